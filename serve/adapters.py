@@ -3,7 +3,7 @@
 Both are translated into a `ChatRequest`, and its pieces into a list of blocks of which the last one may be open.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,21 @@ class BlockWriter:
     def whole(self, job: Job) -> dict[str, Any]:
         """The answer as one document."""
         raise NotImplementedError
+
+
+def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool]) -> tuple[list[dict[str, Any]], dict[str, bool]]:
+    """The tools that the client runs itself, and fields that name the others.
+
+    Those that OpenAI or Anthropic would run are not here. Clients always offer some, so they are no reason to refuse.
+
+    Raises:
+        RequestRefused: It is no list of tools.
+    """
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise wrong_field("tools", "expected a list of tools")
+    return [tool for tool in tools if is_own(tool)], {
+        f"tools_{tool.get('type')}": True for tool in tools if not is_own(tool)
+    }
 
 
 def joined(content: Any, field: str) -> str:

@@ -38,6 +38,7 @@ class Job:
 
     Attributes:
         texts: Its answers, once the engine has begun.
+        drafting: Drafting in all of them, cycle by cycle.
         cancelled: Nobody waits for it any more. Set from any thread.
     """
 
@@ -60,18 +61,9 @@ class Job:
         """
         self.asked, self.model, self.prompts, self.client, self.deliver = asked, model, prompts, client, deliver
         self.texts: list[Text] = []
+        self.drafting = Drafting()
         self.cancelled = False
         self.began = time.monotonic()
-
-    @property
-    def drafting(self) -> Drafting:
-        """Drafting in all answers together."""
-        total = Drafting()
-        for text in self.texts:
-            total.histogram += text.drafting.histogram
-            total.drafted += text.drafting.drafted
-            total.longest = max(total.longest, text.drafting.longest)
-        return total
 
 
 class Engine:
@@ -231,7 +223,7 @@ class Engine:
                 raise Aborted(STOPPING if self._stopping else "the client has gone")
 
         def on_cycle(cycle: Cycle) -> None:
-            text.drafting.add(cycle)
+            job.drafting.add(cycle)
             self._metrics.add_cycle(cycle)
 
         length = options.num_draft_tokens if job.asked.num_draft_tokens is None else job.asked.num_draft_tokens

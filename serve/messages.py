@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from spectool.serve.adapters import Block, BlockWriter, joined
+from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
 from spectool.serve.engine import Job
 from spectool.serve.gate import error_document
 from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id
@@ -35,16 +35,15 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if stops := body.pop("stop_sequences", None):
         chat["stop"] = stops
     tools = body.pop("tools", None) or []
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) and "input_schema" in tool for tool in tools):
-        raise wrong_field("tools", "expected tools with a name and an input_schema, because the server has none itself")
-    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in tools]
+    functions, others = own_tools(tools, lambda tool: "input_schema" in tool)
+    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     chat["tool_choice"] = choice.get("type") if isinstance(choice, dict) else choice
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    return checked(ChatRequest, {**ignored, **chat})
+    return checked(ChatRequest, {**ignored, **others, **chat})
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:

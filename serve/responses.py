@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from spectool.serve.adapters import Block, BlockWriter, joined
+from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
 from spectool.serve.engine import Job
 from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id, now
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
@@ -34,15 +34,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         raise wrong_field("input", "expected a text or a list of items")
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
-    tools = body.pop("tools", [])
-    if not isinstance(tools, list):
-        raise wrong_field("tools", "expected a list of tools")
-    functions = [tool for tool in tools if isinstance(tool, dict) and tool.get("type") == "function"]
+    functions, others = own_tools(body.pop("tools", []), lambda tool: tool.get("type") == "function")
     chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    # Tools that OpenAI itself runs are not here. Codex always names some, so they are no reason to refuse.
-    ignored |= {f"tools_{tool.get('type')}": True for tool in tools if isinstance(tool, dict) and tool not in functions}
-    return checked(ChatRequest, {**ignored, **chat})
+    return checked(ChatRequest, {**ignored, **others, **chat})
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:

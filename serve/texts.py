@@ -58,7 +58,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Drafting:
-    """Drafting in one answer, cycle by cycle.
+    """Drafting in the answers to a request, cycle by cycle.
 
     Attributes:
         histogram: Cycles with drafts, by how many of these were accepted.
@@ -87,7 +87,6 @@ class Text:
         tokens: Those generated so far, with the one that ended it.
         cached: Tokens of the prompt that the prompt cache had.
         statistics: What drafting did for it.
-        drafting: The same, cycle by cycle.
     """
 
     def __init__(self, index: int, prompt: Prompt, asked: Asked, model: LoadedModel, options: ServerOptions) -> None:
@@ -99,7 +98,7 @@ class Text:
         self.index, self.prompt, self.asked = index, prompt, asked
         self.tokens: list[int] = []
         self.cached = 0
-        self.statistics, self.drafting = DraftStatistics(), Drafting()
+        self.statistics = DraftStatistics()
         self.seed = None if asked.seed is None else (asked.seed + index) % 2**63  # answers draw differently
         self.max_tokens = options.max_tokens if asked.limit is None else asked.limit
         if model.context is not None and len(prompt.tokens) < model.context:

@@ -54,7 +54,10 @@ def test_tools_of_messages(chatting: Server) -> None:
             {"role": "assistant", "content": [{"type": "text", "text": "Sprawdzam."}, call]},
             {"role": "user", "content": [result, {"type": "text", "text": "I co?"}]},
         ],
-        "tools": [{"name": "weather", "description": "Tells it.", "input_schema": SCHEMA}],
+        "tools": [
+            {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA},
+            {"type": "web_search_20250305", "name": "web_search"},
+        ],
         "max_tokens": 200,
     }
     api = anthropic(chatting).messages
@@ -77,7 +80,7 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
         {"messages": [5]},
         {"messages": [{"role": "user", "content": [image]}]},
         {"messages": [{"role": "user", "content": [5]}]},
-        {"messages": [{"role": "user", "content": None}], "tools": [{"type": "web_search", "name": "a"}]},
+        {"messages": [{"role": "user", "content": None}], "tools": [{"name": 5, "input_schema": {}}]},
         {"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"}},
         {"messages": [{"role": "user", "content": "a"}], "temperature": 5},
         {"messages": []},
