@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,96 +15,109 @@ import click
 from spectool.commands.console import guarded, say
 from spectool.commands.load_model import check_drafting, make_drafter
 from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
-from spectool.commands.options import Finite, SectionedCommand, section, under
+from spectool.commands.options import Finite, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import AUTOMATIC, MAX_DRAFT_TOKENS
+from spectool.serve.requests import MAX_DRAFT_TOKENS
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
-_model = under("Model")
-_limits = under("Who may ask, and how much")
-_defaults = under("Defaults of requests that do not say")
-_cache = under("Cache")
-_logging = under("Log")
+_model, _access = under("Model"), under("Who may ask")
+_rarely = partial(click.option, **section("Model", rare=True))
+_limit = partial(click.option, **section("Limits", rare=True))
+_default = partial(click.option, **section("Defaults for requests that leave them out", rare=True))
+_cache = partial(click.option, **section("Cache", rare=True))
+_log = partial(click.option, **section("Log", rare=True))
 
 
 @click.command("serve", cls=SectionedCommand)
 @model_option(**section("Model"))
 @drafting_options
-@_limits("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@_limits("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
-@_model(
+@_access("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
+@_access(
+    "--api-key",
+    "api_keys",
+    type=Text(empty=False),
+    multiple=True,
+    envvar="SPECTOOL_API_KEY",
+    metavar="KEY",
+    help="Key that clients have to present; may be repeated, or set as SPECTOOL_API_KEY, separated by spaces.",
+)
+@_access(
+    "--served-model-name",
+    "served_names",
+    type=Text(empty=False),
+    multiple=True,
+    metavar="NAME",
+    help="Name that requests use for the model, instead of M; may be repeated.",
+)
+@_default(
+    "-m", "--max-tokens", type=_COUNT, default=512, show_default=True, help="Maximum number of tokens of an answer."
+)
+@_default("--temp", type=Finite(0, 2), default=0.0, show_default=True, help="Temperature.")
+@_default("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
+@_default(
+    "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 for all."
+)
+@_default("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
+@template_variables_option(**section("Defaults for requests that leave them out", rare=True))
+@_rarely(
     "--allow-model",
     "other_models",
     multiple=True,
     metavar="M3",
-    help="Another model that requests may name, drafted for from the history alone. Can be repeated.",
+    help="Another model that requests may name, drafted for from the history alone; may be repeated. It takes the "
+    "place of the model that is loaded.",
 )
-@_limits(
+@_limit(
     "--allowed-origin",
     "allowed_origins",
     multiple=True,
     metavar="URL",
-    help="Web page that browsers may ask from, such as http://localhost:3000; `*` for all. Can be repeated.",
+    help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
-@_limits(
-    "--max-body",
-    type=_COUNT,
-    default=16 << 20,
-    show_default=True,
-    metavar="BYTES",
-    help="Refuse requests with larger bodies.",
-)
-@_limits(
+@_limit("--max-connections", type=_COUNT, default=256, show_default=True, help="Connections that may be open at once.")
+@_limit("--max-waiting", type=_COUNT, default=64, show_default=True, help="Requests that may wait for their turn.")
+@_limit("--max-body", type=_COUNT, default=16 << 20, show_default=True, metavar="BYTES", help="Largest request.")
+@_limit(
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
-    help="Refuse longer prompts; by default those longer than the model was made for.",
+    help="Longest prompt; by default what the model was made for, with room for an answer.",
 )
-@_limits(
-    "--max-waiting",
-    type=_COUNT,
-    default=64,
-    show_default=True,
-    help="Refuse requests while this many are waiting for their turn.",
-)
-@_defaults("--temp", type=Finite(0), default=0.0, show_default=True, help="Temperature.")
-@_defaults("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
-@_defaults(
-    "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 from all."
-)
-@_defaults("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
-@_defaults("-m", "--max-tokens", type=_COUNT, default=512, show_default=True, help="Tokens of an answer.")
 @_cache(
     "--prompt-cache-size",
     type=_COUNT,
     default=10,
     show_default=True,
-    help="Texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+    help="Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
 )
 @_cache("--prompt-cache-bytes", type=_COUNT, metavar="BYTES", help="Drop the oldest of them beyond this.")
-@template_variables_option(**section("Defaults of requests that do not say"))
 @_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
-@_logging(
+@_log(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
     show_default=True,
-    help="How much to log on stderr; DEBUG logs prompts and answers.",
+    help="How much to log on stderr; DEBUG logs the requests, texts included.",
 )
-@_logging("--json-logs", is_flag=True, help="Log a JSON object a line.")
+@_log("--json-logs", is_flag=True, help="Log a JSON object a line.")
 @guarded
 def serve(
     model: str,
     drafting: DraftingChoice,
     host: str,
     port: int,
+    api_keys: tuple[str, ...],
+    served_names: tuple[str, ...],
     other_models: tuple[str, ...],
     allowed_origins: tuple[str, ...],
+    max_connections: int,
+    max_waiting: int,
     max_body: int,
     max_prompt_tokens: int | None,
-    max_waiting: int,
     temp: float,
     top_p: float,
     top_k: int,
@@ -115,11 +130,10 @@ def serve(
     log_level: str,
     json_logs: bool,
 ) -> None:
-    """Serve a model to OpenAI clients: mlx-lm's server with drafters, which makes it faster.
+    """Serve a model to clients of OpenAI's and Anthropic's protocols, with drafters that make it faster.
 
-    Chat and text completions, streamed or not; what was drafted and accepted stands in each answer's usage and on
-    /metrics. Requests are answered one at a time, in the order in which they come. Only the model that is named here is
-    loaded, and no code of a model is executed. The server listens on this machine alone unless --host says otherwise.
+    What was drafted and accepted stands in each answer and on /metrics. Requests are answered one at a time, in the
+    order in which they come. The server listens on this machine alone unless --host says otherwise.
 
     \b
     Example:
@@ -131,10 +145,13 @@ def serve(
     check_drafting(drafting)
     started = ServerOptions(
         model=model,
+        served_names=served_names,
         other_models=other_models,
-        num_draft_tokens=AUTOMATIC if length is None else length,
+        num_draft_tokens=length,
         verify=drafting.verify,
+        api_keys=api_keys,
         allowed_origins=allowed_origins,
+        max_connections=max_connections,
         max_body=max_body,
         max_prompt_tokens=max_prompt_tokens,
         max_waiting=max_waiting,
@@ -150,12 +167,12 @@ def serve(
     )
     _check_names(started)
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if json_logs else logging.Formatter("%(asctime)s - %(levelname)s - %(message)s"))
+    handler.setFormatter(_JsonLines() if json_logs else _PlainLines())
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
     from spectool.commands.blas import blas_hint
-    from spectool.serve.handler import Server
+    from spectool.serve.server import Server
 
     def drafter_of(name: str, tokenizer: Any) -> Any:
         # A dictionary and a draft are made for one tokenizer.
@@ -163,19 +180,21 @@ def serve(
         return make_drafter(drafting if name == started.model else others, tokenizer)
 
     server = Server(host, port, started, drafter_of)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     try:
         server.wait_until_loaded()
-        drafter = server.generator.model_provider.drafter
-        source = drafter.name if drafter else "nothing"
-        _tell(f"{server.url}/v1 serves {started.model}, drafting from {source}. Ctrl-C ends it.", json_logs)
-        if hint := blas_hint(server.generator.model_provider.model):
+        loaded = server.engine.model
+        source = loaded.drafter.name if loaded.drafter else "nothing"
+        _tell(
+            f"{server.url}/v1 serves {' and '.join(started.names)}, drafting from {source}. Ctrl-C ends it.", json_logs
+        )
+        if hint := blas_hint(loaded.model):
             _tell(hint, json_logs)
-        if host not in _LOOPBACK:
-            warning = "Whoever reaches this address can use the model: there is no access control and no encryption."
-            _tell(warning, json_logs)
-        server.serve_forever()
-    except KeyboardInterrupt:
-        _tell("Stopping.", json_logs)
+        if host not in _LOOPBACK and not api_keys:
+            _tell("Whoever reaches this address can use the model, because there is no --api-key.", json_logs)
+        server.answer()
+    except KeyboardInterrupt:  # which uvicorn raises after it has stopped
+        _tell("Stopped.", json_logs)
         stopped = server.stop()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -199,15 +218,32 @@ def _check_names(options: ServerOptions) -> None:
             )
 
 
+class _PlainLines(logging.Formatter):
+    """A line for each entry, in which nothing that a client sent can move the cursor or begin another line."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s - %(levelname)s - %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The entry, with control characters escaped; the further lines of a traceback are indented."""
+        return _escaped(super().format(record)).replace("\n", "\n    ")
+
+
 class _JsonLines(logging.Formatter):
     """One JSON object for each entry."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the entry as JSON; a traceback becomes part of the message."""
-        return json.dumps(
-            {"time": self.formatTime(record), "level": record.levelname, "message": super().format(record)},
-            ensure_ascii=False,
-        )
+        """The entry as JSON; a traceback becomes part of the message."""
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "message": _escaped(super().format(record)),
+        }
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _escaped(text: str) -> str:
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _tell(message: str, as_json: bool) -> None:

@@ -1,4 +1,8 @@
-"""The HTTP server.
+"""The HTTP server: OpenAI's and Anthropic's protocols in front of one engine that owns the models.
 
-In: a target model and its drafters. Out: answers to OpenAI-style requests, with figures of what drafting saved.
+HTTP        app, with completions, responses and messages     Starlette, on the main thread
+  |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
+Job                                                           one request, with a `Text` for each answer
+  |  engine, texts, prompt_caches                             MLX, on the engine's thread
+Piece                                                         what was written, back to HTTP
 """

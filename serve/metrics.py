@@ -1,4 +1,4 @@
-"""What a server has done so far, as Prometheus reads it and as people do."""
+"""What a server has done so far, as Prometheus and people read it."""
 
 import html
 from collections.abc import Mapping
@@ -6,6 +6,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+
+from spectool.runtime.decoding.drafter import Cycle
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -16,7 +18,7 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     "generations_total": (Counter, "Generations, by how they ended.", ("end",)),
     "prompt_tokens_total": (Counter, "Prompt tokens.", ()),
     "cached_prompt_tokens_total": (Counter, "Prompt tokens found in the prompt cache.", ()),
-    "generated_tokens_total": (Counter, "Tokens sent.", ()),
+    "generated_tokens_total": (Counter, "Tokens generated.", ()),
     "target_passes_total": (Counter, "Forward passes of the target after the prompt.", ()),
     "drafted_tokens_total": (Counter, "Draft tokens sent to verification, by source.", ("source",)),
     "accepted_tokens_total": (Counter, "Draft tokens that the target agreed with, by source.", ("source",)),
@@ -29,12 +31,21 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     "prompt_cache_sequences": (Gauge, "Texts in the prompt cache.", ()),
     "prompt_cache_bytes": (Gauge, "Bytes in the prompt cache.", ()),
 }
+# The same figures of drafting under the names that vLLM has given them, for dashboards that know these.
+_VLLM_PREFIX = "vllm:spec_decode_"
+_VLLM_SERIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "num_drafts_total": ("Passes that verified draft tokens.", ()),
+    "num_draft_tokens_total": ("Draft tokens that were verified.", ()),
+    "num_accepted_tokens_total": ("Draft tokens that were accepted.", ()),
+    "num_accepted_tokens_per_pos_total": ("Accepted draft tokens, by their place in the draft.", ("position",)),
+}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>spectool serve</title>
 <style>body{{font:16px system-ui;margin:2em}}td{{padding:.1em 1.5em .1em 0}}td+td{{text-align:right}}</style></head>
 <body><h1>spectool serve</h1>
-<p>Models: {models}. OpenAI-compatible: <code>/v1/chat/completions</code>, <code>/v1/completions</code>,
-<code>/v1/models</code>. For Prometheus: <a href="/metrics">/metrics</a>.</p>
+<p>Models: {models}. Addresses: <code>/v1/chat/completions</code>, <code>/v1/completions</code>,
+<code>/v1/responses</code>, <code>/v1/messages</code>, <code>/v1/models</code>. For Prometheus:
+<a href="/metrics">/metrics</a>.</p>
 <table>
 {rows}
 </table></body></html>
@@ -50,11 +61,25 @@ class Metrics:
             name: kind(_PREFIX + name, meaning, labels, registry=self._registry)
             for name, (kind, meaning, labels) in _SERIES.items()
         }
+        self._vllm = {
+            name: Counter(_VLLM_PREFIX + name, meaning, labels, registry=self._registry)
+            for name, (meaning, labels) in _VLLM_SERIES.items()
+        }
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add ``amount`` to a counter."""
         series = self._series[name]
         (series.labels(**labels) if labels else series).inc(amount)
+
+    def add_cycle(self, cycle: Cycle) -> None:
+        """Add a cycle to vLLM's figures, in which those without drafts do not count."""
+        if not cycle.proposal:
+            return
+        self._vllm["num_drafts_total"].inc()
+        self._vllm["num_draft_tokens_total"].inc(len(cycle.proposal))
+        self._vllm["num_accepted_tokens_total"].inc(cycle.accepted)
+        for position in range(cycle.accepted):
+            self._vllm["num_accepted_tokens_per_pos_total"].labels(position=str(position)).inc()
 
     def exposition(self, gauges: Mapping[str, float]) -> str:
         """Return all series in Prometheus' text format, 0.0.4; ``gauges`` is what holds at this moment."""
@@ -65,7 +90,7 @@ class Metrics:
     def page(self, gauges: Mapping[str, float], models: str) -> str:
         """Return a small HTML page with the same figures and the ratios that users compare."""
         families = text_string_to_metric_families(self.exposition(gauges))
-        samples = [sample for family in families for sample in family.samples]
+        samples = [sample for family in families for sample in family.samples if sample.name.startswith(_PREFIX)]
 
         def total(name: str) -> float:
             return sum(sample.value for sample in samples if sample.name == _PREFIX + name)

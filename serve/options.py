@@ -1,9 +1,10 @@
-"""What a server is started with, under the names that mlx-lm's server reads."""
+"""What a server is started with."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spectool.serve.requests import AUTOMATIC
+DEFAULT_MODEL = "default_model"
+"""A name for the model that the server was started with, whatever that is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,10 +13,13 @@ class ServerOptions:
 
     Attributes:
         model: Directory or hub id.
+        served_names: Names that requests may use for ``model``; without any, it goes by its own.
         other_models: More models that requests may name, drafted for from the history alone.
-        num_draft_tokens: Maximum number of draft tokens per cycle; `AUTOMATIC` for the number that is fastest.
+        num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         verify: How drafts are verified above temperature 0, as in ``generate_step``.
+        api_keys: Keys that clients may present; without any, no key is asked for.
         allowed_origins: Web pages that browsers may ask from; ``*`` for all.
+        max_connections: Connections that may be open at once.
         max_body: Largest body of a request, in bytes.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
         max_waiting: Requests that may wait for their turn.
@@ -23,15 +27,18 @@ class ServerOptions:
         chat_template_args: Variables of the chat template.
         prompt_cache_size: Texts whose caches are kept.
         prompt_cache_bytes: Largest size of these caches together; None for no limit.
-        kv_bits: Bits of quantised caches, as in ``generate_step``, like ``kv_group_size``, ``quantized_kv_start`` and
-            ``prefill_step_size``.
+        kv_bits: Bits of quantised caches, as in ``generate_step``, like ``kv_group_size`` and ``quantized_kv_start``.
+        prefill_step_size: Prompt tokens in one pass. An abort takes effect between two passes.
     """
 
     model: str
+    served_names: tuple[str, ...] = ()
     other_models: tuple[str, ...] = ()
-    num_draft_tokens: int = AUTOMATIC
+    num_draft_tokens: int | None = None
     verify: Literal["exact", "rejection"] = "rejection"
+    api_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    max_connections: int = 256
     max_body: int = 16 << 20
     max_prompt_tokens: int | None = None
     max_waiting: int = 64
@@ -46,16 +53,10 @@ class ServerOptions:
     kv_bits: int | None = None
     kv_group_size: int = 64
     quantized_kv_start: int = 5000
-    prefill_step_size: int = 2048
-    # Read by mlx-lm's server and not offered: no remote code, no adapters, no draft models of its own.
-    trust_remote_code: bool = False
-    adapter_path: None = None
-    draft_model: None = None
-    chat_template: None = None
-    use_default_chat_template: bool = False
-    pipeline: bool = False
+    prefill_step_size: int = 512
 
     @property
-    def models(self) -> tuple[str, ...]:
-        """Names that requests may use."""
-        return (self.model, *self.other_models)
+    def names(self) -> dict[str, str]:
+        """The names that requests may use, in the order in which they are listed, each with its model."""
+        own = dict.fromkeys(self.served_names or (self.model,), self.model)
+        return own | {name: name for name in self.other_models if name not in own}

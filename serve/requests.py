@@ -1,23 +1,40 @@
-"""What a request to the server may say: its body, checked before anything works on it.
+"""What a request may say: each field as a type that is checked before anything works on it.
 
-mlx-lm's server checks some fields and passes others on unseen. Among these are names of models and adapters to load,
-image addresses to fetch and a chat template to execute. Here every field that it reads has a rule, and what the server
-was not started for is refused. So are fields of OpenAI's that ask for what nobody here does.
+A field that is null counts as not given. Fields that are not declared here have no effect; they are named in the log
+and in a header of the answer.
 """
 
 import inspect
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, Strict, StrictBool, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from spectool import SpectoolError
+from spectool.serve.options import DEFAULT_MODEL
 
-DEFAULT_MODEL = "default_model"  # mlx-lm's name for the model that the server was started with
 MAX_DRAFT_TOKENS = 64  # that a request may ask for
-AUTOMATIC = MAX_DRAFT_TOKENS + 1  # draft tokens: as many as pay; mlx-lm's server takes no None
-_KINDS = {400: "invalid_request_error", 404: "not_found_error", 429: "rate_limit_error"}
+MAX_TEXTS = 16  # answers to one request
+_LARGEST = 2**63 - 1
+_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
+_KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+# Fields of OpenAI's that change nothing about a text, so that nobody needs to hear that they have no effect.
+_WITHOUT_EFFECT = {
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+}  # fmt: skip
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class RequestRefused(SpectoolError):
@@ -32,47 +49,30 @@ class RequestRefused(SpectoolError):
         """Refuse with ``status``, because of the field ``param``."""
         super().__init__(message)
         self.status = status
-        kind = _KINDS.get(status, "server_error" if status >= 500 else _KINDS[400])
+        kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def wrong_field(name: str, problem: str, *, status: int = 400, code: str | None = None) -> RequestRefused:
-    """Return the refusal of a request because of its field ``name``."""
+    """The refusal of a request because of its field ``name``."""
     return RequestRefused(status, f"{name}: {problem}", param=name, code=code)
 
 
-class _Part(BaseModel):
-    type: Literal["text"]
-    text: str
+def _field(words: str, default: Any = None, **rules: Any) -> Any:
+    """A field with what it must be in words, for the error message."""
+    return Field(default, description=words, **rules)
 
 
-class _Message(BaseModel):
-    role: str
-    content: str | list[_Part] | None = None
+def _number(low: float, high: float, default: float | None = None) -> Any:
+    return _field(f"a number from {low:g} to {high:g}", default, strict=True, ge=low, le=high, allow_inf_nan=False)
 
 
-class _TextFormat(BaseModel):
-    type: Literal["text"]
+def _whole(low: int, high: int = _LARGEST, default: int | None = None) -> Any:
+    bounds = f"of at least {low}, and less than 2^63" if high == _LARGEST else f"from {low} to {high}"
+    return _field(f"a whole number {bounds}", default, strict=True, ge=low, le=high)
 
 
-_Rule = tuple[str, Any]  # what a field must be: in words, and as a type that pydantic checks
-
-
-def _number(low: float | None = None, high: float | None = None) -> _Rule:
-    return (f"a number{_range(low, high)}", Annotated[FiniteFloat, Strict(), Field(ge=low, le=high)])
-
-
-def _whole(low: int = 0, high: int | None = None) -> _Rule:
-    return (f"a whole number{_range(low, high)}", Annotated[int, Strict(), Field(ge=low, le=high)])
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if high is None:
-        return "" if low is None else f" of at least {low}"
-    return f" from {low} to {high}"
-
-
-def _of_template_alone(variables: dict[str, Any]) -> dict[str, Any]:
+def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
     """Check that nothing is named that a chat template's caller decides about."""
     from transformers import PreTrainedTokenizerBase
 
@@ -81,155 +81,210 @@ def _of_template_alone(variables: dict[str, Any]) -> dict[str, Any]:
     return variables
 
 
-_FLAG = ("true or false", StrictBool)
-_ONE_ANSWER = ("1: there is one answer to a request", Literal[1])
-_NOT_HERE = ("no such field: it is decided when the server is started", None)
-_TEXT = Annotated[str, Field(min_length=1)]
-RULES: dict[str, _Rule] = {
-    "model": ("the name of a model", str),
-    "messages": (
-        "a list of messages with a role and a content of text alone",
-        Annotated[list[_Message], Field(min_length=1)],
-    ),
-    "prompt": ("a text", str),
-    "stream": _FLAG,
-    "stream_options": ("an object", dict[str, Any]),
-    "n": _ONE_ANSWER,
-    "max_tokens": _whole(1),
-    "max_completion_tokens": _whole(1),
-    "temperature": _number(0),
-    "top_p": _number(0, 1),
-    "top_k": _whole(),
-    "min_p": _number(0, 1),
-    "repetition_penalty": _number(0, 1e6),
-    "repetition_context_size": _whole(0, 2**31 - 1),
-    "presence_penalty": _number(-100, 100),
-    "presence_context_size": _whole(0, 2**31 - 1),
-    "frequency_penalty": _number(-100, 100),
-    "frequency_context_size": _whole(0, 2**31 - 1),
-    "xtc_probability": _number(0, 1),
-    "xtc_threshold": _number(0, 0.5),
-    "logit_bias": (
-        "an object from token ids to numbers",
-        dict[
-            Annotated[str, Field(pattern=r"^[0-9]{1,19}$")],
-            Annotated[FiniteFloat, Strict(), Field(ge=-1e30, le=1e30)],
-        ],
-    ),
-    "logprobs": _FLAG,
-    "top_logprobs": _whole(0, 11),
-    "seed": _whole(0, 2**64 - 1),
-    "stop": (
-        "a text, or a list of at most 16, none of them empty",
-        _TEXT | Annotated[list[_TEXT], Field(max_length=16)],
-    ),
-    "num_draft_tokens": _whole(0, MAX_DRAFT_TOKENS),
-    "tools": ("a list of objects", list[dict[str, Any]]),
-    "role_mapping": ("an object from roles to texts", dict[str, str]),
-    "chat_template_kwargs": (
-        "an object with variables of the chat template alone",
-        Annotated[dict[str, Any], AfterValidator(_of_template_alone)],
-    ),
-    "tool_choice": ("auto or none: the model decides whether to call", Literal["auto", "none"]),
-    "response_format": ('an object with the type "text": no other form is kept to', _TextFormat),
-    "echo": ("false: an answer does not repeat its prompt", Literal[False]),
-    "suffix": ("nothing: what stands behind the answer is not looked at", Literal[""]),
-    "best_of": _ONE_ANSWER,
-    "chat_template": _NOT_HERE,
-    "adapters": _NOT_HERE,
-    "draft_model": _NOT_HERE,
-}
-"""The fields that mlx-lm's server reads, and those of OpenAI's that ask for what nobody here does."""
-_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, (_, kind) in RULES.items()}
+_Flag = Annotated[StrictBool, Field(description="true or false")]
+_Text = Annotated[str, StringConstraints(min_length=1, strict=True)]
+_TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
+_Bias = Annotated[float, Field(strict=True, ge=-1e30, le=1e30, allow_inf_nan=False)]
+_String = Annotated[str, Field(strict=True)]
+_Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
+_Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
+_UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
+_LEAST = 1e-6  # logits divided by less than this leave float32
+_STARTED = "no such field, because the server decides it when it starts"
 
 
-def parse_length(header: str | None, transfer_encoding: str | None, limit: int) -> int:
-    """Return the bytes of a body, from the headers that announce it.
+class _Given(BaseModel):
+    """An object in which null means the default."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class _Part(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class Message(_Given):
+    """A message of a conversation; fields of the chat template's own are passed on to it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[_Part] = ""
+    tool_calls: list[dict[str, Any]] | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class _Function(_Given):
+    name: _Text
+
+
+class Tool(_Given):
+    """A function that the model may call; the schema of its arguments is passed on to the chat template."""
+
+    type: Literal["function"]
+    function: _Function
+
+
+class _StreamOptions(_Given):
+    include_usage: StrictBool = False
+
+
+class _TextFormat(_Given):
+    type: Literal["text"]
+
+
+class Asked(_Given):
+    """What every request may say about how its answers are written."""
+
+    model: str = _field("the name of a model", DEFAULT_MODEL, strict=True)
+    stream: _Flag = False
+    stream_options: _StreamOptions = _field('an object with "include_usage"', _StreamOptions())
+    n: int = _whole(1, MAX_TEXTS, 1)
+    max_tokens: int | None = _whole(1)
+    max_completion_tokens: int | None = _whole(1)
+    temperature: float | None = _number(0, 2)
+    top_p: float | None = _number(0, 1)
+    top_k: int | None = _whole(0)
+    min_p: float | None = _number(0, 1)
+    repetition_penalty: float = _number(0, 1e6, 0.0)
+    repetition_context_size: int = _whole(0, _MOST_RECENT, 20)
+    presence_penalty: float = _number(-2, 2, 0.0)
+    presence_context_size: int = _whole(0, _MOST_RECENT, 20)
+    frequency_penalty: float = _number(-2, 2, 0.0)
+    frequency_context_size: int = _whole(0, _MOST_RECENT, 20)
+    xtc_probability: float = _number(0, 1, 0.0)
+    xtc_threshold: float = _number(0, 0.5, 0.1)
+    logit_bias: dict[_TokenId, _Bias] = _field("an object from token ids to numbers from -1e30 to 1e30", {})
+    seed: int | None = _whole(0)
+    stop: _Text | Annotated[list[_Text], Field(max_length=16)] = _field(
+        "a text, or a list of at most 16, none of them empty", []
+    )
+    num_draft_tokens: int | None = _whole(0, MAX_DRAFT_TOKENS)
+    response_format: _TextFormat | None = _field('an object with the type "text", because no other form is enforced')
+    chat_template: None = _field(_STARTED)
+    adapters: None = _field(_STARTED)
+    draft_model: None = _field(_STARTED)
+
+    @field_validator("temperature", "repetition_penalty")
+    @classmethod
+    def _not_tiny(cls, value: float) -> float:
+        if 0 < value < _LEAST:
+            raise PydanticCustomError("tiny", f"0, or at least {_LEAST:f}")
+        return value
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that an answer may have; None where the request does not say."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def stops(self) -> list[str]:
+        """Texts that end an answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop
+
+    @property
+    def shown_logprobs(self) -> int | None:
+        """How many of the most probable tokens to show at each place; None for no probabilities at all."""
+        return None
+
+
+class ChatRequest(Asked):
+    """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
+
+    messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
+    tools: list[Tool] = _field("a list of functions", [])
+    tool_choice: Literal["auto", "none"] = _field("auto or none, because the model decides whether to call", "auto")
+    logprobs: _Flag = False
+    top_logprobs: int | None = _whole(0, 20)
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
+        "an object with variables of the chat template alone", {}
+    )
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools that the model gets to see."""
+        return [tool.model_dump(exclude_unset=True) for tool in self.tools] if self.tool_choice == "auto" else []
+
+    @property
+    def shown_logprobs(self) -> int | None:
+        """How many of the most probable tokens to show."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class CompletionRequest(Asked):
+    """A request to ``/v1/completions``."""
+
+    prompt: _String | _Ids | _Strings = _field(
+        f"a text, a list of token ids, or a list of at most {MAX_TEXTS} texts", ...
+    )
+    logprobs: StrictBool | _UpTo20 = _field("a whole number from 0 to 20", False)
+    echo: Literal[False] = _field("false, because an answer does not repeat its prompt", False)
+    suffix: Literal[""] = _field("nothing, because what follows the answer is not considered", "")
+    best_of: Literal[1] = _field("1, because no answer is generated and left out", 1)
+
+    @property
+    def shown_logprobs(self) -> int | None:
+        """How many of the most probable tokens to show."""
+        return None if self.logprobs is False else int(self.logprobs)
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a body.
 
     Raises:
-        RequestRefused: They are missing, malformed, or announce more than ``limit``.
-    """
-    if transfer_encoding is not None:
-        raise RequestRefused(411, f"Transfer-Encoding: expected a body with Content-Length, got {transfer_encoding!r}")
-    if header is None:
-        raise RequestRefused(411, "Content-Length: expected the size of the body, got none")
-    if not (header.isascii() and header.isdecimal()):
-        raise RequestRefused(400, f"Content-Length: expected a number of bytes, got {header!r}")
-    # Longer numbers than this are not worth converting.
-    if len(header) > 18 or int(header) > limit:
-        raise RequestRefused(
-            413, f"body: expected at most {limit:,} bytes, got {header}. The server's --max-body sets it"
-        )
-    return int(header)
-
-
-def parse_body(raw: bytes, models: Sequence[str], needs: str) -> dict[str, Any]:
-    """Return the fields of a request that the server may serve.
-
-    Args:
-        raw: The body.
-        models: Names that a request may use; the first one is meant where it names none.
-        needs: The field that must be there, ``messages`` or ``prompt``.
-
-    Returns:
-        The fields that are not null, with ``model`` filled in and contents as texts.
-
-    Raises:
-        RequestRefused: It is not JSON, or a field breaks its rule.
+        RequestRefused: It is something else, or has numbers or characters that JSON in UTF-8 cannot have.
     """
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
         json.dumps(body, ensure_ascii=False).encode()  # fails where half of a surrogate pair stands alone
     except (ValueError, RecursionError) as error:
         raise RequestRefused(400, f"body: expected JSON in UTF-8, got something else ({error})") from error
     if not isinstance(body, dict):
-        raise RequestRefused(400, f"body: expected a JSON object, got {_short(body)}")
-    body = {name: value for name, value in body.items() if value is not None}
-    for name, value in body.items():
-        if name in RULES:
-            try:
-                _CHECKS[name].validate_python(value)
-            except ValidationError as error:
-                raise wrong_field(name, f"expected {RULES[name][0]}, got {_short(value)}") from error
-    if needs not in body:
-        raise wrong_field(needs, f"expected {RULES[needs][0]}, got nothing")
-    if body.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
-        body["model"] = models[0]
-    require_model(body["model"], models)
-    if body.get("tool_choice") == "none":
-        body.pop("tools", None)  # a model that is not told of them calls none
-    if needs == "messages":
-        # mlx-lm does the same, but only where the model has a chat template.
-        body["messages"] = [{**message, "content": _text(message.get("content"))} for message in body["messages"]]
-    if "stream_options" in body:
-        body["stream_options"] = {"include_usage": bool(body["stream_options"].get("include_usage"))}
-    for name in ("xtc_probability", "xtc_threshold"):
-        if name in body:
-            body[name] = float(body[name])  # mlx-lm takes no whole numbers here
+        raise RequestRefused(400, f"body: expected a JSON object, got {quoted(body)}")
     return body
 
 
-def require_model(name: str, models: Sequence[str]) -> None:
-    """Check that a request may name this model.
+def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
+    """The fields of a body as a request of this kind.
 
     Raises:
-        RequestRefused: The server was not started with it.
+        RequestRefused: A field is not what it must be; the message names it, what was expected, and what came.
     """
-    if name not in models:
-        served = f"{' or '.join(models)}, which this server has, or {DEFAULT_MODEL} for {models[0]}"
-        problem = f"expected {served}, got {_short(name)}"
-        raise wrong_field("model", problem, status=404, code="model_not_found")
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "body"
+        declared = kind.model_fields.get(name)
+        told = None if first["type"] == "tiny" or declared is None else declared.description
+        expected = told or first["msg"].removeprefix("Input should be ")
+        got = quoted(body[name]) if name in body else "nothing"
+        raise wrong_field(name, f"expected {expected}, got {got}") from error
 
 
-def _text(content: str | list[dict[str, str]] | None) -> str:
-    """Return the content of a message as one text."""
-    return "".join(part["text"] for part in content) if isinstance(content, list) else content or ""
+def without_effect(asked: BaseModel) -> list[str]:
+    """The fields of a request that nothing here takes into account."""
+    return sorted(set(asked.model_extra or ()) - _WITHOUT_EFFECT)
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON, short enough for a message."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no_constant(digits)
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    raise ValueError(f"{text[:20]} is not a number in JSON")

@@ -61,7 +61,7 @@ def test_every_command_runs(work: Path, name: str) -> None:
         assert refused.exit_code == 1 and "no chat template" in refused.stderr
     else:
         with serving() as server:
-            answers = OpenAI(base_url=f"http://127.0.0.1:{server.server_port}/v1", api_key="none").completions
+            answers = OpenAI(base_url=f"{server.url}/v1", api_key="none").completions
             assert answers.create(model=TARGET, prompt="Wczoraj", max_tokens=8).choices[0].text
 
 

@@ -24,6 +24,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.session import new_controller
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
 
@@ -198,7 +199,13 @@ class Target:
         last, length = found.began, configuration.num_draft_tokens
         arm = id(configuration), temperature
 
-        def on_cycle(cycle: Cycle) -> None:
+        def _controller(self, arm: tuple[int, float]) -> Controller:
+        """The controller of a configuration at a temperature, kept from prompt to prompt."""
+        if arm not in self._controllers:
+            self._controllers[arm] = new_controller(self.model)
+        return self._controllers[arm]
+
+    def on_cycle(cycle: Cycle) -> None:
             nonlocal last
             now = time.perf_counter()
             if not found.cycles:
@@ -222,7 +229,7 @@ class Target:
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=self._controllers.setdefault(arm, Controller()) if length is None else length,
+            num_draft_tokens=self._controller(arm) if length is None else length,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),

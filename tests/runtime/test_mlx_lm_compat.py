@@ -10,7 +10,7 @@ import mlx_lm
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("artifacts", "build", "corpora", "measure", "runtime")
+ROOMS = ("artifacts", "build", "corpora", "measure", "runtime", "serve")
 COMPAT = ROOT / "runtime" / "mlx_lm_compat.py"
 
 # Parameters and attributes that we use, beyond the names that `runtime/mlx_lm_compat` imports.
@@ -28,11 +28,9 @@ PARAMETERS = {
     "models.cache.load_prompt_cache": "file_name return_metadata",
 }
 ATTRIBUTES = {
-    "server.ResponseGenerator": "_generate _is_batchable _serve_single _tokenize generate",
-    "server.ModelProvider": "_load load load_default reset",
-    "server.APIHandler": "do_GET do_OPTIONS do_POST handle_completion validate_model_parameters",
+    "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "
+    "has_thinking think_start think_end",
     "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
-    "models.cache.LRUPromptCache": "fetch_nearest_cache insert_cache",
 }
 
 
@@ -68,7 +66,7 @@ def test_parameters_that_we_pass_are_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_methods_that_we_override_or_call_are_there(name: str) -> None:
+def test_attributes_that_we_use_are_there(name: str) -> None:
     missing = [attribute for attribute in ATTRIBUTES[name].split() if not hasattr(found(name), attribute)]
     assert not missing
 

@@ -1,10 +1,18 @@
-"""Prompts for a server, the answers that mlx-lm gives to them, and the server's metrics."""
+"""Prompts for a server, the answers that mlx-lm gives to them, answers that are given, and the server's metrics."""
 
+import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from spectool.serve.handler import Server
+import mlx.core as mx
+
+from spectool.serve.server import Server
+from spectool.tests.commands.chatting import TEMPLATE, chat_model
 from spectool.tests.serve.servers import TARGET, client, exchange, get
 
 PROMPTS = [
@@ -13,8 +21,18 @@ PROMPTS = [
     "Mamo, mamo, mamo, dlaczego",
 ]
 MESSAGES: list[Any] = [
-    {"role": "system", "content": "Odpowiadaj krótko."},
-    {"role": "user", "content": [{"type": "text", "text": "Wczoraj wieczorem "}, {"type": "text", "text": "w domu"}]},
+    {"role": "system", "content": "Wczoraj"},
+    {"role": "user", "content": [{"type": "text", "text": "wieczorem "}, {"type": "text", "text": "w domu"}]},
+]
+CHAT = "Wczoraj wieczorem w domu"  # the messages in the template of `chatting_model`
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
 ]
 LONG = "Wczoraj wieczorem w domu kultury i w domu kultury i znowu. " * 6
 TOKENS = 24
@@ -22,21 +40,46 @@ TOKENS = 24
 
 @cache
 def alone(prompt: str, max_tokens: int = TOKENS) -> str:
-    """Return what ``mlx_lm.generate`` answers."""
-    from mlx_lm import generate, load
+    """What mlx-lm answers, with the space that may stand between the prompt and the answer."""
+    from mlx_lm import load, stream_generate
 
     model, tokenizer, *_ = load(TARGET)
-    return str(generate(model, tokenizer, prompt, max_tokens=max_tokens))
+    tokens = [response.token for response in stream_generate(model, tokenizer, prompt, max_tokens=max_tokens)]
+    before = tokenizer.encode(prompt)
+    return str(tokenizer.decode([*before, *tokens])).removeprefix(tokenizer.decode(before))
+
+
+def chatting_model(folder: Path) -> str:
+    """A copy of the demo target that converses and calls tools, as far as its template and tokenizer are concerned."""
+    path = Path(chat_model(folder, "{{ bos_token }}" + TEMPLATE))
+    config = path / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "tool_parser_type": "json_tools"}))
+    return str(path)
+
+
+@contextmanager
+def writing_down(server: Server, *texts: str) -> Iterator[None]:
+    """Let the server's model write these texts, one answer after the other, whatever it is asked."""
+    tokenizer = server.engine.model.tokenizer
+    left = list(texts)
+
+    def steps(prompt: Any, model: Any, *, max_tokens: int, **options: Any) -> Iterator[tuple[int, mx.array, bool]]:
+        tokens = [*tokenizer.encode(left.pop(0), add_special_tokens=False), *tokenizer.eos_token_ids]
+        for token in tokens[:max_tokens]:
+            yield token, mx.zeros(server.engine.model.vocabulary), False
+
+    with patch("spectool.serve.engine.generate_step", steps):
+        yield
 
 
 def complete(server: Server, prompt: str, max_tokens: int = TOKENS, **options: Any) -> Any:
-    return client(server).completions.create(model=TARGET, prompt=prompt, max_tokens=max_tokens, **options)
+    return client(server).completions.create(model="default_model", prompt=prompt, max_tokens=max_tokens, **options)
 
 
 def series(server: Server) -> dict[str, float]:
     """Return the metrics by name and labels."""
     status, headers, body = exchange(server, get("/metrics"))
-    assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4")
+    assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 

@@ -1,19 +1,21 @@
 """A server of the demo model on loopback, the official client, and bytes sent by hand."""
 
 import json
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 from openai import OpenAI
 
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
 from spectool.serve.options import ServerOptions
+from spectool.serve.server import Server
 
 TARGET = str(demo_path("target"))
 
@@ -30,25 +32,25 @@ def without_drafter(name: str, tokenizer: Any) -> Drafter | None:
 def serving(make_drafter: Callable[[str, Any], Drafter | None] = with_history, **options: Any) -> Iterator[Server]:
     """Serve the demo target on a free port until the block ends."""
     server = Server("127.0.0.1", 0, ServerOptions(**{"model": TARGET, "num_draft_tokens": 8, **options}), make_drafter)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = Thread(target=server.answer)
     try:
         server.wait_until_loaded()
         thread.start()
         yield server
     finally:
         if thread.is_alive():
-            server.shutdown()
+            server.handle_exit(signal.SIGTERM, None)
             thread.join()
         assert server.stop()
 
 
-def client(server: Server, **options: Any) -> OpenAI:
-    return OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60, **options)
+def client(server: Server, key: str = "none") -> OpenAI:
+    return OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=60)
 
 
 def connect(server: Server) -> socket.socket:
-    name, port = server.server_address[:2]
-    return socket.create_connection((str(name), port), timeout=30)
+    address = urlsplit(server.url)
+    return socket.create_connection((str(address.hostname), address.port or 0), timeout=30)
 
 
 def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -60,7 +62,7 @@ def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
             answer += part
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
-    return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), body
+    return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
 
 
 def post(path: str, body: Any, **headers: str) -> bytes:

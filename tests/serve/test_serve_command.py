@@ -6,9 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import mlx.core as mx
 import pytest
@@ -66,7 +72,7 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
         assert running.returncode == 0
         lines = rest.strip().splitlines()
         logged = [json.loads(line) for line in lines]
-        assert "Stopping." in [entry["message"] for entry in logged]
+        assert "Stopped." in [entry["message"] for entry in logged]
         assert all(set(entry) == {"time", "level", "message"} for entry in logged)
         assert "Traceback" not in rest
 
@@ -76,7 +82,41 @@ def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
         assert [model.id for model in client.models.list()] == [TARGET]
         running.send_signal(signal.SIGINT)
         _, rest = running.communicate(timeout=30)
-        assert (running.returncode, rest) == (0, "Stopping.\n")
+        assert (running.returncode, rest) == (0, "Stopped.\n")
+
+
+def test_a_signal_gives_running_clients_their_answers_so_far_and_ends_it_within_seconds() -> None:
+    with process("--num-draft-tokens", "0") as (running, client), ThreadPoolExecutor(4) as pool:
+        asked = partial(client.completions.create, model=TARGET, prompt="Most", max_tokens=200, temperature=1)
+        many: Any = {"n": 16}  # enough to keep it busy
+        answers = [pool.submit(asked, extra_body=many) for _ in range(4)]
+        time.sleep(2)
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        _, rest = running.communicate(timeout=30)
+        assert time.monotonic() - began < 8
+        assert running.returncode == 0 and "Traceback" not in rest
+        for answer in answers:
+            error = answer.exception(timeout=10)
+            assert error is None or "stopping" in str(error), error
+
+
+def test_what_clients_send_cannot_write_to_the_terminal() -> None:
+    with process("--no-history", "--log-level", "DEBUG", "--api-key", "s") as (running, client):
+        with urlopen(Request(f"{str(client.base_url)[:-4]}/health?a=%1b[31m%0d")) as answer:
+            assert answer.status == 200
+        for path in ("a%1b[31m%0dEVIL%0aEVIL%c2%9b", "a"):
+            with pytest.raises(HTTPError):
+                urlopen(f"{client.base_url!s}{path}")
+        named: Any = {"a\x1b[31m\r\nEVIL\x9b": 1}
+        client.with_options(api_key="s").completions.create(
+            model=TARGET, prompt="\x1b\r", max_tokens=1, extra_body=named
+        )
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=30)
+        assert "EVIL" in rest
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", rest), repr(rest)
+        assert not re.search("^EVIL", rest, re.M)
 
 
 @pytest.mark.parametrize(

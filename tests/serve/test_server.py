@@ -1,6 +1,5 @@
-"""The server against the official client: the same answers as mlx-lm's own."""
+"""The server against OpenAI's own client: the same answers as mlx-lm's."""
 
-import json
 import re
 import subprocess
 import sys
@@ -11,18 +10,26 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm.server import convert_chat
 from openai import APIStatusError, NotFoundError
 
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
-from spectool.serve.requests import AUTOMATIC
-from spectool.serve.server import PromptCache
+from spectool.serve.prompt_caches import PromptCaches
+from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Guesser
 from spectool.tests.runtime.models import tiny_model
-from spectool.tests.serve.questions import LONG, MESSAGES, PROMPTS, TOKENS, alone, complete, series
+from spectool.tests.serve.questions import (
+    CHAT,
+    LONG,
+    MESSAGES,
+    PROMPTS,
+    TOKENS,
+    alone,
+    chatting_model,
+    complete,
+    series,
+)
 from spectool.tests.serve.servers import TARGET, client, exchange, get, serving, with_history, without_drafter
 
 pytestmark = pytest.mark.system
@@ -33,58 +40,79 @@ def with_all(name: str, tokenizer: Any) -> Drafter | None:
 
 
 @pytest.mark.parametrize("make_drafter", [with_history, with_all, without_drafter])
-def test_answers_are_those_of_mlx_lm(make_drafter: Callable[[str, Any], Drafter | None]) -> None:
-    chat = convert_chat([MESSAGES[0], {"role": "user", "content": "Wczoraj wieczorem w domu"}])
-    with serving(make_drafter) as running:
+def test_answers_are_those_of_mlx_lm(make_drafter: Callable[[str, Any], Drafter | None], tmp_path: Path) -> None:
+    with serving(make_drafter, model=chatting_model(tmp_path), served_names=("demo",)) as running:
         for prompt in PROMPTS:
             answer = complete(running, prompt, temperature=0)
             assert answer.choices[0].text == alone(prompt)
             assert answer.choices[0].finish_reason == "length"
             usage = answer.usage
             assert (usage.completion_tokens, usage.total_tokens) == (TOKENS, usage.prompt_tokens + TOKENS)
-            details = usage.completion_tokens_details
-            if make_drafter is without_drafter:
-                assert details.accepted_prediction_tokens == details.rejected_prediction_tokens == 0
-                assert details.target_passes == TOKENS
-            else:
-                assert details.accepted_prediction_tokens + details.rejected_prediction_tokens > 0
-                assert details.target_passes == TOKENS - details.accepted_prediction_tokens
-        answered = client(running).chat.completions.create(model=TARGET, messages=MESSAGES, max_tokens=TOKENS)
-        assert answered.choices[0].message.content == alone(chat)
+            figures = answer.metrics["speculative_decoding"]
+            assert sum(figures["acceptance_histogram"]) == figures["num_spec_steps"]
+            assert (figures["num_draft_tokens"] > 0) is (make_drafter is not without_drafter)
+        answered = client(running).chat.completions.create(model="demo", messages=MESSAGES, max_tokens=TOKENS)
+        assert answered.choices[0].message.content == alone(CHAT).removeprefix(" ")
+        passes, tokens = (series(running)[f"spectool_{name}_total"] for name in ("target_passes", "generated_tokens"))
+        assert tokens == TOKENS * (len(PROMPTS) + 1)
+        assert passes == tokens if make_drafter is without_drafter else passes < tokens
 
 
-def test_a_stream_has_the_same_text_and_usage(server: Server) -> None:
-    whole = client(server).chat.completions.create(model=TARGET, messages=MESSAGES, max_tokens=TOKENS)
-    chunks = list(
-        client(server).chat.completions.create(
-            model=TARGET,
-            messages=MESSAGES,
-            max_tokens=TOKENS,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-    )
+def test_a_stream_has_the_same_text_and_figures(chatting: Server) -> None:
+    asked: Any = {"model": "demo", "messages": MESSAGES, "max_tokens": TOKENS, "logprobs": True, "top_logprobs": 2}
+    whole = client(chatting).chat.completions.create(**asked)
+    options: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    chunks = list(client(chatting).chat.completions.create(**asked, **options))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-2].choices[0].finish_reason == "length"
-    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
+    assert {(chunk.object, chunk.model, chunk.id) for chunk in chunks} == {
+        ("chat.completion.chunk", "demo", chunks[0].id)
+    }
+    shown = [
+        each
+        for chunk in chunks
+        if chunk.choices and chunk.choices[0].logprobs
+        for each in chunk.choices[0].logprobs.content or ()
+    ]
+    assert whole.choices[0].logprobs is not None
+    near = [pytest.approx(place.logprob, abs=1e-3) for place in whole.choices[0].logprobs.content or ()]
+    assert [place.logprob for place in shown] == near
     usage = chunks[-1].usage
     assert usage is not None and whole.usage is not None
-    assert usage.completion_tokens_details == whole.usage.completion_tokens_details
+    assert (usage.prompt_tokens, usage.completion_tokens) == (whole.usage.prompt_tokens, TOKENS)
+    assert not [chunk for chunk in client(chatting).chat.completions.create(**asked, stream=True) if not chunk.choices]
 
 
-def test_the_chunks_of_a_text_are_all_of_one_kind(server: Server) -> None:
+def test_a_text_is_streamed_in_chunks_of_one_kind(server: Server) -> None:
     chunks = list(complete(server, PROMPTS[0], stream=True, stream_options={"include_usage": True}))
     assert {chunk.object for chunk in chunks} == {"text_completion"}
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == alone(PROMPTS[0])
     assert chunks[-1].usage.completion_tokens == TOKENS
 
 
-def test_an_answer_without_text_is_an_empty_text(server: Server) -> None:
-    (end, *_) = server.generator.model_provider.tokenizer.eos_token_ids
-    answer = client(server).chat.completions.create(
-        model=TARGET, messages=MESSAGES, max_tokens=TOKENS, logit_bias={str(end): 1000}
+def test_an_answer_without_text_is_an_empty_text(chatting: Server) -> None:
+    (end, *_) = chatting.engine.model.ends
+    answer = client(chatting).chat.completions.create(
+        model="demo", messages=MESSAGES, max_tokens=TOKENS, logit_bias={str(end): 1000}
     )
     assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("stop", "")
+
+
+def test_several_answers_and_several_prompts(server: Server) -> None:
+    answer = complete(server, PROMPTS[:2], 8, n=2, temperature=1.5, seed=5)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    texts = [choice.text for choice in answer.choices]
+    assert texts[0] != texts[1] and texts[2] != texts[3]
+    assert complete(server, PROMPTS[0], 8, temperature=1.5, seed=6).choices[0].text == texts[1]
+    assert answer.usage.completion_tokens == 32
+    greedy = list(complete(server, PROMPTS[:2], 8, stream=True))
+    for index in range(2):
+        written = "".join(chunk.choices[0].text for chunk in greedy if chunk.choices[0].index == index)
+        assert written == alone(PROMPTS[index], 8)
+    ids = server.engine.model.tokenizer.encode(PROMPTS[0])
+    assert complete(server, ids, 8).choices[0].text == alone(PROMPTS[0], 8)
 
 
 class Recording(Drafter):
@@ -98,9 +126,7 @@ class Recording(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         self.prompts.append(list(prompt))
 
-    def propose(self, limit: int) -> Any:
-        from spectool.runtime.decoding.drafter import Proposal
-
+    def propose(self, limit: int) -> Proposal:
         return Proposal((), self.name)
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -109,75 +135,94 @@ class Recording(Drafter):
 
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:
     recording = Recording()
-    with serving(lambda name, tokenizer: recording) as running:
-        tokenizer = running.generator.model_provider.tokenizer
-        first = complete(running, PROMPTS[0])
-        text = PROMPTS[0] + first.choices[0].text
+    with (
+        serving(lambda name, tokenizer: recording, api_keys=("one", "two")) as running,
+        serving(without_drafter) as fresh,
+    ):
+
+        def ask(prompt: str, key: str) -> Any:
+            return client(running, key).completions.create(
+                model=TARGET, prompt=prompt, max_tokens=TOKENS, extra_body={"repetition_penalty": 1.3}
+            )
+
+        tokenizer = running.engine.model.tokenizer
+        text = PROMPTS[0] + ask(PROMPTS[0], "one").choices[0].text
         # The whole text once more, the text and more, and the same again: longer, shorter and equal to what is kept.
         for prompt in (text, text + " a potem", PROMPTS[0], text + " a potem"):
-            answer = complete(running, prompt, extra_body={"repetition_penalty": 1.3})
-            with serving(without_drafter) as fresh:
-                expected = complete(fresh, prompt, extra_body={"repetition_penalty": 1.3})
+            answer = ask(prompt, "one")
+            expected = complete(fresh, prompt, extra_body={"repetition_penalty": 1.3})
             assert answer.choices[0].text == expected.choices[0].text
             assert recording.prompts[-1] == tokenizer.encode(prompt)
-            cached = answer.usage.prompt_tokens_details.cached_tokens
+            assert answer.usage is not None and answer.usage.prompt_tokens_details is not None
+            cached = answer.usage.prompt_tokens_details.cached_tokens or 0
             assert len(tokenizer.encode(PROMPTS[0])) - 2 <= cached < answer.usage.prompt_tokens
-        assert series(running)["spectool_cached_prompt_tokens_total"] > 0
+        stranger = ask(text, "two").usage
+        assert stranger is not None and stranger.prompt_tokens_details is not None
+        assert stranger.prompt_tokens_details.cached_tokens == 0, "a client sees what another one has asked"
+
+
+def test_without_keys_nobody_is_told_what_is_cached(server: Server) -> None:
+    before = series(server)["spectool_cached_prompt_tokens_total"]
+    for _ in range(2):
+        assert complete(server, PROMPTS[0]).usage.prompt_tokens_details is None
+    assert series(server)["spectool_cached_prompt_tokens_total"] > before
 
 
 def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     model, said = tiny_model(), list(range(3, 15))
     cache = make_prompt_cache(model)
     model(mx.array([said[:-1]]), cache=cache)  # what the loop leaves: all tokens but the last
-    kept = PromptCache()
-    kept.insert_cache("model", said, cache)
     for prompt in (said[:5], said[:-1], said, [*said, 20], [3], [200, 201]):
-        found, rest = kept.fetch_nearest_cache("model", prompt)
-        assert rest == prompt[len(prompt) - len(rest) :] and rest
-        assert (0 if found is None else found[0].offset) == len(prompt) - len(rest)
-    kept.insert_cache("model", said[:4], cache)
-    assert len(kept) == 1, "a cache of other tokens than its text's was kept"
+        kept = PromptCaches(2, None)
+        kept.keep("", said[:-1], cache)
+        assert kept.take("another client", prompt, model)[1] == 0
+        found, length = kept.take("", prompt, model)
+        assert found[0].offset == length <= len(prompt) - 1
+        assert length == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
+        assert cache[0].offset == 11, "a cache that others may need was cut"
+    kept.keep("", said[:4], cache)
+    assert len(kept) <= 1, "a cache of other tokens than its text's was kept"
 
 
-def test_sampling_stop_texts_and_probabilities(server: Server) -> None:
-    sampled = [complete(server, PROMPTS[0], temperature=3.0, seed=7, top_p=0.9).choices[0].text for _ in range(2)]
+def test_caches_are_dropped_oldest_first() -> None:
+    model = tiny_model()
+    kept = PromptCaches(2, None)
+    for first in (10, 20, 30):
+        cache = make_prompt_cache(model)
+        model(mx.array([[first, 5, 6]]), cache=cache)
+        kept.keep("", [first, 5, 6], cache)
+    assert [kept.take("", [first, 5, 6, 7], model)[1] for first in (10, 20, 30)] == [0, 3, 3]
+    small = PromptCaches(2, 1)
+    small.keep("", [30, 5, 6], cache)
+    assert len(small) == small.nbytes == 0
+
+
+def test_sampling_is_repeated_by_a_seed(server: Server) -> None:
+    sampled = [complete(server, PROMPTS[0], temperature=2.0, seed=7, top_p=0.9).choices[0].text for _ in range(2)]
     assert sampled[0] == sampled[1]
-    assert complete(server, PROMPTS[0], temperature=3.0, seed=8, top_p=0.9).choices[0].text != sampled[0]
-    whole = alone(PROMPTS[0])
-    word = whole.split()[2]
-    stopped = complete(server, PROMPTS[0], stop=[word])
-    assert stopped.choices[0].finish_reason == "stop"
-    assert whole.startswith(stopped.choices[0].text) and word not in stopped.choices[0].text
-    chat = client(server).chat.completions.create(
-        model=TARGET, messages=MESSAGES, max_tokens=4, logprobs=True, top_logprobs=3
-    )
-    logprobs = chat.choices[0].logprobs
-    assert logprobs is not None and logprobs.content is not None
-    assert [len(entry.top_logprobs) for entry in logprobs.content] == [3] * 4
+    assert complete(server, PROMPTS[0], temperature=2.0, seed=8, top_p=0.9).choices[0].text != sampled[0]
     everything = complete(server, PROMPTS[0], temperature=0.5, seed=1, extra_body={"top_k": 1_000_000})
     assert everything.choices[0].text
 
 
-def test_models_are_those_it_was_started_with(server: Server) -> None:
+def test_models_go_by_the_names_they_are_given(server: Server) -> None:
     assert [model.id for model in client(server).models.list()] == [TARGET]
     assert client(server).models.retrieve(TARGET).id == TARGET
-    assert complete(server, PROMPTS[0]).model == TARGET
+    for asked in (TARGET, "default_model"):
+        assert client(server).completions.create(model=asked, prompt="a", max_tokens=1).model == TARGET
     with pytest.raises(NotFoundError):
         client(server).models.retrieve("gpt-4")
     for name in ("gpt-4", "mlx-community/Qwen3-4B-4bit", str(demo_path("draft"))):
         with pytest.raises(NotFoundError) as refused:
             client(server).completions.create(model=name, prompt="a")
         assert refused.value.code == "model_not_found"
-        assert f"expected {TARGET}" in str(refused.value) and "default_model" in str(refused.value)
-
-
-def test_the_cache_is_logged_for_debugging_alone(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
-        complete(server, PROMPTS[0])
-    assert "Prompt Cache" not in caplog.text
-    with caplog.at_level("DEBUG"):
-        complete(server, PROMPTS[0])
-    assert "Prompt Cache" in caplog.text
+        assert TARGET in str(refused.value) and "default_model" in str(refused.value)
+    with serving(served_names=("bielik", "gpt-4")) as running:
+        assert [model.id for model in client(running).models.list()] == ["bielik", "gpt-4"]
+        assert client(running).completions.create(model="gpt-4", prompt="a", max_tokens=1).model == "gpt-4"
+        assert client(running).completions.create(model="default_model", prompt="a", max_tokens=1).model == "bielik"
+        with pytest.raises(NotFoundError, match="bielik or gpt-4"):
+            client(running).completions.create(model=TARGET, prompt="a")
 
 
 def test_another_model_takes_the_place_where_it_is_allowed() -> None:
@@ -189,12 +234,14 @@ def test_another_model_takes_the_place_where_it_is_allowed() -> None:
 
     draft = str(demo_path("draft"))
     with serving(noting, other_models=(draft,)) as running:
+        learnt = running.engine.model.controller
         first = complete(running, PROMPTS[0]).choices[0].text
         other = client(running).completions.create(model=draft, prompt=PROMPTS[0], max_tokens=TOKENS)
         again = complete(running, PROMPTS[0]).choices[0].text
         assert first == again == alone(PROMPTS[0]) != other.choices[0].text
         assert other.model == draft
         assert names == [TARGET, draft, TARGET]
+        assert running.engine.model.controller is not learnt
 
 
 def test_another_model_that_cannot_be_loaded_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
@@ -206,10 +253,11 @@ def test_another_model_that_cannot_be_loaded_is_told_to_who_asks_for_it(tmp_path
 
 
 def test_the_controller_counts_the_wall_time_of_a_token() -> None:
-    with serving(lambda name, tokenizer: Guesser(), num_draft_tokens=AUTOMATIC) as running:
+    with serving(lambda name, tokenizer: Guesser(), num_draft_tokens=None) as running:
         for prompt in PROMPTS:
             complete(running, prompt, 150)
-        controller = running.generator.model_provider.controller
+        controller = running.engine.model.controller
+        assert controller.passes.known(1)
         figures = series(running)
         wall = figures["spectool_generation_seconds_total"] / figures["spectool_generated_tokens_total"]
         booked = max(controller.passes.curve[1], controller.caller_seconds)
@@ -217,25 +265,11 @@ def test_the_controller_counts_the_wall_time_of_a_token() -> None:
         assert 0.7 * wall < booked < 1.5 * wall
 
 
-def test_requests_share_what_is_learnt_about_draft_lengths_until_another_model_comes() -> None:
-    draft = str(demo_path("draft"))
-    with serving(other_models=(draft,), num_draft_tokens=AUTOMATIC) as running:
-        provider = running.generator.model_provider
-        assert not provider.controller.passes.known(1)
-        for prompt in (PROMPTS[0], PROMPTS[2]):
-            assert complete(running, prompt).choices[0].text == alone(prompt)
-            assert provider.controller.passes.known(1)
-        learnt = provider.controller
-        complete(running, PROMPTS[0])
-        assert provider.controller is learnt
-        client(running).completions.create(model=draft, prompt=PROMPTS[0], max_tokens=TOKENS)
-        assert provider.controller is not learnt
-
-
 def test_a_prompt_is_as_long_as_the_model_allows(server: Server) -> None:
-    with pytest.raises(APIStatusError, match="at most 256 tokens") as refused:
-        complete(server, LONG * 4)
-    assert (refused.value.status_code, refused.value.code) == (400, "context_length_exceeded")
+    for long in (LONG * 4, LONG * 400):  # the second one is not even tokenized
+        with pytest.raises(APIStatusError, match="at most 256 tokens") as refused:
+            complete(server, long)
+        assert (refused.value.status_code, refused.value.code) == (400, "context_length_exceeded")
     with serving(max_prompt_tokens=2_000) as running:
         assert complete(running, LONG * 4).usage.prompt_tokens > 256
 
@@ -243,16 +277,16 @@ def test_a_prompt_is_as_long_as_the_model_allows(server: Server) -> None:
 def test_the_page_for_people(server: Server) -> None:
     complete(server, PROMPTS[0])
     status, headers, body = exchange(server, get("/"))
-    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "tokens per pass" in body.decode() and TARGET in body.decode()
-    assert json.loads(exchange(server, get("/health"))[2]) == {"status": "ok"}
+    assert exchange(server, get("/health"))[2] == b'{"status":"ok"}'
 
 
-def test_the_example_of_the_documentation_runs(server: Server) -> None:
+def test_the_example_of_the_documentation_runs(chatting: Server) -> None:
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    here = code.replace("http://127.0.0.1:8080", server.url)
+    here = code.replace("http://127.0.0.1:8080", chatting.url)
     assert here != code
     done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert done.stdout

@@ -1,6 +1,7 @@
 """The server where many ask at once, go away, or meet a failure: every other answer is as it was."""
 
-import logging
+import json
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from openai import InternalServerError, RateLimitError
 
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.serve.handler import Handler, Server
+from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, complete, eventually, series
 from spectool.tests.serve.servers import connect, exchange, get, post, serving
@@ -17,9 +18,9 @@ from spectool.tests.serve.servers import connect, exchange, get, post, serving
 pytestmark = pytest.mark.system
 
 
-def test_many_at_once_get_what_each_gets_alone(server: Server) -> None:
+def test_eight_at_once_get_what_each_gets_alone(server: Server) -> None:
     before = series(server)
-    prompts = [f"{prompt} {number}" for number in range(2) for prompt in PROMPTS]
+    prompts = [f"{prompt} {number}" for number in range(3) for prompt in PROMPTS][:8]
     with ThreadPoolExecutor(len(prompts)) as pool:
         texts = list(pool.map(lambda prompt: complete(server, prompt, 12).choices[0].text, prompts))
     assert texts == [alone(prompt, 12) for prompt in prompts]
@@ -59,7 +60,7 @@ def test_a_client_that_goes_away_ends_its_generation_and_its_prompt_stays_cached
         assert series(running)["spectool_generated_tokens_total"] > 0
         answer = complete(running, PROMPTS[0])
         assert answer.choices[0].text == alone(PROMPTS[0])
-        assert answer.usage.prompt_tokens_details.cached_tokens >= answer.usage.prompt_tokens - 2
+        assert series(running)["spectool_cached_prompt_tokens_total"] >= answer.usage.prompt_tokens - 2
 
 
 def test_a_client_that_goes_away_during_the_prompt_ends_it_there() -> None:
@@ -72,28 +73,33 @@ def test_a_client_that_goes_away_during_the_prompt_ends_it_there() -> None:
         assert series(running)["spectool_generated_tokens_total"] == TOKENS
         answer = complete(running, PROMPTS[0])
         assert answer.choices[0].text == alone(PROMPTS[0])
-        assert answer.usage.prompt_tokens_details.cached_tokens > 0
 
 
-def test_a_client_that_goes_away_during_the_prompt_of_a_stream_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Nobody looks whether it has gone, so that it is the writing to it that fails.
-    monkeypatch.setattr(Handler, "_gone", lambda self: False)
-    with caplog.at_level(logging.INFO), serving(prefill_step_size=1, max_prompt_tokens=10_000) as running:
+def test_a_client_that_goes_away_while_its_text_is_tokenized_is_not_waited_for() -> None:
+    with serving(max_prompt_tokens=10**9, max_body=1 << 24) as running:
         with connect(running) as connection:
-            connection.sendall(post("/v1/completions", {"prompt": LONG * 4, "max_tokens": 5, "stream": True}))
-            assert b"200 OK" in connection.recv(1 << 16)
-        eventually(running, 'spectool_requests_total{path="/v1/completions",status="200"}', 1)
-        assert [entry.getMessage() for entry in caplog.records if entry.levelno > logging.INFO] == []
-        assert complete(running, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
+            connection.sendall(post("/v1/completions", {"prompt": " " * (1 << 21), "max_tokens": 5}))
+            time.sleep(0.3)
+            began = time.monotonic()
+            assert complete(running, PROMPTS[0], 4).choices[0].text == alone(PROMPTS[0], 4)
+            assert time.monotonic() - began < 2, "a long text keeps a short one waiting"
+        eventually(running, 'spectool_requests_total{path="/v1/completions",status="499"}', 1)
 
 
-def test_a_drafter_that_fails_costs_no_answer() -> None:
+def test_a_silent_stream_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectool.serve.app._QUIET_SECONDS", 0.05)
+    with serving(prefill_step_size=1, max_prompt_tokens=10_000) as running:
+        asked = {"prompt": LONG * 4, "max_tokens": 5, "stream": True}
+        _, headers, body = exchange(running, post("/v1/completions", asked))
+        assert headers["content-type"].startswith("text/event-stream")
+        assert body.count(b": waiting") and body.rstrip(b"\r\n0").endswith(b"data: [DONE]")
+
+
+def test_a_drafter_that_fails_costs_no_answer_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
-        with pytest.warns(RuntimeWarning, match="switched off"):
-            answer = complete(running, PROMPTS[0])
-        assert answer.choices[0].text == alone(PROMPTS[0])
+        answer = complete(running, PROMPTS[0], n=2)
+        assert [choice.text for choice in answer.choices] == [alone(PROMPTS[0])] * 2
+        assert len([entry for entry in caplog.records if "'failing' failed" in entry.getMessage()]) == 1
 
 
 def test_a_drafter_that_cannot_be_made_is_the_error_of_the_start() -> None:
@@ -105,29 +111,46 @@ def test_a_drafter_that_cannot_be_made_is_the_error_of_the_start() -> None:
 
 
 def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Server) -> None:
-    class Broken(dict[str, Any]):
-        """No prompt cache: makes the prompt's look-up fail."""
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise ValueError("no such luck")
 
-    generator = server.generator
-    kept = generator.prompt_cache
-    generator.prompt_cache = Broken()
-    try:
-        with pytest.raises(InternalServerError):
-            complete(server, PROMPTS[0])
-        with pytest.raises(Exception, match="failed"):
-            list(complete(server, PROMPTS[0], stream=True))
-    finally:
-        generator.prompt_cache = kept
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spectool.serve.engine.generate_step", fail)
+        for options in {}, {"stream": True}:
+            with pytest.raises(InternalServerError, match="no such luck"):
+                complete(server, PROMPTS[0], **options)
     assert complete(server, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
 
 
-def test_stopping_ends_a_generation_at_once() -> None:
-    with serving() as running, connect(running) as connection:
-        connection.sendall(post("/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 100_000}))
+def test_stopping_gives_every_client_its_answer_so_far_or_an_error() -> None:
+    with serving(max_prompt_tokens=10**6) as running, ThreadPoolExecutor(4) as pool:
+        body = {"prompt": PROMPTS[0], "max_tokens": 100_000}
+        answers = [pool.submit(exchange, running, post("/v1/completions", body))]
         eventually(running, "spectool_requests_running", 1)
+        answers += [
+            pool.submit(exchange, running, post("/v1/completions", {**body, "stream": streamed}))
+            for streamed in (False, True)
+        ]
+        eventually(running, "spectool_requests_waiting", 2)
+        time.sleep(0.5)  # some tokens
         began = time.monotonic()
-        assert running.generator.stop()
+        running.handle_exit(signal.SIGTERM, None)
+        (status, _, first), *others = (answer.result(timeout=10) for answer in answers)
         assert time.monotonic() - began < 3
-        answer = connection.recv(1 << 16)
-        assert b"503" in answer.split(b"\r\n")[0]
+        choice = json.loads(first)["choices"][0]
+        assert (status, choice["finish_reason"]) == (200, "abort")
+        assert alone(PROMPTS[0], 4) in choice["text"]
+        assert [(status, b"stopping" in body) for status, _, body in others] == [(503, True)] * 2
+
+
+def test_more_connections_than_allowed_are_refused_and_silent_ones_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectool.serve.server._HEADER_SECONDS", 1)
+    with serving(max_connections=4) as running:
+        silent = [connect(running) for _ in range(4)]
+        time.sleep(0.2)
         assert exchange(running, get("/health"))[0] == 503
+        time.sleep(1.2)
+        assert exchange(running, get("/health"))[0] == 200
+        for connection in silent:
+            assert connection.recv(1) == b""
+            connection.close()

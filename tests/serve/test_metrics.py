@@ -3,10 +3,11 @@
 import re
 from threading import Thread
 
+from spectool.runtime.decoding.drafter import Cycle
 from spectool.serve.metrics import Metrics
 
 LINE = re.compile(
-    r'(# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z]+="(\\["\\n]|[^"\\\n])*"(,[a-z]+="[^"\n]*")*\})? [0-9.e+-]+)'
+    r'(# (HELP|TYPE) [a-z_:]+ .+|[a-z_:]+(\{[a-z]+="(\\["\\n]|[^"\\\n])*"(,[a-z]+="[^"\n]*")*\})? [0-9.e+-]+)'
 )
 
 
@@ -22,8 +23,22 @@ def test_the_text_is_well_formed_and_complete() -> None:
     assert "spectool_prompt_seconds_total 0.25\n" in text
     assert "spectool_requests_running 1.0\n" in text
     assert "spectool_target_passes_total 0.0\n" in text
-    names = re.findall(r"# TYPE (\w+)", text)
+    names = re.findall(r"# TYPE ([\w:]+)", text)
     assert len(names) == len(set(names)) == len(re.findall(r"# HELP", text))
+
+
+def test_cycles_have_the_names_that_vllm_gives_them() -> None:
+    metrics = Metrics()
+    for proposal, accepted in (((1, 2, 3), 2), ((), 0), ((4,), 0), ((5, 6), 2)):
+        metrics.add_cycle(Cycle(proposal, "history", accepted, (*proposal[:accepted], 9)))
+    lines = metrics.exposition({}).splitlines()
+    assert [line for line in lines if line.startswith("vllm:")] == [
+        "vllm:spec_decode_num_drafts_total 3.0",
+        "vllm:spec_decode_num_draft_tokens_total 6.0",
+        "vllm:spec_decode_num_accepted_tokens_total 4.0",
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 2.0',
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2.0',
+    ]
 
 
 def test_the_page_escapes_what_it_shows() -> None:

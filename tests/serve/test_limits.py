@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
+from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.wider import copied
 from spectool.tests.serve.questions import PROMPTS, alone, complete, series
 from spectool.tests.serve.servers import client, exchange, post, serving
-from spectool.tests.serve.test_server_refusals import refusal
+from spectool.tests.serve.test_refusals import refusal
 
 pytestmark = pytest.mark.system
 
@@ -27,6 +27,10 @@ def wider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     path = copied(tmp_path_factory.mktemp("wider"), template=TEMPLATE)
     with serving(model=path) as running:
         yield running
+
+
+def test_tokens_that_do_not_exist_are_refused_by_id(server: Server) -> None:
+    assert refusal(server, post(TEXT, {"prompt": [5, 1536]}))[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -87,13 +91,11 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     assert "at most 256 tokens, the answer among them, got 256" in error["message"]
 
 
-def test_every_drafter_that_fails_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_drafter_that_fails_is_counted() -> None:
     with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
         for prompt in PROMPTS[:3]:
-            with pytest.warns(RuntimeWarning, match="'failing' is switched off") as caught:
-                assert complete(running, prompt).choices[0].text == alone(prompt)
-            assert len(caught) == 1
-            running.generator.model_provider.drafter.calls = 0
+            assert complete(running, prompt).choices[0].text == alone(prompt)
+            running.engine.model.drafter.calls = 0
         assert series(running)['spectool_drafter_failures_total{source="failing"}'] == 3
 
 
@@ -107,7 +109,7 @@ def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
 
 STRANGE = [2**63, 2**64, 10**400, -(10**400), 1e308, -1e308, 5e-324, -1, True, "1", "", [], {}, [1], {"a": 1}, 0.5]
 FIELDS = ["temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "presence_penalty", "frequency_penalty"]
-FIELDS += ["repetition_penalty", "repetition_context_size", "logit_bias", "logprobs", "top_logprobs", "stop"]
+FIELDS += ["repetition_penalty", "repetition_context_size", "logit_bias", "logprobs", "stop"]
 FIELDS += ["num_draft_tokens", "xtc_probability", "xtc_threshold"]
 KEYS = ["-1", "+1", "1_0", "５", "٣", " 5", "5 ", "1e1", "1.0", "", "²", str(2**31), str(2**64), "9" * 400, "9" * 5000]
 
@@ -126,7 +128,7 @@ def test_whatever_a_field_holds_the_answer_is_clean(server: Server) -> None:
     bodies += [("logit_bias", {**good, "logit_bias": {key: 1}}) for key in KEYS]
     bodies += [("logit_bias", {**good, "logit_bias": {"5": value}}) for value in STRANGE]
     bodies += [("stop", {**good, "stop": [value]}) for value in STRANGE]
-    shown = {"logprobs": True, "top_logprobs": 5}
+    shown = {"logprobs": 5}
     for penalty in (1e-300, 1e-6, 1e6):
         bodies += [("repetition_penalty", {**good, **shown, "repetition_penalty": penalty, "logit_bias": {"5": 1e30}})]
     refused = set()
@@ -142,3 +144,11 @@ def test_whatever_a_field_holds_the_answer_is_clean(server: Server) -> None:
             data = f'{{"prompt": "a", "max_tokens": 1, "{name}": {constant}}}'.encode()
             assert refusal(server, post(TEXT, data))[0] == 400
     assert answer(good)[1]["choices"] == before
+
+
+def test_quantised_caches_are_kept_and_continued() -> None:
+    with serving(kv_bits=8, quantized_kv_start=8) as running:
+        first = complete(running, PROMPTS[0]).choices[0].text
+        assert first == complete(running, PROMPTS[0]).choices[0].text
+        assert complete(running, PROMPTS[0] + first).choices[0].text
+        assert series(running)["spectool_cached_prompt_tokens_total"] > 0

@@ -9,7 +9,7 @@ import pytest
 
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
-from spectool.serve.handler import Server
+from spectool.serve.server import Server
 from spectool.tests.runtime.renumbered import renumbered_target
 from spectool.tests.serve.servers import TARGET, client, serving, without_drafter
 
@@ -21,10 +21,7 @@ TOKENS = 24
 def answer(server: Server, **options: Any) -> tuple[str, float]:
     """Return the text, and the share of drafts that were accepted."""
     got = client(server).completions.create(model=TARGET, prompt=PROMPT, max_tokens=TOKENS, **options)
-    details = got.usage.completion_tokens_details  # type: ignore[union-attr]
-    accepted, rejected = details.accepted_prediction_tokens, details.rejected_prediction_tokens  # type: ignore[union-attr]
-    assert accepted is not None and rejected is not None
-    return got.choices[0].text, accepted / max(1, accepted + rejected)
+    return got.choices[0].text, got.metrics["speculative_decoding"]["draft_acceptance_rate"]  # type: ignore[attr-defined]
 
 
 def drafting(model: str, verify: str) -> Any:

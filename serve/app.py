@@ -1,0 +1,270 @@
+"""The addresses of the server. Nothing here touches MLX or blocks the event loop."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from spectool.serve import messages, responses
+from spectool.serve.completions import ChatWriter, CompletionWriter
+from spectool.serve.engine import Engine, Job
+from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
+from spectool.serve.metrics import Metrics
+from spectool.serve.options import DEFAULT_MODEL, ServerOptions
+from spectool.serve.prompts import read_prompts
+from spectool.serve.protocol import Writer, now
+from spectool.serve.requests import (
+    Asked,
+    ChatRequest,
+    CompletionRequest,
+    RequestRefused,
+    checked,
+    parse_json,
+    quoted,
+    without_effect,
+    wrong_field,
+)
+from spectool.serve.texts import Piece, Prompt
+
+_QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
+_LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own
+_Result = TypeVar("_Result")
+
+
+class Service:
+    """Answers the requests to one engine.
+
+    Attributes:
+        app: The ASGI application.
+    """
+
+    def __init__(self, engine: Engine, options: ServerOptions, metrics: Metrics, host: str) -> None:
+        """Answer for ``engine`` on ``host``."""
+        self.engine, self._options, self._metrics = engine, options, metrics
+        self._created = now()
+        self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
+        chat = partial(checked, ChatRequest)
+        post, get = partial(Route, methods=["POST"]), partial(Route, methods=["GET"])
+        routes = [
+            post("/v1/chat/completions", self._answering(chat, ChatWriter)),
+            post("/chat/completions", self._answering(chat, ChatWriter)),
+            post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
+            post("/v1/responses", self._answering(responses.chat_of, responses.ResponseWriter)),
+            post(messages.ADDRESS, self._answering(messages.chat_of, messages.MessageWriter)),
+            post(f"{messages.ADDRESS}/count_tokens", self._count),
+            get("/v1/models", self._models),
+            get("/v1/models/{name:path}", self._models),
+            get("/health", self._health),
+            get("/metrics", self._exposition),
+            get("/", self._page),
+        ]
+        self._methods = {
+            route.path: "POST" if "POST" in (route.methods or ()) else "GET"
+            for route in routes
+            if "{" not in route.path
+        }
+        origins = list(options.allowed_origins)
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=[IGNORED_HEADER],
+        )
+        gate = Middleware(Gate, options=options, metrics=metrics, host=host, paths=frozenset(self._methods))
+        self.app = Starlette(
+            routes=routes,
+            middleware=[cors, gate] if origins else [gate],
+            exception_handlers={HTTPException: self._no_route},
+        )
+
+    def _answering(
+        self, read: Callable[[dict[str, Any]], Asked], writer: Callable[[Any], Writer]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The function that answers requests that ``read`` understands, in the form of ``writer``."""
+
+        async def answer(request: Request) -> Response:
+            asked, long = await self._read(request, read)
+            return _Reply(self, request, asked, writer(asked), long)
+
+        return answer
+
+    async def _read(self, request: Request, read: Callable[[dict[str, Any]], Asked]) -> tuple[Asked, bool]:
+        """What is asked, and whether it may take long to tokenize."""
+        raw = await read_body(request, self._options.max_body)
+        logging.debug("body: %r", raw)
+        long = len(raw) > _LONG_TEXT
+        asked = await self._apart(long, lambda: read(parse_json(raw)))
+        if asked.model == DEFAULT_MODEL:
+            asked.model = next(iter(self._options.names))
+        return asked, long
+
+    def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
+        """The result of what takes a thread's time; a text that is long does not keep a short one waiting."""
+        return asyncio.get_running_loop().run_in_executor(self._long if long else self._short, act)
+
+    async def _count(self, request: Request) -> Response:
+        """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
+        _, (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
+        return json_response({"input_tokens": len(prompt.tokens)})
+
+    async def prepared(self, asked: Asked, long: bool) -> tuple[str, list[Prompt]]:
+        """The model that a request means, and its prompts."""
+        name = self._options.names.get(asked.model)
+        if name is None:
+            names = " or ".join(self._options.names)
+            problem = f"expected {names}, or {DEFAULT_MODEL} for the first of them, got {quoted(asked.model)}"
+            raise wrong_field("model", problem, status=404, code="model_not_found")
+        try:
+            model = await asyncio.wrap_future(self.engine.model_for(name))
+        except RequestRefused:
+            raise
+        except Exception as error:
+            raise wrong_field("model", str(error), status=404, code="model_not_found") from error
+        return name, await self._apart(long, lambda: read_prompts(asked, model, self._options))
+
+    async def _models(self, request: Request) -> Response:
+        entries = {
+            name: {"id": name, "object": "model", "created": self._created, "owned_by": "local"}
+            for name in self._options.names
+        }
+        wanted = request.path_params.get("name")
+        if wanted is None:
+            return json_response({"object": "list", "data": list(entries.values())})
+        if wanted not in entries:
+            problem = f"expected one of {', '.join(entries)}, got {quoted(wanted)}"
+            raise wrong_field("model", problem, status=404, code="model_not_found")
+        return json_response(entries[wanted])
+
+    async def _health(self, request: Request) -> Response:
+        alive = self.engine.alive
+        return json_response({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
+
+    async def _exposition(self, request: Request) -> Response:
+        text = self._metrics.exposition(self.engine.gauges())
+        return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
+
+    async def _page(self, request: Request) -> Response:
+        return HTMLResponse(self._metrics.page(self.engine.gauges(), ", ".join(self._options.names)))
+
+    async def _no_route(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path[:200]
+        if error.status_code == 405:
+            problem = f"{path}: expected {self._methods.get(path, 'GET')}, got {request.method}"
+        else:
+            problem = f"{path}: no such address. Expected one of {', '.join(self._methods)}"
+        raise RequestRefused(error.status_code, problem)
+
+
+class _Reply(Response):
+    """The answer to one request, from its prompt to its last byte. The client may go away at any time."""
+
+    def __init__(self, service: Service, request: Request, asked: Asked, writer: Writer, long: bool) -> None:
+        self._service, self._asked, self._writer, self._long = service, asked, writer, long
+        self._client = request.scope["spectool.client"]
+        self._events: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
+        self._extra: dict[str, str] = {}
+        if ignored := without_effect(asked):
+            logging.warning("these fields have no effect: %s", quoted(ignored))
+            shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
+            self._extra[IGNORED_HEADER] = ", ".join(shown)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and stop generating as soon as the client has gone."""
+        job: Job | None = None
+        gone = asyncio.create_task(_disconnected(receive, self._events))
+        try:
+            prepared = asyncio.ensure_future(self._service.prepared(self._asked, self._long))
+            await asyncio.wait({prepared, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not prepared.done():
+                prepared.cancel()
+                raise ClientGone
+            name, prompts = prepared.result()
+            job = Job(self._asked, name, prompts, self._client, self._delivering())
+            self._service.engine.submit(job)
+            if self._asked.stream:
+                await self._send_stream(job, send)
+            else:
+                await self._send_whole(job, scope, receive, send)
+        finally:
+            gone.cancel()
+            if job is not None:
+                job.cancelled = True
+
+    def _delivering(self) -> Callable[[Piece | Exception | None], None]:
+        loop = asyncio.get_running_loop()
+
+        def deliver(event: Piece | Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+        return deliver
+
+    async def _send_whole(self, job: Job, scope: Scope, receive: Receive, send: Send) -> None:
+        while (event := await self._events.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            for _ in self._writer.add(event):
+                pass
+        await json_response(self._writer.whole(job), headers=self._extra)(scope, receive, send)
+
+    async def _send_stream(self, job: Job, send: Send) -> None:
+        """Send events as they come. Until the first one, an error is an answer of its own."""
+        started = False
+        head = b"".join(event.encoded() for event in self._writer.begin(job))
+
+        async def write(data: bytes) -> None:
+            nonlocal started
+            if not started:
+                headers = {
+                    "content-type": "text/event-stream; charset=utf-8",
+                    "cache-control": "no-cache",
+                    **self._extra,
+                }
+                raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+                await send({"type": "http.response.start", "status": 200, "headers": raw})
+                started = True
+                data = head + data
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+        while True:
+            try:
+                async with asyncio.timeout(_QUIET_SECONDS):
+                    event = await self._events.get()
+            except TimeoutError:
+                await write(b": waiting\n\n")
+                continue
+            if isinstance(event, ClientGone) or (isinstance(event, Exception) and not started):
+                raise event
+            if isinstance(event, Exception):
+                error = self._writer.error(refusal_of(event))
+                await write(error.encoded())
+                break
+            events = self._writer.finish(job) if event is None else self._writer.add(event)
+            data = b"".join(each.encoded() for each in events)
+            if event is None:
+                await write(data + self._writer.done)
+                break
+            if data:
+                await write(data)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _disconnected(receive: Receive, events: "asyncio.Queue[Piece | Exception | None]") -> None:
+    """Wait until the client has gone, and say so."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    events.put_nowait(ClientGone())

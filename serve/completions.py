@@ -1,0 +1,163 @@
+"""Answers in the form of OpenAI's completions, of a chat and of a text."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spectool.serve.engine import Job
+from spectool.serve.protocol import Event, counts, drafting_figures, new_id, now
+from spectool.serve.requests import Asked, ChatRequest, RequestRefused
+from spectool.serve.texts import Choice, Piece, Place
+from spectool.serve.tool_calls import Call
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer, put together from its pieces."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    end: str = "abort"
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece."""
+        self.text += piece.text
+        self.reasoning += piece.reasoning
+        self.calls += piece.calls
+        self.places += piece.places
+        self.end = piece.end or self.end
+
+
+class CompletionWriter:
+    """Writes ``text_completion`` documents and streams."""
+
+    done = b"data: [DONE]\n\n"
+    kind = chunk_kind = "text_completion"
+    prefix = "cmpl-"
+
+    def __init__(self, asked: Asked) -> None:
+        """Write the answers to ``asked``."""
+        self.asked = asked
+        self.answers: defaultdict[int, Answer] = defaultdict(Answer)
+        self._base = {"id": new_id(self.prefix), "created": now(), "model": asked.model}
+
+    def begin(self, job: Job) -> Iterator[Event]:
+        """Nothing precedes a text."""
+        return iter(())
+
+    def add(self, piece: Piece) -> Iterator[Event]:
+        """A chunk, unless the piece has nothing to tell."""
+        answer = self.answers[piece.index]
+        offset = len(answer.text)
+        answer.add(piece)
+        if piece.text or piece.places or piece.end:
+            logprobs = _columns(piece.places, offset) if piece.places else None
+            yield self._chunk(index=piece.index, text=piece.text, logprobs=logprobs, finish_reason=piece.end)
+
+    def finish(self, job: Job) -> Iterator[Event]:
+        """The usage, if it is wanted."""
+        if self.asked.stream_options.include_usage:
+            yield Event(
+                **self._base, object=self.chunk_kind, choices=[], usage=_usage(job), metrics=drafting_figures(job)
+            )
+
+    def whole(self, job: Job) -> dict[str, Any]:
+        """All answers."""
+        choices = [self._choice(index, self.answers[index]) for index in sorted(self.answers)]
+        figures = {"usage": _usage(job), "metrics": drafting_figures(job)}
+        return {**self._base, "object": self.kind, "choices": choices, **figures}
+
+    def error(self, refusal: RequestRefused) -> Event:
+        """The error as outside of streams."""
+        return Event(refusal.body)
+
+    def _chunk(self, **choice: Any) -> Event:
+        return Event(**self._base, object=self.chunk_kind, choices=[choice])
+
+    def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
+        logprobs = None if self.asked.shown_logprobs is None else _columns(answer.places, 0)
+        return {"index": index, "text": answer.text, "logprobs": logprobs, "finish_reason": answer.end}
+
+
+class ChatWriter(CompletionWriter):
+    """Writes ``chat.completion`` documents and streams."""
+
+    kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+    prefix = "chatcmpl-"
+
+    def __init__(self, asked: ChatRequest) -> None:
+        """Write the answers to ``asked``."""
+        super().__init__(asked)
+        self._begun: set[int] = set()
+
+    def add(self, piece: Piece) -> Iterator[Event]:
+        """A chunk, with the role in the first one of an answer, and one for the end."""
+        answer = self.answers[piece.index]
+        delta: dict[str, Any] = {}
+        if piece.index not in self._begun:
+            self._begun.add(piece.index)
+            delta["role"] = "assistant"
+        if piece.text or "role" in delta:
+            delta["content"] = piece.text
+        if piece.reasoning:
+            delta["reasoning"] = piece.reasoning
+        if piece.calls:
+            first = len(answer.calls)
+            delta["tool_calls"] = [{"index": first + i, **_call(call)} for i, call in enumerate(piece.calls)]
+        answer.add(piece)
+        logprobs = {"content": list(map(_token, piece.places))} if piece.places else None
+        if delta or logprobs:
+            yield self._chunk(index=piece.index, delta=delta, logprobs=logprobs, finish_reason=None)
+        if piece.end:
+            yield self._chunk(index=piece.index, delta={}, logprobs=None, finish_reason=piece.end)
+
+    def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+        if answer.reasoning:
+            message["reasoning"] = answer.reasoning
+        if answer.calls:
+            message |= {"content": answer.text or None, "tool_calls": list(map(_call, answer.calls))}
+        logprobs = None if self.asked.shown_logprobs is None else {"content": list(map(_token, answer.places))}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _usage(job: Job) -> dict[str, Any]:
+    prompt, written, cached = counts(job)
+    usage: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": written,
+        "total_tokens": prompt + written,
+    }
+    return usage if cached is None else {**usage, "prompt_tokens_details": {"cached_tokens": cached}}
+
+
+def _text(choice: Choice) -> str:
+    return choice.token.decode(errors="replace")
+
+
+def _token(place: Place) -> dict[str, Any]:
+    """A place as chats show it."""
+
+    def shown(choice: Choice) -> dict[str, Any]:
+        return {"token": _text(choice), "logprob": choice.logprob, "bytes": list(choice.token)}
+
+    return {**shown(place.chosen), "top_logprobs": list(map(shown, place.best))}
+
+
+def _columns(places: Sequence[Place], offset: int) -> dict[str, Any]:
+    """Places as texts show them: in columns, the first token ``offset`` characters into the answer."""
+    texts = [_text(place.chosen) for place in places]
+    offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
+    return {
+        "tokens": texts,
+        "token_logprobs": [place.chosen.logprob for place in places],
+        "top_logprobs": [{_text(choice): choice.logprob for choice in reversed(place.best)} for place in places],
+        "text_offset": offsets,
+    }

@@ -1,0 +1,191 @@
+"""Who may ask, and how much: hosts, origins, keys and bodies. Every request is logged and counted here."""
+
+import asyncio
+import hmac
+import logging
+import time
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from spectool.runtime.decoding.sampling import WrongSetting
+from spectool.serve.metrics import Metrics
+from spectool.serve.options import ServerOptions
+from spectool.serve.protocol import as_json
+from spectool.serve.requests import RequestRefused, wrong_field
+
+IGNORED_HEADER = "x-spectool-ignored-fields"
+_BODY_SECONDS = 60  # that a client may take to send a body
+_SEND_SECONDS = 60  # that it may take to read a part of an answer
+_GONE = 499  # the status, in log and metrics, of requests whose clients went away
+_LONGEST_PATH = 200  # characters of it that are logged
+_DRAIN_SECONDS = 2
+_DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to see the refusal
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Gate:
+    """ASGI middleware that lets requests through, or refuses them."""
+
+    def __init__(
+        self, app: ASGIApp, options: ServerOptions, metrics: Metrics, host: str, paths: frozenset[str]
+    ) -> None:
+        """Guard ``app``, which listens on ``host`` and has ``paths``."""
+        self._app, self._options, self._metrics, self._paths = app, options, metrics, paths
+        self._only_loopback = _is_loopback(host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status, unread = 0, True
+
+        async def receiving() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = bool(message.get("more_body"))
+            return message
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                # One request for each connection, so that a silent client is a client that is late.
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            async with asyncio.timeout(_SEND_SECONDS):
+                await send(message)
+
+        request = Request(scope, receiving)
+        try:
+            self._check(request)
+            await self._app(scope, receiving, sending)
+        except (ClientGone, ClientDisconnect):
+            status = _GONE
+        except Exception as error:
+            refusal = refusal_of(error)
+            if not status:  # otherwise the connection ends in the middle of the answer
+                if unread:
+                    await _drain(request)
+                await json_response(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
+        finally:
+            path = request.url.path[:_LONGEST_PATH]
+            known = path if path in self._paths else "other"
+            self._metrics.add("requests_total", path=known, status=str(status))
+            client = scope["client"][0] if scope.get("client") else "somebody"
+            logging.info("%s: %s %r: %s in %.2f s", client, scope["method"], path, status, time.monotonic() - began)
+
+    def _check(self, request: Request) -> None:
+        """Let a request through, and note whose it is.
+
+        Raises:
+            RequestRefused: It comes through a foreign name, from a foreign page, or without a key.
+        """
+        headers = request.headers
+        if self._only_loopback and not _is_loopback(_name(headers.get("host", ""))):
+            # A page can make its own name mean this machine, and would pass for one of ours.
+            raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
+        origin = headers.get("origin")
+        if origin is not None and not {"*", origin} & set(self._options.allowed_origins):
+            raise RequestRefused(403, f"Origin: {origin!r} may not ask. The server's --allowed-origin permits it")
+        request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
+        if client is None and request.url.path != "/health" and request.method != "OPTIONS":
+            raise RequestRefused(401, "expected one of the server's keys as Authorization: Bearer, got none of them")
+
+    def _client(self, authorization: str | None, key: str | None) -> str | None:
+        """A name for the client whose key this is, None for a wrong key, and nobody's name where there are none."""
+        if not self._options.api_keys:
+            return ""
+        scheme, _, token = (authorization or "").partition(" ")
+        presented = (token.strip() if scheme.lower() == "bearer" else key or "").encode()
+        matches = [hmac.compare_digest(each.encode(), presented) for each in self._options.api_keys]
+        return f"key {matches.index(True)}" if any(matches) else None
+
+
+def refusal_of(error: Exception) -> RequestRefused:
+    """The error that a client gets to see; what is nobody's mistake but ours is logged."""
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, WrongSetting):
+        return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
+    logging.error("a request failed", exc_info=error)
+    return RequestRefused(500, f"the request failed: {error}")
+
+
+def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
+    """An error as the protocol of an address has it."""
+    if not path.startswith("/v1/messages"):
+        return refusal.body
+    kind = refusal.body["error"]["type"]
+    return {
+        "type": "error",
+        "error": {"type": "api_error" if kind == "server_error" else kind, "message": str(refusal)},
+    }
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON document as the answer."""
+    return Response(as_json(content), status, headers, "application/json")
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body of a request.
+
+    Raises:
+        RequestRefused: It has more than ``most`` bytes, or takes too long to come.
+    """
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most, int(length))
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise _too_large(most, len(body))
+    except TimeoutError as error:
+        raise RequestRefused(408, f"body: expected all of it within {_BODY_SECONDS} seconds") from error
+    return bytes(body)
+
+
+async def _drain(request: Request) -> None:
+    """Read what the client still sends, because to close at once would take the answer away from it."""
+    if request.headers.get("expect") is not None:
+        return  # it waits for the answer before it sends anything
+    got = 0
+    with suppress(TimeoutError, ClientDisconnect, RuntimeError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while got < _DRAIN_BYTES:
+                message = await request.receive()
+                got += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+
+
+def _too_large(most: int, got: int) -> RequestRefused:
+    return RequestRefused(413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets it")
+
+
+def _name(host: str) -> str:
+    """The name in a Host header."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False

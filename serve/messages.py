@@ -1,0 +1,153 @@
+"""Anthropic's messages, which Claude Code speaks."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
+from spectool.serve.engine import Job
+from spectool.serve.gate import error_document
+from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
+
+ADDRESS = "/v1/messages"
+_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
+_PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
+_WITHOUT_EFFECT = {"metadata", "service_tier"}
+
+
+def chat_of(body: dict[str, Any]) -> ChatRequest:
+    """A body of this protocol as a request to a chat.
+
+    Raises:
+        RequestRefused: Something in it is not what it must be.
+    """
+    body = dict(body)
+    chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
+    chat["messages"] = []
+    if system := body.pop("system", None):
+        chat["messages"].append({"role": "system", "content": joined(system, "system")})
+    messages = body.pop("messages", None)
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise wrong_field("messages", "expected a list of messages")
+    for message in messages:
+        chat["messages"] += _messages(message)
+    if stops := body.pop("stop_sequences", None):
+        chat["stop"] = stops
+    tools = body.pop("tools", None) or []
+    functions, others = own_tools(tools, lambda tool: "input_schema" in tool)
+    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
+    choice = body.pop("tool_choice", None) or {"type": "auto"}
+    chat["tool_choice"] = choice.get("type") if isinstance(choice, dict) else choice
+    thinking = body.pop("thinking", None)
+    if isinstance(thinking, dict):
+        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
+    ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
+    return checked(ChatRequest, {**ignored, **others, **chat})
+
+
+def _function(tool: dict[str, Any]) -> dict[str, Any]:
+    described = {"description": tool["description"]} if "description" in tool else {}
+    return {"name": tool.get("name"), **described, "parameters": tool["input_schema"]}
+
+
+def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The messages of a chat that one of Anthropic's stands for: results of tools are messages of their own."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(content, list):
+        yield {"role": role, "content": content}
+        return
+    texts, calls = [], []
+    for block in content:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "tool_use":
+            function = {
+                "name": block.get("name"),
+                "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False),
+            }
+            calls.append({"id": block.get("id"), "type": "function", "function": function})
+        elif kind == "tool_result":
+            result = joined(block.get("content") or "", "messages")
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
+        elif kind not in ("thinking", "redacted_thinking"):
+            texts.append(block)
+    if texts or calls:
+        yield {"role": role, "content": joined(texts, "messages"), **({"tool_calls": calls} if calls else {})}
+
+
+class MessageWriter(BlockWriter):
+    """Writes a ``message``."""
+
+    def __init__(self, asked: ChatRequest) -> None:
+        """Write the answer to ``asked``."""
+        super().__init__(asked)
+        self._id = new_id("msg_")
+
+    def begin(self, job: Job) -> Iterator[Event]:
+        """The message without its content."""
+        yield named("message_start", message={**self._message(), "usage": _usage(job)})
+
+    def finish(self, job: Job) -> Iterator[Event]:
+        """The reason of the end, and the figures."""
+        message = self._message()
+        delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
+        yield named("message_delta", delta=delta, usage=_usage(job), metrics=drafting_figures(job))
+        yield named("message_stop")
+
+    def whole(self, job: Job) -> dict[str, Any]:
+        """The whole message."""
+        content = [_content(block) for block in self.blocks]
+        return {**self._message(), "content": content, "usage": _usage(job), "metrics": drafting_figures(job)}
+
+    def error(self, refusal: RequestRefused) -> Event:
+        """The error as outside of streams."""
+        event = Event(error_document(ADDRESS, refusal))
+        event.name = "error"
+        return event
+
+    def open(self, block: Block) -> Iterator[Event]:
+        """A block begins empty, and a call gets its input at once."""
+        content = _content(block)
+        shown = {**content, "input": {}} if block.call else content
+        yield named("content_block_start", index=block.index, content_block=shown)
+        if block.call:
+            delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
+            yield named("content_block_delta", index=block.index, delta=delta)
+
+    def grow(self, block: Block, text: str) -> Iterator[Event]:
+        """More of a text or of reasoning."""
+        name = "text" if block.kind == "text" else "thinking"
+        yield named("content_block_delta", index=block.index, delta={"type": f"{name}_delta", name: text})
+
+    def close(self, block: Block) -> Iterator[Event]:
+        """The end of a block."""
+        yield named("content_block_stop", index=block.index)
+
+    def _message(self) -> dict[str, Any]:
+        reason = "stop_sequence" if self.stopped_by and self.end == "stop" else _REASONS[self.end]
+        begun = bool(self.blocks) or self.end != "abort"
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.asked.model,
+            "content": [],
+            "stop_reason": reason if begun else None,
+            "stop_sequence": self.stopped_by if reason == "stop_sequence" else None,
+        }
+
+
+def _content(block: Block) -> dict[str, Any]:
+    if block.call:
+        arguments = json.loads(block.call.arguments)
+        return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": arguments}
+    if block.kind == "reasoning":
+        return {"type": "thinking", "thinking": block.text, "signature": ""}
+    return {"type": "text", "text": block.text}
+
+
+def _usage(job: Job) -> dict[str, Any]:
+    prompt, written, cached = counts(job)
+    if cached is None:
+        return {"input_tokens": prompt, "output_tokens": written}
+    return {"input_tokens": prompt - cached, "cache_read_input_tokens": cached, "output_tokens": written}

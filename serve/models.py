@@ -1,0 +1,83 @@
+"""A model that is loaded, and what the HTTP side needs to know of it."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import mlx.core as mx
+
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.token_ids import vocabulary_size
+from spectool.runtime.draft_length.session import new_controller
+from spectool.runtime.loading import open_target
+from spectool.serve.options import ServerOptions
+from spectool.tokenization.opening import open_tokenizer
+
+MakeDrafter = Callable[[str, Any], Drafter | None]
+# Names of the context length in the configurations of mlx-lm's models.
+_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
+
+
+class LoadedModel:
+    """A model, its tokenizer and its drafter. The tokenizer stays usable after the weights are gone.
+
+    Attributes:
+        name: Directory or hub id.
+        tokenizer: mlx-lm's ``TokenizerWrapper``.
+        model: mlx-lm's model; None once another one has taken its place.
+        drafter: Its drafter; None to decode plainly.
+        controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
+        vocabulary: Number of the model's token ids.
+        context: Tokens that it was made for; None where neither configuration nor tokenizer says so.
+        ends: Token ids that end an answer.
+        artificial_space: Whether the decoder removes a leading space from the beginning of a text.
+    """
+
+    model: Any
+    drafter: Drafter | None
+
+    def __init__(self, name: str, options: ServerOptions, make_drafter: MakeDrafter) -> None:
+        """Load as ``options`` say, on the thread that is going to run the model.
+
+        Raises:
+            SpectoolError: The model cannot be loaded, or not served with these options.
+        """
+        group_size = options.kv_group_size if options.kv_bits else None
+        model, tokenizer, drafter = open_target(name, partial(make_drafter, name), group_size)
+        # Raises what a request would, before the first one; nothing is computed.
+        generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
+        self._tokens = open_tokenizer(tokenizer)
+        mx.eval(model.parameters())
+        self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
+        self.controller = new_controller(model)
+        self.vocabulary = vocabulary_size(model)
+        self.context = _context_length(model, tokenizer)
+        self.ends = frozenset(tokenizer.eos_token_ids)
+        self.artificial_space = self._tokens.edges.leading_space
+        self.never_cut = (*tokenizer.encode("\n", add_special_tokens=False), *self.ends)
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Characters of the longest token: a text of more than this times n has more than n tokens."""
+        return max(map(len, self.tokenizer.get_vocab()), default=1)
+
+    def bytes_of(self, token: int) -> bytes:
+        """What a token contributes to a text; special tokens are written as they are named."""
+        (raw,) = self._tokens.token_bytes_of([token])
+        return raw or (self._tokens.backend.id_to_token(token) or "").encode()
+
+    def unload(self) -> None:
+        """Let go of the weights and the drafter."""
+        self.model = self.drafter = None
+
+
+def _context_length(model: Any, tokenizer: Any) -> int | None:
+    args = getattr(model, "args", None)
+    stated = [getattr(args, name, None) for name in _CONTEXT_LENGTHS]
+    nested = getattr(args, "text_config", None)
+    if isinstance(nested, dict):
+        stated += [nested.get(name) for name in _CONTEXT_LENGTHS]
+    stated.append(getattr(tokenizer, "model_max_length", None))
+    return next((length for length in stated if isinstance(length, int) and 0 < length < _UNSTATED), None)

@@ -1,0 +1,100 @@
+"""From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
+
+import json
+from typing import Any
+
+from spectool.runtime.decoding.streaming import encode_prompt
+from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens
+from spectool.serve.models import LoadedModel
+from spectool.serve.options import ServerOptions
+from spectool.serve.requests import Asked, ChatRequest, CompletionRequest, Message, RequestRefused, wrong_field
+from spectool.serve.texts import Prompt
+
+
+def read_prompts(asked: Asked, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
+    """The prompts of a request: one of a chat, and as many of a completion as it has.
+
+    Raises:
+        RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
+    """
+    if isinstance(asked, ChatRequest):
+        name, prompts = "messages", [_read_chat(asked, model, options)]
+    else:
+        assert isinstance(asked, CompletionRequest)
+        name, prompts = "prompt", _read_texts(asked, model, options)
+    try:
+        for prompt in prompts:
+            require_tokens(name, prompt.tokens, model.vocabulary, model.tokenizer)
+            _check_length(name, len(prompt.tokens), model, options)
+        require_tokens("logit_bias", list(map(int, asked.logit_bias)), model.vocabulary, model.tokenizer)
+    except TokenOutOfRange as error:
+        raise RequestRefused(400, str(error), param=error.name) from error
+    return prompts
+
+
+def _read_texts(asked: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
+    given = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+    texts = [text for text in given if isinstance(text, str)]
+    if not texts:
+        return [Prompt([token for token in given if isinstance(token, int)])]
+    _check_characters("prompt", sum(map(len, texts)) // len(texts), model, options)
+    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in texts]
+
+
+def _read_chat(asked: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
+    tokenizer = model.tokenizer
+    if not tokenizer.has_chat_template:
+        raise RequestRefused(
+            400, f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
+        )
+    if asked.offered and not tokenizer.has_tool_calling:
+        raise wrong_field("tools", f"expected none, because mlx-lm knows no tool calls of {model.name}. Leave them out")
+    _check_characters("messages", sum(len(message.text) for message in asked.messages), model, options)
+    continued = asked.messages[-1].role == "assistant"
+    try:
+        text: str = tokenizer.apply_chat_template(
+            [_for_template(message) for message in asked.messages],
+            tools=asked.offered or None,
+            tokenize=False,
+            add_generation_prompt=not continued,
+            continue_final_message=continued,
+            **{**options.chat_template_args, **asked.chat_template_kwargs},
+        )
+    except Exception as error:  # whatever a template raises
+        raise wrong_field("messages", f"the model's chat template refuses them ({str(error)[:200]})") from error
+    thinks = tokenizer.has_thinking and text.rstrip().endswith(tokenizer.think_start)
+    # The template has written the special tokens, BOS among them.
+    return Prompt(tokenizer.encode(text, add_special_tokens=False), thinks)
+
+
+def _for_template(message: Message) -> dict[str, Any]:
+    """A message as chat templates read it: text alone, and arguments of calls as objects."""
+    fields = message.model_dump(exclude_unset=True)
+    fields["role"] = "system" if message.role == "developer" else message.role
+    fields["content"] = message.text
+    for call in fields.get("tool_calls") or ():
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            function["arguments"] = json.loads(function["arguments"] or "{}")
+    return fields
+
+
+def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
+    """Refuse a text that is too long in any case, before minutes are spent on tokenizing it."""
+    limit = options.max_prompt_tokens or model.context
+    if limit is not None and length > limit * model.longest_token:
+        raise _too_long(name, f"{length:,} characters, which are more", limit, options)
+
+
+def _check_length(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
+    if not length:
+        raise wrong_field(name, "expected at least one token, got none")
+    limit = options.max_prompt_tokens or model.context
+    if limit is not None and length > limit - (options.max_prompt_tokens is None):  # one token has to be left
+        raise _too_long(name, f"{length:,}", limit, options)
+
+
+def _too_long(name: str, got: str, limit: int, options: ServerOptions) -> RequestRefused:
+    answer = "" if options.max_prompt_tokens else ", the answer among them"
+    problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
+    return wrong_field(name, problem, code="context_length_exceeded")

@@ -1,0 +1,161 @@
+"""OpenAI's responses, which Codex speaks. Nothing is stored, so every request brings the whole conversation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
+from spectool.serve.engine import Job
+from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id, now
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
+
+_PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
+_WITHOUT_EFFECT = {"include", "prompt_cache_key", "store", "metadata", "user", "background", "truncation"}
+
+
+def chat_of(body: dict[str, Any]) -> ChatRequest:
+    """A body of this protocol as a request to a chat.
+
+    Raises:
+        RequestRefused: Something in it is not what it must be.
+    """
+    body = {name: value for name, value in body.items() if value is not None}
+    chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
+    if "previous_response_id" in body:
+        raise wrong_field("previous_response_id", "expected none, because nothing is stored. Send the conversation")
+    text = body.pop("text", None) or {}
+    form = text.get("format") if isinstance(text, dict) else text
+    if form is not None:
+        chat["response_format"] = form
+    if "max_output_tokens" in body:
+        chat["max_completion_tokens"] = body.pop("max_output_tokens")
+    given, instructions = body.pop("input", None), body.pop("instructions", None)
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
+        raise wrong_field("input", "expected a text or a list of items")
+    first = [{"role": "system", "content": instructions}] if instructions else []
+    chat["messages"] = first + _messages(items)
+    functions, others = own_tools(body.pop("tools", []), lambda tool: tool.get("type") == "function")
+    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
+    ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
+    return checked(ChatRequest, {**ignored, **others, **chat})
+
+
+def _function(tool: dict[str, Any]) -> dict[str, Any]:
+    return {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name) is not None}
+
+
+def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages that a list of items stands for; calls that follow one another are of one message."""
+    messages: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            call = {"id": item.get("call_id"), "type": "function", "function": function}
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": ""})
+            messages[-1].setdefault("tool_calls", []).append(call)
+        elif kind == "function_call_output":
+            result = joined(item.get("output") or "", "input")
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
+        elif kind == "message":
+            messages.append({"role": item.get("role"), "content": joined(item.get("content"), "input")})
+        elif kind != "reasoning":
+            problem = f"expected message, function_call, function_call_output or reasoning, got {kind!r}"
+            raise wrong_field("input", problem)
+    return messages
+
+
+class ResponseWriter(BlockWriter):
+    """Writes a ``response``; its events are numbered."""
+
+    def __init__(self, asked: ChatRequest) -> None:
+        """Write the answer to ``asked``."""
+        super().__init__(asked)
+        self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": asked.model}
+        self._ids: list[str] = []
+        self._number = 0
+
+    def begin(self, job: Job) -> Iterator[Event]:
+        """The response without its output."""
+        for name in ("created", "in_progress"):
+            yield self._event(name, response=self._response("in_progress"))
+
+    def finish(self, job: Job) -> Iterator[Event]:
+        """The response with its output."""
+        whole = self.whole(job)
+        yield self._event(whole["status"], response=whole)
+
+    def whole(self, job: Job) -> dict[str, Any]:
+        """The whole response."""
+        prompt, written, cached = counts(job)
+        usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
+        usage["input_tokens_details"] = {"cached_tokens": cached or 0}
+        usage["output_tokens_details"] = {"reasoning_tokens": 0}
+        status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
+        reason = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
+        output = [self._item(block, "completed") for block in self.blocks]
+        return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(job)}
+
+    def error(self, refusal: RequestRefused) -> Event:
+        """The end of a response that failed."""
+        problem = {"code": "server_error", "message": str(refusal)}
+        return self._event("failed", response={**self._response("failed"), "error": problem})
+
+    def open(self, block: Block) -> Iterator[Event]:
+        """An item begins; a call gets its arguments at once."""
+        self._ids.append(new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_")))
+        item = self._item(block, "in_progress")
+        if block.call:
+            yield self._event("output_item.added", output_index=block.index, item={**item, "arguments": ""})
+            yield self._event("function_call_arguments.delta", **self._place(block), delta=block.call.arguments)
+            yield self._event("function_call_arguments.done", **self._place(block), arguments=block.call.arguments)
+            return
+        yield self._event("output_item.added", output_index=block.index, item={**item, "content": []})
+        if block.kind == "text":
+            yield self._event("content_part.added", **self._place(block), content_index=0, part=_part(""))
+
+    def grow(self, block: Block, text: str) -> Iterator[Event]:
+        """More of a text or of reasoning."""
+        name = "output_text.delta" if block.kind == "text" else "reasoning_text.delta"
+        yield self._event(name, **self._place(block), content_index=0, delta=text)
+
+    def close(self, block: Block) -> Iterator[Event]:
+        """The end of an item."""
+        place = self._place(block)
+        if block.kind == "text":
+            yield self._event("output_text.done", **place, content_index=0, text=block.text)
+            yield self._event("content_part.done", **place, content_index=0, part=_part(block.text))
+        elif block.kind == "reasoning":
+            yield self._event("reasoning_text.done", **place, content_index=0, text=block.text)
+        yield self._event("output_item.done", output_index=block.index, item=self._item(block, "completed"))
+
+    def _event(self, name: str, **content: Any) -> Event:
+        self._number += 1
+        return named(f"response.{name}", sequence_number=self._number - 1, **content)
+
+    def _place(self, block: Block) -> dict[str, Any]:
+        return {"item_id": self._ids[block.index], "output_index": block.index}
+
+    def _response(self, status: str) -> dict[str, Any]:
+        choices = {"tool_choice": self.asked.tool_choice, "parallel_tool_calls": True}
+        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in self.asked.offered]
+        return {**self._base, "status": status, "error": None, "output": [], "tools": tools, **choices}
+
+    def _item(self, block: Block, status: str) -> dict[str, Any]:
+        base = {"id": self._ids[block.index], "status": status}
+        if block.call:
+            _, name, arguments = block.call
+            return {**base, "type": "function_call", "call_id": block.call.id, "name": name, "arguments": arguments}
+        if block.kind == "reasoning":
+            return {
+                **base,
+                "type": "reasoning",
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": block.text}],
+            }
+        return {**base, "type": "message", "role": "assistant", "content": [_part(block.text)]}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}

@@ -1,0 +1,196 @@
+"""One answer as it is written: what it continues, how its tokens are chosen, and where it ends."""
+
+import codecs
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.serve.models import LoadedModel
+from spectool.serve.options import ServerOptions
+from spectool.serve.requests import Asked, ChatRequest
+from spectool.serve.tool_calls import Call, Splitter
+
+_IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
+
+
+class Prompt(NamedTuple):
+    """What an answer continues."""
+
+    tokens: list[int]
+    thinks: bool = False  # whether it ends in the marker after which the model reasons
+    empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
+
+
+class Choice(NamedTuple):
+    """A token and its probability."""
+
+    token: bytes
+    logprob: float
+
+
+class Place(NamedTuple):
+    """A token that was generated, and what could have been there instead."""
+
+    chosen: Choice
+    best: tuple[Choice, ...]  # the most probable ones, the best first
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one of the answers to a request gained; ``end`` says why it ends here."""
+
+    index: int
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[Call, ...] = ()
+    places: tuple[Place, ...] = ()
+    end: str | None = None  # stop, length, tool_calls or abort
+    stopped_by: str | None = None  # the stop text, where one ended it
+
+
+@dataclass(slots=True)
+class Drafting:
+    """Drafting in the answers to a request, cycle by cycle.
+
+    Attributes:
+        histogram: Cycles with drafts, by how many of these were accepted.
+        drafted: Draft tokens.
+        longest: Draft tokens of the longest draft.
+    """
+
+    histogram: Counter[int] = field(default_factory=Counter)
+    drafted: int = 0
+    longest: int = 0
+
+    def add(self, cycle: Cycle) -> None:
+        """Add a cycle; those without drafts do not count."""
+        if cycle.proposal:
+            self.histogram[cycle.accepted] += 1
+            self.drafted += len(cycle.proposal)
+            self.longest = max(self.longest, len(cycle.proposal))
+
+
+class Text:
+    """One answer. The engine gives it its tokens; nothing in it is shared with other answers.
+
+    Attributes:
+        index: Its place among the answers to the request.
+        prompt: What it continues.
+        tokens: Those generated so far, with the one that ended it.
+        cached: Tokens of the prompt that the prompt cache had.
+        statistics: What drafting did for it.
+    """
+
+    def __init__(self, index: int, prompt: Prompt, asked: Asked, model: LoadedModel, options: ServerOptions) -> None:
+        """Begin an answer to ``asked``; a setting of it that is left out is the server's.
+
+        Raises:
+            WrongSetting: A setting of the sampler or of a penalty is out of range.
+        """
+        self.index, self.prompt, self.asked = index, prompt, asked
+        self.tokens: list[int] = []
+        self.cached = 0
+        self.statistics = DraftStatistics()
+        self.seed = None if asked.seed is None else (asked.seed + index) % 2**63  # answers draw differently
+        self.max_tokens = options.max_tokens if asked.limit is None else asked.limit
+        if model.context is not None and len(prompt.tokens) < model.context:
+            self.max_tokens = min(self.max_tokens, model.context - len(prompt.tokens))
+        self.sampler = _sampler(asked, model, options)
+        self.processors = _processors(asked)
+        chat = asked if isinstance(asked, ChatRequest) else None
+        self._model = model
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._trim = model.artificial_space and (chat is not None or prompt.empty)
+        self._stops = StopStrings(asked.stops)
+        self._splitter = Splitter(
+            model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
+        )
+        self._whole = ""  # all text, also what is held back
+        self._sent = 0  # characters of it that were let through
+        self._waiting: list[tuple[int, Place]] = []  # tokens and where they begin, until their text is let through
+        self._called = False
+
+    def add(self, token: int, logprobs: mx.array) -> Piece:
+        """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
+        self.tokens.append(token)
+        end = "stop" if token in self._model.ends else "length" if len(self.tokens) == self.max_tokens else None
+        begins = len(self._whole)
+        text = "" if end == "stop" else self._decoder.decode(self._model.bytes_of(token))
+        if self.asked.shown_logprobs is not None and end != "stop":
+            self._waiting.append((begins, self._place(token, logprobs, self.asked.shown_logprobs)))
+        return self._write(text, end)
+
+    def abort(self) -> Piece:
+        """End the answer where it is, and return what was held back of it."""
+        return self._write("", "abort")
+
+    def _write(self, text: str, end: str | None) -> Piece:
+        if end is not None:
+            text += self._decoder.decode(b"", final=True)
+        if self._trim and text:
+            text, self._trim = text.removeprefix(" "), False
+        self._whole += text
+        certain, stopped = self._stops.add(text, last=end is not None)
+        self._sent += len(certain)
+        rest, stopped_by = self._whole[self._sent :], None
+        if stopped:
+            end, stopped_by = "stop", next(stop for stop in self.asked.stops if rest.startswith(stop))
+        last = end is not None
+        parts = self._splitter.add(certain, last)
+        self._called = self._called or bool(parts.calls)
+        shown = [place for begins, place in self._waiting if begins < self._sent or (last and not stopped)]
+        del self._waiting[: len(shown)]
+        if end == "stop" and self._called:
+            end = "tool_calls"
+        return Piece(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by)
+
+    def _place(self, token: int, logprobs: mx.array, count: int) -> Place:
+        best: list[int] = []
+        if count:
+            best = mx.argpartition(-logprobs, min(count, logprobs.size - 1))[:count].tolist()  # type: ignore[assignment]
+        values: list[float] = logprobs[mx.array([token, *best])].astype(mx.float32).tolist()  # type: ignore[assignment]
+        choices = [
+            Choice(self._model.bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
+            for each, value in zip([token, *best], values, strict=True)
+        ]
+        return Place(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)))
+
+
+def _sampler(asked: Asked, model: LoadedModel, options: ServerOptions) -> Sampling | None:
+    """The sampler of a request; None takes the most probable tokens of all positions at once."""
+
+    def given(value: Any, default: Any) -> Any:
+        return default if value is None else value
+
+    temperature = given(asked.temperature, options.temp)
+    if temperature == 0:
+        return None
+    return Sampling(
+        temperature,
+        top_p=given(asked.top_p, options.top_p),
+        top_k=given(asked.top_k, options.top_k),
+        min_p=given(asked.min_p, options.min_p),
+        xtc_probability=asked.xtc_probability,
+        xtc_threshold=asked.xtc_threshold,
+        xtc_special_tokens=model.never_cut,
+    )
+
+
+def _processors(asked: Asked) -> Sequence[LogitsProcessor]:
+    return make_logits_processors(
+        {int(token): bias for token, bias in asked.logit_bias.items()},
+        repetition_penalty=asked.repetition_penalty or None,
+        repetition_context_size=asked.repetition_context_size,
+        presence_penalty=asked.presence_penalty or None,
+        presence_context_size=asked.presence_context_size,
+        frequency_penalty=asked.frequency_penalty or None,
+        frequency_context_size=asked.frequency_context_size,
+    )

@@ -1,0 +1,167 @@
+"""The protocols of Claude Code and Codex, with the official clients of both."""
+
+import json
+from typing import Any
+
+import pytest
+from anthropic import Anthropic, BadRequestError
+
+from spectool.serve.server import Server
+from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
+from spectool.tests.serve.servers import client, exchange, post, serving
+from spectool.tests.serve.test_texts import CALL
+
+pytestmark = pytest.mark.system
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+SAID = alone(CHAT).removeprefix(" ")
+
+
+def anthropic(server: Server, key: str = "none") -> Anthropic:
+    return Anthropic(base_url=server.url, api_key=key, max_retries=0, timeout=60)
+
+
+def test_messages(chatting: Server) -> None:
+    asked: Any = {
+        "model": "demo",
+        "system": "Wczoraj",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "wieczorem w domu"}]}],
+        "max_tokens": TOKENS,
+    }
+    api = anthropic(chatting).messages
+    message = api.create(**asked)
+    assert [(block.type, getattr(block, "text", "")) for block in message.content] == [("text", SAID)]
+    assert (message.stop_reason, message.usage.output_tokens) == ("max_tokens", TOKENS)
+    assert api.count_tokens(**{name: asked[name] for name in ("model", "system", "messages")}).input_tokens == (
+        message.usage.input_tokens
+    )
+    with api.stream(**asked) as stream:
+        assert "".join(stream.text_stream) == SAID
+        final = stream.get_final_message()
+    assert (final.stop_reason, final.content[0].type) == ("max_tokens", "text")
+    assert final.usage.output_tokens == TOKENS
+    stopped = api.create(**asked, stop_sequences=["nothing", SAID[8:12]])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", SAID[8:12])
+
+
+def test_tools_of_messages(chatting: Server) -> None:
+    call = {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Łódź"}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "Pada."}]}
+    asked: Any = {
+        "model": "demo",
+        "messages": [
+            {"role": "user", "content": "Pogoda?"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Sprawdzam."}, call]},
+            {"role": "user", "content": [result, {"type": "text", "text": "I co?"}]},
+        ],
+        "tools": [
+            {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA},
+            {"type": "web_search_20250305", "name": "web_search"},
+        ],
+        "max_tokens": 200,
+    }
+    api = anthropic(chatting).messages
+    with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
+        message = api.create(**asked)
+        with api.stream(**asked) as stream:
+            final = stream.get_final_message()
+    for each in (message, final):
+        assert each.stop_reason == "tool_use"
+        text, use = each.content
+        assert text.type == "text" and text.text == "Sprawdzam. "
+        assert use.type == "tool_use" and (use.name, use.input) == ("weather", {"city": "Łódź"})
+    assert api.count_tokens(model="demo", messages=asked["messages"]).input_tokens > 5
+
+
+def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+    for body in (
+        {"messages": "a"},
+        {"messages": [5]},
+        {"messages": [{"role": "user", "content": [image]}]},
+        {"messages": [{"role": "user", "content": [5]}]},
+        {"messages": [{"role": "user", "content": None}], "tools": [{"name": 5, "input_schema": {}}]},
+        {"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"}},
+        {"messages": [{"role": "user", "content": "a"}], "temperature": 5},
+        {"messages": []},
+    ):
+        status, _, data = exchange(chatting, post("/v1/messages", {"max_tokens": 3, **body}))
+        error = json.loads(data)
+        assert (status, error["type"], error["error"]["type"]) == (400, "error", "invalid_request_error"), body
+    with pytest.raises(BadRequestError, match="temperature: expected a number from 0 to 2, got 5"):
+        anthropic(chatting).messages.create(
+            model="demo",
+            max_tokens=3,
+            messages=[{"role": "user", "content": "a"}],
+            extra_body={"temperature": 5},
+        )
+
+
+def test_keys_of_anthropic_s_clients() -> None:
+    with serving(api_keys=("one",)) as running:
+        with pytest.raises(BadRequestError, match="no chat template"):
+            anthropic(running, "one").messages.create(
+                model="default_model", max_tokens=3, messages=[{"role": "user", "content": "a"}]
+            )
+        with pytest.raises(Exception, match="expected one of the server's keys"):
+            anthropic(running, "two").models.list()
+
+
+def test_responses(chatting: Server) -> None:
+    api = client(chatting).responses
+    asked: Any = {"model": "demo", "instructions": "Wczoraj", "input": "wieczorem w domu", "max_output_tokens": TOKENS}
+    response = api.create(**asked)
+    assert response.output_text == SAID
+    assert response.status == "incomplete" and response.incomplete_details is not None
+    assert response.usage is not None and response.usage.output_tokens == TOKENS
+    with api.stream(**asked) as stream:
+        events = list(stream)
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == SAID
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].type == "response.incomplete"
+
+
+def test_tools_of_responses(chatting: Server) -> None:
+    asked: Any = {
+        "model": "demo",
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "Pogoda?"}]},
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call", "call_id": "a", "name": "weather", "arguments": '{"city": "Łódź"}'},
+            {"type": "function_call_output", "call_id": "a", "output": "Pada."},
+        ],
+        "tools": [
+            {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
+            {"type": "web_search"},
+        ],
+    }
+    api = client(chatting).responses
+    with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
+        raw = api.with_raw_response.create(**asked)
+        assert raw.headers["x-spectool-ignored-fields"] == "tools_web_search"
+        whole = raw.parse()
+        with api.stream(**asked) as stream:
+            final = stream.get_final_response()
+    for each in (whole, final):
+        message, call = each.output
+        assert each.status == "completed" and message.type == "message"
+        assert call.type == "function_call" and json.loads(call.arguments) == {"city": "Łódź"}
+
+
+def test_wrong_responses_are_refused(chatting: Server) -> None:
+    for body in (
+        {},
+        {"input": []},
+        {"input": [5]},
+        {"input": [{"type": "computer_call"}]},
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/x"}]}]},
+        {"input": "a", "previous_response_id": "resp_1"},
+        {"input": "a", "text": {"format": {"type": "json_schema", "name": "a", "schema": {}}}},
+        {"input": "a", "tools": 5},
+        {"input": "a", "tools": [{"type": "function"}]},
+        {"input": "a", "instructions": 5},
+        {"input": "a", "max_output_tokens": 0},
+    ):
+        status, _, data = exchange(chatting, post("/v1/responses", body))
+        assert status == 400 and json.loads(data)["error"]["message"], body

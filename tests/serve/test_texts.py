@@ -1,0 +1,194 @@
+"""What a model writes and what a client gets: stop texts, tool calls, probabilities, and every character."""
+
+import json
+from typing import Any
+
+import pytest
+
+from spectool.runtime.decoding.streaming import stream_generate
+from spectool.serve.server import Server
+from spectool.tests.serve.questions import (
+    MESSAGES,
+    PROMPTS,
+    TOKENS,
+    TOOLS,
+    alone,
+    complete,
+    writing_down,
+)
+from spectool.tests.serve.servers import client, exchange, post
+
+pytestmark = pytest.mark.system
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Łódź"}}\n</tool_call>'
+
+
+def streamed(server: Server, **asked: Any) -> tuple[str, str, list[Any]]:
+    """Text, reason and calls of a streamed text, or of a chat if there are messages."""
+    text, end, calls = "", "", []
+    api = client(server).chat.completions if "messages" in asked else client(server).completions
+    for chunk in api.create(stream=True, **asked):  # type: ignore[call-overload]
+        choice = chunk.choices[0]
+        delta = getattr(choice, "delta", None)
+        text += (choice.text if delta is None else delta.content) or ""
+        calls += (delta and delta.tool_calls) or []
+        end = choice.finish_reason or end
+    return text, end, calls
+
+
+def chat(server: Server, written: str, **asked: Any) -> Any:
+    """The choice of a chat in which the model writes a text; a stream of it must say the same."""
+    everything = {"model": "demo", "messages": MESSAGES, "max_tokens": 200, **asked}
+    with writing_down(server, written, written):
+        choice = client(server).chat.completions.create(**everything).choices[0]
+        text, end, calls = streamed(server, **everything)
+    assert (text, end) == (choice.message.content or "", choice.finish_reason)
+    whole = choice.message.tool_calls or []
+    assert [(each.index, each.function.arguments) for each in calls] == [
+        (place, each.function.arguments) for place, each in enumerate(whole)
+    ]
+    return choice
+
+
+def test_stop_texts_end_the_answer_wherever_they_are(server: Server) -> None:
+    whole = alone(PROMPTS[0])
+    assert len(whole) > 30
+    model = server.engine.model
+    stops = [whole[place : place + length] for place in range(0, 30, 3) for length in (1, 4, 9)]
+    for stop in [*stops, "ZZZ"]:
+        expected = whole.partition(stop)[0]
+        ending = "stop" if stop in whole else "length"
+        choice = complete(server, PROMPTS[0], stop=["nothing of it", stop]).choices[0]
+        assert (choice.text, choice.finish_reason) == (expected, ending)
+        asked = {"model": "default_model", "prompt": PROMPTS[0], "max_tokens": TOKENS, "stop": stop}
+        assert streamed(server, **asked)[:2] == (expected, ending)
+    options: dict[str, Any] = {"max_tokens": TOKENS, "stop_strings": ["Kierowcy,"], "num_draft_tokens": 0}
+    python = "".join(each.text for each in stream_generate(model.model, model.tokenizer, PROMPTS[0], **options))
+    assert complete(server, PROMPTS[0], stop="Kierowcy,").choices[0].text.strip() == python.strip() == "listopada"
+
+
+def test_an_answer_that_ends_in_the_beginning_of_a_stop_text_keeps_it(chatting: Server) -> None:
+    for written, stop in (("H2O", "Obs:"), ("ab ab a", "ab ab ab"), ("x\n", "\n\n")):
+        choice = chat(chatting, written, stop=[stop])
+        assert (choice.message.content, choice.finish_reason) == (written, "stop")
+    assert chat(chatting, "ab ab ab c", stop=["b ab a"]).message.content == "a"
+
+
+def test_a_tool_call_is_one_and_prose_stays_prose(chatting: Server) -> None:
+    choice = chat(chatting, f"Sprawdzam. {CALL}\n{CALL}", tools=TOOLS)
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", "Sprawdzam. ")
+    assert [call.function.name for call in choice.message.tool_calls] == ["weather"] * 2
+    assert json.loads(choice.message.tool_calls[0].function.arguments) == {"city": "Łódź"}
+    assert len({call.id for call in choice.message.tool_calls}) == 2
+    unfinished = CALL.removesuffix("</tool_call>")  # models may end there
+    assert chat(chatting, unfinished, tools=TOOLS).message.tool_calls
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<tool_call>[1, 2]</tool_call>",
+        "<tool_call>{not json}</tool_call> and more",
+        '<tool_call>{"name": "weather"}</tool_call>',
+        '<tool_call>{"name": "weather", "arguments": [1]}</tool_call>',
+        '<tool_call>{"name": "weather", "arguments": {"a": NaN}}</tool_call>',
+        '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+        "A call begins with <tool_call> and ends with </tool_call>, as everybody knows.",
+        "It ends in <tool_call>",
+        "It ends in <tool_",
+        "",
+    ],
+)
+def test_what_is_no_call_stays_as_text(chatting: Server, written: str) -> None:
+    choice = chat(chatting, written, tools=TOOLS)
+    assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == (written, None, "stop")
+
+
+def test_a_call_after_quoted_markers_is_found(chatting: Server) -> None:
+    choice = chat(chatting, f"No <tool_call> here: {CALL}", tools=TOOLS)
+    assert choice.message.content == "No <tool_call> here: " and len(choice.message.tool_calls) == 1
+
+
+def test_without_tools_there_are_no_calls(chatting: Server) -> None:
+    for asked in ({}, {"tools": TOOLS, "tool_choice": "none"}):
+        choice = chat(chatting, CALL, **asked)
+        assert (choice.message.content, choice.message.tool_calls) == (CALL, None)
+
+
+def test_a_stop_text_in_a_call_ends_the_answer_there(chatting: Server) -> None:
+    choice = chat(chatting, CALL, tools=TOOLS, stop=["Łódź"])
+    assert (choice.message.content, choice.finish_reason) == (CALL.partition("Łódź")[0], "stop")
+    cut = chat(chatting, CALL, tools=TOOLS, max_tokens=12)
+    assert cut.finish_reason == "length" and CALL.startswith(cut.message.content)
+
+
+def test_every_character_arrives(chatting: Server) -> None:
+    for written in ("\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
+        assert chat(chatting, written).message.content == written
+
+
+def test_the_first_space_of_a_continuation_is_there(server: Server) -> None:
+    assert complete(server, PROMPTS[0]).choices[0].text.startswith(" ")
+    assert not complete(server, "", 4).choices[0].text.startswith(" ")
+
+
+def test_one_bos(server: Server) -> None:
+    bos = server.engine.model.tokenizer.bos_token
+    once, twice = (complete(server, prompt, 4) for prompt in (PROMPTS[0], bos + PROMPTS[0]))
+    assert once.usage.prompt_tokens == twice.usage.prompt_tokens
+    assert once.choices[0].text == twice.choices[0].text
+
+
+@pytest.mark.parametrize("temperature", [0, 1.5])
+def test_probabilities_are_those_of_the_tokens_that_were_generated(chatting: Server, temperature: float) -> None:
+    asked: dict[str, Any] = {"model": "demo", "messages": MESSAGES, "max_tokens": TOKENS, "temperature": temperature}
+    for top in (None, 0, 1, 2, 20):
+        answer = client(chatting).chat.completions.create(**asked, seed=3, logprobs=True, top_logprobs=top)
+        places = answer.choices[0].logprobs.content
+        assert len(places) == TOKENS
+        written = b"".join(bytes(place.bytes) for place in places)
+        assert written.decode(errors="replace").removeprefix(" ") == answer.choices[0].message.content
+        for place in places:
+            assert place.token == bytes(place.bytes).decode(errors="replace")
+            values = [other.logprob for other in place.top_logprobs]
+            assert len(values) == (top or 0) and values == sorted(values, reverse=True)
+            if values:
+                assert place.logprob <= values[0] + 1e-6
+                assert (temperature == 0) <= (place.token == place.top_logprobs[0].token)
+    plain = client(chatting).chat.completions.create(**asked)
+    assert plain.choices[0].logprobs is None
+
+
+def test_probabilities_of_a_text_are_in_columns_and_end_with_it(server: Server) -> None:
+    choice = complete(server, PROMPTS[0], logprobs=2).choices[0]
+    columns = choice.logprobs
+    assert "".join(columns.tokens) == choice.text
+    assert columns.text_offset == [len("".join(columns.tokens[:place])) for place in range(TOKENS)]
+    assert all(token in best for token, best in zip(columns.tokens, columns.top_logprobs, strict=True))
+    stopped = complete(server, PROMPTS[0], logprobs=0, stop=choice.text[6:12]).choices[0]
+    assert "".join(stopped.logprobs.tokens[:-1]) in stopped.text != choice.text
+    assert len("".join(stopped.logprobs.tokens)) >= len(stopped.text)
+
+
+def test_reasoning_is_told_apart(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = chatting.engine.model.tokenizer
+    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
+    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
+    choice = chat(chatting, "<think>\nHm.</think>\n\nTak.")
+    assert (choice.message.reasoning, choice.message.content) == ("Hm.", "Tak.")
+    assert chat(chatting, "Say <think> aloud.").message.content == "Say <think> aloud."
+    begun = chat(chatting, "Hm.</think>Tak.", messages=[{"role": "user", "content": "a <think>"}])
+    assert (begun.message.reasoning, begun.message.content) == ("Hm.", "Tak.")
+
+
+def test_answers_end_at_max_completion_tokens(chatting: Server) -> None:
+    answer = client(chatting).chat.completions.create(model="demo", messages=MESSAGES, max_completion_tokens=3)
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (3, "length")
+
+
+def test_extreme_penalties_leave_an_answer_in_json(server: Server) -> None:
+    body = {"prompt": PROMPTS[0], "max_tokens": 3, "logprobs": 3, "repetition_penalty": 1e6, "logit_bias": {"5": 1e30}}
+    status, _, data = exchange(server, post("/v1/completions", body))
+    assert status == 200
+    json.loads(data, parse_constant=pytest.fail)
