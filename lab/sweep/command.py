@@ -26,7 +26,7 @@ from spectool.commands.options import json_option, text_options
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Number of processes, each of about 2 GB with a million n-grams; one for each core by default.",
+    help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",
 )
 @text_options
 @json_option
