@@ -199,13 +199,7 @@ class Target:
         last, length = found.began, configuration.num_draft_tokens
         arm = id(configuration), temperature
 
-        def _controller(self, arm: tuple[int, float]) -> Controller:
-        """The controller of a configuration at a temperature, kept from prompt to prompt."""
-        if arm not in self._controllers:
-            self._controllers[arm] = new_controller(self.model)
-        return self._controllers[arm]
-
-    def on_cycle(cycle: Cycle) -> None:
+        def on_cycle(cycle: Cycle) -> None:
             nonlocal last
             now = time.perf_counter()
             if not found.cycles:
@@ -238,6 +232,12 @@ class Target:
             **options,
         )
         return (token for token, _, _ in steps)
+
+    def _controller(self, arm: tuple[int, float]) -> Controller:
+        """The controller of a configuration at a temperature, kept from prompt to prompt."""
+        if arm not in self._controllers:
+            self._controllers[arm] = new_controller(self.model)
+        return self._controllers[arm]
 
     def _difference(
         self, prompt: Sequence[int], plain: Sequence[int], output: Sequence[int]
