@@ -74,8 +74,8 @@ def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:
     needed = needed_ids(bundled, "")
     once = choose_ids(bundled, [large, small], needed)
     assert choose_ids(bundled, [large * 1000, small], needed) == once
-    assert min(once.covered) >= 0.99
-    assert len(once.kept) % 64 == 0
+    assert min(once.covered) >= 0.999
+    assert len(once.kept) % 64 == 0 or len(once.kept) == once.curve[-1][1]
     sizes = [size for _, size in once.curve]
     assert sizes == sorted(sizes)
 
@@ -188,7 +188,7 @@ def test_the_directory_is_a_model_and_an_artifact(tmp_path: Path) -> None:
     assert set(index["weight_map"].values()) == {path.name for path in small.path.glob("*.safetensors")}
     assert index["metadata"]["total_size"] == found["statistics"]["weights"]["after"]
     for text in found["statistics"]["text"]:
-        assert text["covered"] >= 0.99
+        assert text["covered"] >= 0.999
         assert text["before"] <= text["after"] < 1.01 * text["before"]
     for command in ("inspect", "verify"):
         assert run(command, small.path).exit_code == 0
@@ -322,7 +322,7 @@ def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Pat
         pytest.skip(f"no gemma3-270m in {folder.parent}; get it with: python benchmarks/real_models.py gemma3-270m")
     corpora = [open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst")) for language in ("pl", "uk")]
     manifest = prune_model(folder, open_tokenizer(folder), corpora, tmp_path / "small", print)
-    assert manifest.statistics["ids"]["after"] < 30_000
+    assert manifest.statistics["ids"]["after"] < 50_000
     (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
     for prompt in ("Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka", "Річка бере початок у горах, а"):
         written = [_greedy(*side, prompt, 40) for side in ((whole, whole_tokenizer), (small, tokenizer))]
