@@ -29,7 +29,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
     "--ids",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of ids to keep at most; by default what covers 99% of the tokens of every corpus.",
+    help="Number of ids to keep at most; by default what covers 99.9% of the tokens of every corpus.",
 )
 @text_options
 @json_option

@@ -66,7 +66,7 @@ def prune_model(
         progress: Called with a phrase when a step begins.
         reader: Iterates over a corpus.
         bar: Draws the progress of writing the weights.
-        ids: Number of ids to keep at most; by default what covers 99% of the tokens of every corpus.
+        ids: Number of ids to keep at most; by default what covers 99.9% of the tokens of every corpus.
         counted: Characters of a corpus, at most, on which tokens are counted: all of a smaller one, and documents
             drawn from a larger one.
 

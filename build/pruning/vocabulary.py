@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.tokenization.tokenizer import Tokenizer
 
-COVERAGE = 0.99  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
+COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
 LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")

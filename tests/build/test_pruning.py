@@ -74,8 +74,8 @@ def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:
     needed = needed_ids(bundled, "")
     once = choose_ids(bundled, [large, small], needed)
     assert choose_ids(bundled, [large * 1000, small], needed) == once
-    assert min(once.covered) >= 0.99
-    assert len(once.kept) % 64 == 0
+    assert min(once.covered) >= 0.999
+    assert len(once.kept) % 64 == 0 or len(once.kept) == once.curve[-1][1]
     sizes = [size for _, size in once.curve]
     assert sizes == sorted(sizes)
 
@@ -188,7 +188,7 @@ def test_the_directory_is_a_model_and_an_artifact(tmp_path: Path) -> None:
     assert set(index["weight_map"].values()) == {path.name for path in small.path.glob("*.safetensors")}
     assert index["metadata"]["total_size"] == found["statistics"]["weights"]["after"]
     for text in found["statistics"]["text"]:
-        assert text["covered"] >= 0.99
+        assert text["covered"] >= 0.999
         assert text["before"] <= text["after"] < 1.01 * text["before"]
     for command in ("inspect", "verify"):
         assert run(command, small.path).exit_code == 0
@@ -316,31 +316,26 @@ def test_a_corpus_without_text_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Path) -> None:
-    """In mlx-lm, as far as the whole model writes kept tokens; and transformers loads the same tokenizer."""
+    """In mlx-lm; and transformers loads the same tokenizer."""
     folder = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models"))) / "gemma3-270m"
     if not (folder / "config.json").exists():
         pytest.skip(f"no gemma3-270m in {folder.parent}; get it with: python benchmarks/real_models.py gemma3-270m")
     corpora = [open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst")) for language in ("pl", "uk")]
     manifest = prune_model(folder, open_tokenizer(folder), corpora, tmp_path / "small", print)
-    assert manifest.statistics["ids"]["after"] < 30_000
+    assert manifest.statistics["ids"]["after"] < 50_000
     (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
+    names = {place: name for name, place in tokenizer.get_vocab().items()}
+    rows = small.model.embed_tokens.weight.shape[0]
+    olds = mx.array([whole_tokenizer.get_vocab()[names[place]] for place in range(rows)])
     for prompt in ("Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka", "Річка бере початок у горах, а"):
-        written = [_greedy(*side, prompt, 40) for side in ((whole, whole_tokenizer), (small, tokenizer))]
-        sides = zip((whole_tokenizer, tokenizer), written, strict=True)
-        names, others = (
-            [*map({place: name for name, place in side.get_vocab().items()}.get, ids)] for side, ids in sides
-        )
-        until = next((at for at, name in enumerate(names) if name not in tokenizer.get_vocab()), 40)
-        assert until > 5
-        assert names[:until] == others[:until]
+        fed = mx.array(tokenizer.encode(prompt))
+        mine = [int(token) for token, _ in generate_step(fed, small, max_tokens=40)]
+        # The whole model writes among the kept tokens alone.
+        theirs = generate_step(olds[fed], whole, max_tokens=40, sampler=lambda scores: olds[mx.argmax(scores[:, olds])])
+        assert olds[mx.array(mine)].tolist() == [int(token) for token, _ in theirs]
     loaded = AutoTokenizer.from_pretrained(tmp_path / "small")
     messages = [{"role": "user", "content": "Dzień dobry, Олю! 12 zł\n"}]
     theirs, mine = (side.apply_chat_template(messages, tokenize=False) for side in (whole_tokenizer, loaded))
     assert theirs == mine
     assert loaded.decode(loaded.encode(mine, add_special_tokens=False)) == mine
     assert loaded.encode("Dzień")[0] == loaded.bos_token_id == 2
-
-
-def _greedy(model: Any, tokenizer: Any, prompt: str, count: int) -> list[int]:
-    steps = generate_step(mx.array(tokenizer.encode(prompt)), model, max_tokens=count)
-    return [int(token) for token, _ in steps]
