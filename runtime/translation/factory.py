@@ -8,8 +8,8 @@ STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 
 
 def current_name(strategy: str) -> str:
-    """The present name of a strategy: ``byte-aligned`` was called ``byte-aligned`` before version 1."""
-    return "byte-aligned" if strategy == "byte-aligned" else strategy
+    """The present name of a strategy: ``byte-aligned`` was called ``anchored`` before version 1."""
+    return "byte-aligned" if strategy == "anchored" else strategy
 
 
 def make_translator(

@@ -5,7 +5,7 @@ from spectool.tests.running import run
 
 
 def test_former_name_is_understood_and_not_shown() -> None:
-    assert current_name("byte-aligned") in STRATEGIES and "byte-aligned" not in STRATEGIES
+    assert current_name("anchored") in STRATEGIES and "anchored" not in STRATEGIES
     refused = run("generate", "--model", "nowhere", "--strategy", "magic", "-p", "a")
-    assert "'byte-aligned'" in refused.output and "byte-aligned" not in refused.output
-    assert "nowhere" in run("generate", "--model", "nowhere", "--strategy", "byte-aligned", "-p", "a").output
+    assert "'byte-aligned'" in refused.output and "anchored" not in refused.output
+    assert "nowhere" in run("generate", "--model", "nowhere", "--strategy", "anchored", "-p", "a").output
