@@ -82,11 +82,9 @@ def test_a_source_of_another_vocabulary(tmp_path: Path) -> None:
     save_prompt_cache(path, [KVCache()], source)
     load_prompt_cache(path, again)
     again.start()
-    fed = again.fed_tokens
     constraint = Constraint(extensions=np.arange(256, dtype=np.int32))
     assert again.draft(DraftContext(ids, 0), constraint, 4) == source.draft(DraftContext(ids, 30), constraint, 4)
     assert again.cache.tokens == source.cache.tokens
-    assert again.fed_tokens - fed > 0
 
 
 def test_files_without_a_draft(tmp_path: Path) -> None:
