@@ -35,11 +35,8 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         else:
             found.append("replaces what it cannot spell by an unknown token")
     found += unread(tokenizer)
-    if (
-        _KEEPS_NO_SPACES not in found
-        and not tokenizer.lacking
-        and (changed := _changed_tokens(tokenizer, " " * adds_space))
-    ):
+    keeps_spaces = _KEEPS_NO_SPACES not in found
+    if keeps_spaces and not tokenizer.lacking and (changed := _changed_tokens(tokenizer, " " * adds_space)):
         more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
         found.append(f"changes text at the added token {changed[0]!r}{more}")
     return tuple(found)
