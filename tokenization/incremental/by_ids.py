@@ -31,7 +31,7 @@ _PIECES = 1 << 16  # pre-tokens, and pairs of ids, that are remembered
 _DEEPEST = 3  # last ids that a remembered join may depend on
 _NEAR = 32  # tokens that are looked through for a sure split, or merged again, before text is encoded
 _MUCH = 512  # bytes likewise
-_CUTS = 8  # places at which a text is cut until the tokenizer confirms one
+_CUTS = 3  # places at which a text is cut until the tokenizer confirms one
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 
 
@@ -304,7 +304,10 @@ class IncrementalBPE:
                 return floor, [*self._merged(rest[:half]), *tail]
             before = self._data(ids[max(begin, floor - REACH // 4) : floor]).lstrip(_CONTINUATIONS)
             return floor, self._text.following(ids[begin:floor], before, rest)[0]
-        first = max(begin, n - 2 * REACH)
+        first, size = n, 0
+        while first > begin and size < REACH:
+            first -= 1
+            size += len(self.token_bytes[ids[first]])
         before = self._data(ids[first:n])
         short = first == begin and len(before) <= max(self._added.longest, _MUCH // 4)
         if short and text_of(text := self._added.at_start(before + data)):

@@ -17,7 +17,9 @@ def test_no_draft_tokens_are_refused_with_a_draft(aligned: list[object]) -> None
 
 
 def test_a_tokenizer_without_a_model(work: Path) -> None:
-    message = error_of(run("--draft", OTHER, "--alignment", work / "x.align", "--corpus", work / "uk.txt"))
+    message = error_of(
+        run("--draft", OTHER, "--tokenizer", TARGET, "--alignment", work / "x.align", "--corpus", work / "uk.txt")
+    )
     assert "mlx-lm cannot load this model" in message
 
 
