@@ -1,9 +1,9 @@
 """How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
+from spectool.build.counting.plan import in_parts
 from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -13,23 +13,23 @@ Reader = Callable[[Corpus], Iterable[Document]]
 Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
-_BATCH = 1000  # texts encoded at once
+_BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
     """Yield each text with its token ids; encodes a batch at a time."""
-    rest = iter(texts)
-    while batch := list(islice(rest, _BATCH)):
+    for batch in in_parts(texts, len, _BATCH_CHARACTERS):
         yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """What a manifest says about a corpus that has been read: names, sizes, hashes, repairs."""
+    """What a manifest says about a corpus that has been read: names, sizes, hashes, documents, repairs."""
     return {
         "corpus": corpus.spec,
         **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
         "files": [file._asdict() for file in corpus.describe_inputs()],
         "documents": corpus.counts.documents,
+        **({"plain_text": dict(sorted(plain.items()))} if (plain := corpus.counts.plain_text) else {}),
         "characters": corpus.counts.characters,
         "repaired": dict(sorted(corpus.counts.repaired.items())),
     }

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
+from spectool.corpora.documents import Division, Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
@@ -35,6 +35,7 @@ class Corpus:
     ) -> None:
         self.spec = spec
         self.encoding = reading.encoding
+        self.division = reading.division
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
         self._read = read
@@ -68,7 +69,12 @@ class Corpus:
 
 
 def open_corpus(
-    spec: str, *, on_error: OnError = "stop", text_field: str | None = None, encoding: str | None = None
+    spec: str,
+    *,
+    on_error: OnError = "stop",
+    text_field: str | None = None,
+    encoding: str | None = None,
+    documents: Division | None = None,
 ) -> Corpus:
     """Open a text source.
 
@@ -82,6 +88,9 @@ def open_corpus(
         text_field: Column if ``spec`` names none; ``text`` by default. Plain text has no columns.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
+        documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
+            its blank lines if it begins with one in a hundred lines or more, and otherwise each line is a document.
+            In tables each row is one.
 
     Raises:
         CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
@@ -89,7 +98,7 @@ def open_corpus(
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
-    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), known_encoding(encoding))
+    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
         return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):
@@ -122,7 +131,7 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
         files = input_files(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
-    if field is not None and all(file.format == "text" for file in files):
+    if field is not None and all(file.format in ("text", "markdown") for file in files):
         raise CorpusError(
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"

@@ -75,6 +75,7 @@ def count_text(
         "format": VERSION,
         "corpus": corpus.spec,
         "files": [list(file) for file in corpus.describe_inputs()],
+        "division": corpus.division,
         # distinguishes what name and files do not: another column, or another reader
         "first_part": hashlib.sha256(b"\0".join(start[0])).hexdigest(),
         "arguments": arguments,

@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     for name, content in {
         "b.txt": "б\n",
         "a/z.jsonl": '{"text": "з", "title": "З"}\n',
-        "a/note.md": "не корпус",
+        "a/note.rst": "не корпус",
         ".hidden.txt": "ні",
         ".git/x.txt": "ні",
     }.items():
@@ -64,7 +64,8 @@ def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
 
 
 def test_a_folder_without_readable_files_names_the_suffixes(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("текст")
+    (tmp_path / "a.rst").write_text("текст")
+    (tmp_path / "README.md").write_text("текст")
     with pytest.raises(CorpusError, match=r"\.txt, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
         open_corpus(str(tmp_path))
 
