@@ -66,7 +66,7 @@ def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
 def test_a_folder_without_readable_files_names_the_suffixes(tmp_path: Path) -> None:
     (tmp_path / "a.rst").write_text("текст")
     (tmp_path / "README.md").write_text("текст")
-    with pytest.raises(CorpusError, match=r"\.txt, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
+    with pytest.raises(CorpusError, match=r"\.txt, \.md, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
         open_corpus(str(tmp_path))
 
 
