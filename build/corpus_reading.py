@@ -27,6 +27,7 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     return {
         "corpus": corpus.spec,
         **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
+        **({} if corpus.licence is None else {"licence": corpus.licence}),
         "files": [file._asdict() for file in corpus.describe_inputs()],
         "documents": corpus.counts.documents,
         **({"plain_text": dict(sorted(plain.items()))} if (plain := corpus.counts.plain_text) else {}),

@@ -155,6 +155,8 @@ def stage(
         }
         if not as_json and (division := manifest.inputs.get("plain_text")):
             facts["documents"] = divided(manifest.inputs.get("documents", 0), division)
+        if licence := manifest.inputs.get("licence"):
+            facts["licence of the text"] = licence
         if repaired := manifest.inputs.get("repaired"):
             facts["repaired"] = repairs(repaired)
         facts |= more or {}

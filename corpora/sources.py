@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Division, Document, OnError, ReadCounts, Reading
@@ -12,7 +13,7 @@ from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
-from spectool.corpora.samples import PRESETS, sample_names, sample_path
+from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
 
 class Corpus:
@@ -21,6 +22,7 @@ class Corpus:
     If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
+        licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
     """
@@ -32,12 +34,14 @@ class Corpus:
         reading: Reading,
         inputs: Sequence[tuple[Path, str]] = (),
         total_bytes: int | None = None,
+        licence: str | None = None,
     ) -> None:
         self.spec = spec
         self.encoding = reading.encoding
         self.division = reading.division
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
+        self.licence = licence
         self._read = read
         self._reading = reading
         self._inputs = tuple(inputs)
@@ -98,6 +102,8 @@ def open_corpus(
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
+    if documents not in (None, *get_args(Division)):
+        raise ValueError(f"documents: expected one of {get_args(Division)} or None, got {documents!r}")
     reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
         return _open_hub(spec, parse_hub_source(spec), reading)
@@ -161,7 +167,8 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             "files without hf:"
         )
     reading = replace(reading, field=source.field or reading.field)
-    return Corpus(spec, partial(read_hub, source), reading, visible_files(source.folder) if source.folder else ())
+    files = visible_files(source.folder) if source.folder else ()
+    return Corpus(spec, partial(read_hub, source), reading, files, licence=LICENCES.get(source.name))
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
