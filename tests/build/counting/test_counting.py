@@ -312,9 +312,9 @@ def test_windows_cross_line_ends_and_no_ends_of_documents(tmp_path: Path) -> Non
     }
     for division, expected in pairs.items():
         corpus = open_corpus(str(path), documents=division)  # type: ignore[arg-type]
-        counts = counted(corpus, tmp_path / division, CountOptions(orders=2), tokenizer)
+        counts = counted(corpus, tmp_path / division, CountOptions(orders=2, min_count=1), tokenizer)
         assert {tuple(pair) for pair in counts.spelled(2, np.arange(len(counts.level(2).symbol))).tolist()} == expected
         assert counts.manifest.inputs["plain_text"] == {division: 1}
-    assert counted(open_corpus(str(path)), tmp_path / "x", CountOptions()).manifest.inputs["plain_text"] == {
+    assert counted(open_corpus(str(path)), tmp_path / "x", CountOptions(orders=1)).manifest.inputs["plain_text"] == {
         "blank-lines": 1
     }
