@@ -1,12 +1,12 @@
 """How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from spectool.build.counting.plan import in_parts
 from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
+_Item = TypeVar("_Item")
 Reader = Callable[[Corpus], Iterable[Document]]
 """Iterates over a corpus; the command line gives one that draws a progress bar."""
 
@@ -38,3 +38,17 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 def quiet(step: str) -> None:
     """A `Progress` that shows nothing, for a stage that is a step of another one."""
+
+
+def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
+    """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
+    part: list[_Item] = []
+    filled = 0
+    for item in items:
+        if part and filled + size_of(item) > most:
+            yield part
+            part, filled = [], 0
+        part.append(item)
+        filled += size_of(item)
+    if part:
+        yield part

@@ -19,9 +19,10 @@ from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
 from spectool.artifacts.resumable import load, work_path
 from spectool.build import CountOptions, count_text
+from spectool.build.corpus_reading import in_parts
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
-from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, make_plan
 from spectool.build.counting.symbols import encode_words, number_tokens, windows
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
