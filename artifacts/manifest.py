@@ -244,7 +244,7 @@ def _check_types(manifest: Manifest) -> None:
         _expect_types(f"tokenizer {role!r}", tokenizer, {"sources": list, "file": str, "changed": dict}, optional=True)
         if tokenizer["size"] < 0 or any(type(source) is not str for source in tokenizer.get("sources", ())):
             raise TypeError(f"tokenizer {role!r} has a negative size, or sources that are no text")
-    texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict}
+    texts = {"corpus": str, "licence": str, "documents": int, "characters": int, "repaired": dict, "plain_text": dict}
     _expect_types("the inputs", manifest.inputs, texts, optional=True)
     for name, entry in manifest.files.items():
         _expect_types(f"file {name!r}", entry, {"bytes": int, "sha256": str})

@@ -1,35 +1,36 @@
 """How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
+_Item = TypeVar("_Item")
 Reader = Callable[[Corpus], Iterable[Document]]
 """Iterates over a corpus; the command line gives one that draws a progress bar."""
 
 Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
-_BATCH = 1000  # texts encoded at once
+_BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
     """Yield each text with its token ids; encodes a batch at a time."""
-    rest = iter(texts)
-    while batch := list(islice(rest, _BATCH)):
+    for batch in in_parts(texts, len, _BATCH_CHARACTERS):
         yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """What a manifest says about a corpus that has been read: names, sizes, hashes, repairs."""
+    """What a manifest says about a corpus that has been read: names, sizes, hashes, documents, repairs."""
     return {
         "corpus": corpus.spec,
         **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
+        **({} if corpus.licence is None else {"licence": corpus.licence}),
         "files": [file._asdict() for file in corpus.describe_inputs()],
         "documents": corpus.counts.documents,
+        **({"plain_text": dict(sorted(plain.items()))} if (plain := corpus.counts.plain_text) else {}),
         "characters": corpus.counts.characters,
         "repaired": dict(sorted(corpus.counts.repaired.items())),
     }
@@ -37,3 +38,17 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
 
 def quiet(step: str) -> None:
     """A `Progress` that shows nothing, for a stage that is a step of another one."""
+
+
+def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
+    """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
+    part: list[_Item] = []
+    filled = 0
+    for item in items:
+        if part and filled + size_of(item) > most:
+            yield part
+            part, filled = [], 0
+        part.append(item)
+        filled += size_of(item)
+    if part:
+        yield part

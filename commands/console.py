@@ -153,6 +153,10 @@ def stage(
             "seconds": round(time.perf_counter() - started, 1),
             **{f"{role} fingerprint": digest if as_json else short(digest) for role, digest in known.items()},
         }
+        if not as_json and (division := manifest.inputs.get("plain_text")):
+            facts["documents"] = divided(manifest.inputs.get("documents", 0), division)
+        if licence := manifest.inputs.get("licence"):
+            facts["licence of the text"] = licence
         if repaired := manifest.inputs.get("repaired"):
             facts["repaired"] = repairs(repaired)
         facts |= more or {}
@@ -161,6 +165,16 @@ def stage(
         show(facts, as_json)
 
     yield finish
+
+
+def divided(documents: int, division: Mapping[str, int]) -> str:
+    """The number of documents, and how plain text was divided into them; ``division`` has a number of files for each.
+
+    >>> divided(2_780, {"lines": 1}), divided(1_042, {"files": 1_000, "lines": 1})
+    ('2,780, by --documents lines', '1,042, by --documents files (1000 files), lines (1 file)')
+    """
+    ways = [f"{way} ({files} file{'' if files == 1 else 's'})" for way, files in division.items()]
+    return f"{documents:,}, by --documents {', '.join(ways if len(ways) > 1 else division)}"
 
 
 def repairs(counts: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool.artifacts.dictionary import MIN_PROBABILITY
-from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
+from spectool.commands.console import divided, guarded, progress, reading, say, say_notes, show, table
 from spectool.commands.model_options import DraftLength, StrategyChoice, min_draft_prob_option
 from spectool.commands.options import (
     SectionedCommand,
@@ -77,8 +77,8 @@ def emulate(
 ) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
-    Only the target's tokenizer is needed. Replay a text that the dictionary was not built from. Each line of a text
-    file is a generation of its own.
+    Only the target's tokenizer is needed. Replay a text that the dictionary was not built from. Each document
+    is a generation of its own.
 
     \b
     tokens per pass       tokens of the text / passes: 1.0 is plain decoding
@@ -152,7 +152,7 @@ def _replay_look_ups(
     drafters = by_drafter(statistics)
     facts = {
         "corpus": corpus.spec,
-        "documents": len(documents),
+        **_documents(corpus, len(documents), as_json),
         "tokenizer": target.name,
         "tokens": statistics.tokens,
         "fertility": round(fertility, 4),
@@ -203,7 +203,7 @@ def _replay_model(
             rows = [_row(run) for run in compare_strategies(documents, translators, source, lengths, update)]
     facts = {
         "corpus": corpus.spec,
-        "documents": len(documents),
+        **_documents(corpus, len(documents), as_json),
         "tokens": tokens,
         "target": target.name,
         "draft": draft,
@@ -220,6 +220,14 @@ def _encoded(corpus: Any, target: Any, max_tokens: int | None) -> tuple[list[lis
 
     text = encode_text(target, (document.text for document in reading(corpus)), max_tokens or 0)
     return text.cut(max_tokens or 0), text.fertility
+
+
+def _documents(corpus: Any, number: int, as_json: bool) -> dict[str, Any]:
+    """How many documents are replayed, and how plain text was divided into them."""
+    division = dict(corpus.counts.plain_text)
+    if as_json:
+        return {"documents": number, "plain_text": division}
+    return {"documents": divided(number, division) if division else number}
 
 
 def _row(run: "StrategyRun") -> dict[str, Any]:

@@ -202,8 +202,15 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that reads text; it gets them as ``reads``, arguments of `open_corpus`."""
 
     @wraps(command)
-    def run(*args: Any, text_field: str | None, encoding: str | None, on_error: str, **others: Any) -> Any:
-        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error}
+    def run(
+        *args: Any,
+        text_field: str | None,
+        encoding: str | None,
+        on_error: str,
+        documents: str | None,
+        **others: Any,
+    ) -> Any:
+        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error, "documents": documents}
         return command(*args, reads=reads, **others)
 
     rare = section(rare=True)
@@ -222,6 +229,13 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="stop",
             show_default=True,
             help="At damaged characters, stop and name the place, or drop and count them.",
+            **rare,
+        ),
+        click.option(
+            "--documents",
+            type=click.Choice(["lines", "blank-lines", "files"]),
+            help="What a document of plain text is: a line, the lines between blank ones, or a file. By default files "
+            "for Markdown, blank-lines for a file that has some, and lines for any other.",
             **rare,
         ),
     )

@@ -4,7 +4,7 @@ In: files, folders, data sets of the hub, presets, or a sample. Out: clean docum
 What was repaired or left out is counted. Damaged text raises `CorpusError`, which names the file and the line or row.
 """
 
-from spectool.corpora.documents import Document, OnError, ReadCounts
+from spectool.corpora.documents import Division, Document, OnError, ReadCounts
 from spectool.corpora.files import InputDescription
 from spectool.corpora.samples import PRESETS, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
@@ -13,6 +13,7 @@ from spectool.corpora.words import word_runs
 __all__ = [
     "PRESETS",
     "Corpus",
+    "Division",
     "Document",
     "InputDescription",
     "OnError",

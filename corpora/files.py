@@ -22,8 +22,9 @@ from spectool.corpora.documents import Reading
 COMPRESSIONS = (".gz", ".zst", ".xz")
 """Suffixes of compressed files, before which stands that of the format."""
 
-FORMATS: dict[str, Literal["text", "jsonl", "parquet"]]
-FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+Format = Literal["text", "markdown", "jsonl", "parquet"]
+FORMATS: dict[str, Format]
+FORMATS = {".txt": "text", ".md": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
 
 _NOT_READ = {
@@ -33,6 +34,7 @@ _NOT_READ = {
     ".zip": "unpack it and name the folder",
     ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
+_ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED_CHUNK_BYTES = 1 << 16
 
@@ -43,7 +45,7 @@ class InputFile:
 
     path: Path  # as the user named it
     name: str  # in document ids and manifests: relative to the folder that was opened
-    format: Literal["text", "jsonl", "parquet"]
+    format: Format
     compression: str  # one of `COMPRESSIONS`, or ``""``
     size: int  # bytes on disk when the corpus was opened
 
@@ -64,7 +66,7 @@ def input_files(path: Path) -> list[InputFile]:
         )
     if not path.is_dir():
         return [_input_file(path, path.name)]
-    found = [_input_file(inner, name) for inner, name in visible_files(path) if _has_known_suffix(inner)]
+    found = [_input_file(inner, name) for inner, name in visible_files(path) if _is_read(inner)]
     if not found:
         raise CorpusError(
             f"{path}: expected files that end in {', '.join(FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
@@ -85,8 +87,10 @@ def _split_suffix(path: Path) -> tuple[str, str]:
     return (Path(path.stem).suffix.lower(), compression) if compression in COMPRESSIONS else (compression, "")
 
 
-def _has_known_suffix(path: Path) -> bool:
+def _is_read(path: Path) -> bool:
     suffix, compression = _split_suffix(path)
+    if path.name.lower() in _ABOUT:
+        return False
     return suffix in FORMATS or (not suffix and compression != "")
 
 

@@ -8,10 +8,19 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import LONGEST_LINE, Document, Reading, missing_column, too_long
+from spectool.corpora.documents import (
+    LONGEST_DOCUMENT,
+    LONGEST_LINE,
+    Division,
+    Document,
+    Reading,
+    missing_column,
+    too_long,
+)
 from spectool.corpora.encodings import text_blocks
 from spectool.corpora.files import InputFile, byte_chunks
 from spectool.corpora.words import combining_marks
@@ -20,6 +29,8 @@ from spectool.corpora.words import combining_marks
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_BEGINNING = 1 << 16  # characters of a file that tell whether blank lines divide it
+_LINES_A_DOCUMENT = 100  # on average at most, if they do
 _MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in quadratic time
 
 
@@ -72,8 +83,8 @@ def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
         return
     chunks = byte_chunks(file.path, file.compression, reading)
     blocks = text_blocks(str(file.path), chunks, reading)
-    if file.format == "text":
-        yield from _paragraphs(file, blocks, reading)
+    if file.format in ("text", "markdown"):
+        yield from _plain_text(file, blocks, reading)
         return
     rows = (
         (number, _json_object(line, f"{file.path}:{number}"))
@@ -116,13 +127,52 @@ def documents(
             reading.repaired("null")
 
 
-def _paragraphs(file: InputFile, blocks: Iterable[tuple[int, str]], reading: Reading) -> Iterator[Document]:
+def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], reading: Reading) -> Iterator[Document]:
+    first = next(blocks, (1, ""))
+    division = reading.division or ("files" if file.format == "markdown" else _division(first[1][:_BEGINNING]))
+    reading.counts.plain_text[division] += 1
+    lines = _clean_lines(file, chain([first], blocks), reading)
+    if division == "lines":
+        yield from (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
+    else:
+        yield from _joined(file, lines, division == "files", reading)
+
+
+def _division(beginning: str) -> Division:
+    """How to divide a text that begins like this: at blank lines, if they are no rare exception."""
+    lines = beginning.strip().split("\n")
+    return "blank-lines" if sum(map(_is_blank, lines)) * _LINES_A_DOCUMENT >= len(lines) else "lines"
+
+
+def _is_blank(line: str) -> bool:
+    return not line or line.isspace()
+
+
+def _clean_lines(file: InputFile, blocks: Iterable[tuple[int, str]], reading: Reading) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers."""
     for first, block in blocks:
-        block_is_clean = is_clean(block)
-        for number, line in enumerate(block.split("\n"), first):
-            text = line if block_is_clean else clean(line, f"{file.path}:{number}", reading)
-            if text and not text.isspace():
-                yield Document(f"{file.name}:{number}", text)
+        lines = enumerate(block.split("\n"), first)
+        if is_clean(block):
+            yield from lines
+        else:
+            yield from ((number, clean(line, f"{file.path}:{number}", reading)) for number, line in lines)
+
+
+def _joined(file: InputFile, lines: Iterator[tuple[int, str]], whole: bool, reading: Reading) -> Iterator[Document]:
+    """Documents of several lines; a ``whole`` file is one, with its blank lines."""
+    document: list[str] = []
+    begin = size = 0
+    for number, text in chain(lines, [(0, "")]):
+        blank = _is_blank(text)
+        ends = not number or (blank and not whole)
+        if document and (ends or size + len(text) > LONGEST_DOCUMENT):
+            yield Document(f"{file.name}:{begin}", "\n".join(document).rstrip("\n"))
+            document, size = [], 0
+            reading.repaired("cut_documents", int(not ends))
+        if document or not blank:
+            begin = begin if document else number
+            document.append(text)
+            size += len(text) + 1
 
 
 def _json_object(line: str, place: str) -> dict[str, Any]:

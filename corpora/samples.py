@@ -27,14 +27,24 @@ def _folder() -> Path:
     return Path(str(files("spectool.corpora"))) / "samples"
 
 
-# Wikipedia is under CC BY-SA 3.0 and GFDL, an article a document. CulturaX, cleaned web text, is under ODC-By (mC4) and
-# CC0 (OSCAR) with the terms of Common Crawl. QIRIM has books, press and subtitles in both scripts under CC BY 4.0.
-# The terms of the last two have to be accepted on their hub pages first.
+# Wikipedia has an article a document. CulturaX is cleaned web text, and QIRIM books, press and subtitles in both
+# scripts; their terms have to be accepted on their hub pages first. The Aya collection has instructions and answers, of
+# which most are translated by machine; the answers alone are read.
 PRESETS = {
     "wiki-pl": "hf:wikimedia/wikipedia:20231101.pl#text",
     "wiki-uk": "hf:wikimedia/wikipedia:20231101.uk#text",
     "culturax-pl": "hf:uonlp/CulturaX:pl#text",
     "culturax-uk": "hf:uonlp/CulturaX:uk#text",
     "qirim-crh": "hf:QIRIM/crh_monocorpus#text",
+    "answers-pl": "hf:CohereLabs/aya_collection_language_split:polish#targets",
+    "answers-uk": "hf:CohereLabs/aya_collection_language_split:ukrainian#targets",
 }
 """The source of every preset, by the name that the user types."""
+
+LICENCES = {
+    "wikimedia/wikipedia": "CC BY-SA 3.0 and GFDL",
+    "uonlp/CulturaX": "ODC-By (mC4) and CC0 (OSCAR), with the terms of Common Crawl",
+    "QIRIM/crh_monocorpus": "CC BY 4.0",
+    "CohereLabs/aya_collection_language_split": "Apache 2.0",
+}
+"""The licence of every data set in `PRESETS`, as its page on the hub gives it."""

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.documents import Document, OnError, ReadCounts, Reading
+from spectool.corpora.documents import Division, Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
-from spectool.corpora.samples import PRESETS, sample_names, sample_path
+from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
 
 class Corpus:
@@ -21,6 +22,7 @@ class Corpus:
     If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
+        licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
     """
@@ -32,11 +34,14 @@ class Corpus:
         reading: Reading,
         inputs: Sequence[tuple[Path, str]] = (),
         total_bytes: int | None = None,
+        licence: str | None = None,
     ) -> None:
         self.spec = spec
         self.encoding = reading.encoding
+        self.division = reading.division
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
+        self.licence = licence
         self._read = read
         self._reading = reading
         self._inputs = tuple(inputs)
@@ -68,7 +73,12 @@ class Corpus:
 
 
 def open_corpus(
-    spec: str, *, on_error: OnError = "stop", text_field: str | None = None, encoding: str | None = None
+    spec: str,
+    *,
+    on_error: OnError = "stop",
+    text_field: str | None = None,
+    encoding: str | None = None,
+    documents: Division | None = None,
 ) -> Corpus:
     """Open a text source.
 
@@ -82,6 +92,9 @@ def open_corpus(
         text_field: Column if ``spec`` names none; ``text`` by default. Plain text has no columns.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
+        documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
+            its blank lines if it begins with one in a hundred lines or more, and otherwise each line is a document.
+            In tables each row is one.
 
     Raises:
         CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
@@ -89,7 +102,9 @@ def open_corpus(
     """
     if on_error not in ("stop", "repair"):
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
-    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), known_encoding(encoding))
+    if documents not in (None, *get_args(Division)):
+        raise ValueError(f"documents: expected one of {get_args(Division)} or None, got {documents!r}")
+    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
         return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):
@@ -122,7 +137,7 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
         files = input_files(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
-    if field is not None and all(file.format == "text" for file in files):
+    if field is not None and all(file.format in ("text", "markdown") for file in files):
         raise CorpusError(
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
@@ -152,7 +167,8 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             "files without hf:"
         )
     reading = replace(reading, field=source.field or reading.field)
-    return Corpus(spec, partial(read_hub, source), reading, visible_files(source.folder) if source.folder else ())
+    files = visible_files(source.folder) if source.folder else ()
+    return Corpus(spec, partial(read_hub, source), reading, files, licence=LICENCES.get(source.name))
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:

@@ -1,14 +1,12 @@
 """How large the parts of the text and the buckets of n-grams may be, so that counting stays within its memory."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
 
 from spectool import SpectoolError
 
-_Item = TypeVar("_Item")
 SAMPLE_EVERY = 1024
 """One key of this many in each part is in the sample by which buckets are cut."""
 
@@ -61,17 +59,3 @@ def bucket_cuts(records: int, samples: Sequence[Sequence[int]], plan: Plan) -> l
     buckets = max(1, needed, min(plan.workers, records // _WORTH_A_TASK))
     keys = sorted(chain.from_iterable(samples))
     return [keys[k * len(keys) // buckets] for k in range(1, buckets)]
-
-
-def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
-    """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
-    part: list[_Item] = []
-    filled = 0
-    for item in items:
-        if part and filled + size_of(item) > most:
-            yield part
-            part, filled = [], 0
-        part.append(item)
-        filled += size_of(item)
-    if part:
-        yield part

@@ -21,10 +21,10 @@ from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus, in_parts
 from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.plan import Plan, bucket_cuts, in_parts, make_plan
+from spectool.build.counting.plan import Plan, bucket_cuts, make_plan
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
@@ -75,6 +75,7 @@ def count_text(
         "format": VERSION,
         "corpus": corpus.spec,
         "files": [list(file) for file in corpus.describe_inputs()],
+        "division": corpus.division,
         # distinguishes what name and files do not: another column, or another reader
         "first_part": hashlib.sha256(b"\0".join(start[0])).hexdigest(),
         "arguments": arguments,

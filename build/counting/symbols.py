@@ -34,8 +34,8 @@ from spectool import SpectoolError, TokenizerError
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.resumable import TaskResult, load, save
+from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import merged, rows_of_keys, save_keys
-from spectool.build.counting.plan import in_parts
 from spectool.corpora import word_runs
 from spectool.tokenization.tokenizer import MEND
 

@@ -13,7 +13,7 @@ from spectool.build.corpus_reading import quiet
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.dictspec import EVERYTHING, ORDERS, WordNgrams, open_counts
 from spectool.commands.console import say
-from spectool.corpora import Corpus, Document, OnError, open_corpus
+from spectool.corpora import Corpus, Division, Document, OnError, open_corpus
 from spectool.lab.sweep.grid import Language
 from spectool.measure.emulate import EncodedText, encode_text
 from spectool.tokenization.tokenizer import Tokenizer
@@ -26,13 +26,20 @@ class SweptText:
     language: Language  # names both corpora
     work: Path  # the sweep's work directory, which keeps the counts
     order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
-    on_error: OnError = "stop"  # this and the next two are arguments of `open_corpus`
+    on_error: OnError = "stop"  # this and the next three are arguments of `open_corpus`
     text_field: str | None = None
     encoding: str | None = None
+    documents: Division | None = None
 
     def open(self, spec: str) -> Corpus:
         """One of the two corpora, opened."""
-        return open_corpus(spec, on_error=self.on_error, text_field=self.text_field, encoding=self.encoding)
+        return open_corpus(
+            spec,
+            on_error=self.on_error,
+            text_field=self.text_field,
+            encoding=self.encoding,
+            documents=self.documents,
+        )
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
         """The documents in the language's script."""

@@ -56,6 +56,14 @@ def test_one_endless_line_is_refused(tmp_path: Path, suffix: str) -> None:
     assert "a.txt" in said and ":1: expected at most 16 Mi characters in one line" in said and most < 220
 
 
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+def test_an_endless_document_of_many_lines_is_cut(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("перший\n\n" + "рядок з кількох слів\n" * 3_000_000 + "\n" * 30_000_000, encoding="utf-8")
+    said, most = read(path)
+    assert int(said.split()[1]) > 60_000_000 and most < 220
+
+
 def test_lines_of_a_megabyte_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("\n".join(f"{number} " + "рядок " * 100_000 for number in range(10)), encoding="utf-8")

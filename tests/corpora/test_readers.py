@@ -22,13 +22,13 @@ def read(path: Path | str, on_error: OnError = "stop") -> tuple[list[tuple[str, 
     return [(document.id, document.text) for document in corpus], corpus
 
 
-def test_plain_text_is_a_document_a_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", "Перший абзац.\r\n\r\n  \r\nДругий\tабзац.\nи\u0306, кінець без LF")
+def test_plain_text_without_blank_lines_is_a_document_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "Перший абзац.\r\nДругий\tабзац.\nи\u0306, кінець без LF")
     documents, corpus = read(path)
     assert documents == [
         ("a.txt:1", "Перший абзац."),
-        ("a.txt:4", "Другий\tабзац."),
-        ("a.txt:5", "й, кінець без LF"),
+        ("a.txt:2", "Другий\tабзац."),
+        ("a.txt:3", "й, кінець без LF"),
     ]
     assert corpus.counts.documents == 3
     assert corpus.counts.characters == sum(len(text) for _, text in documents)

@@ -12,6 +12,7 @@ from spectool import CorpusError
 from spectool.corpora import PRESETS, InputDescription, open_corpus
 from spectool.corpora.documents import Document
 from spectool.corpora.hub import parse_hub_source
+from spectool.corpora.samples import LICENCES
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     for name, content in {
         "b.txt": "б\n",
         "a/z.jsonl": '{"text": "з", "title": "З"}\n',
-        "a/note.md": "не корпус",
+        "a/note.rst": "не корпус",
         ".hidden.txt": "ні",
         ".git/x.txt": "ні",
     }.items():
@@ -64,8 +65,9 @@ def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
 
 
 def test_a_folder_without_readable_files_names_the_suffixes(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("текст")
-    with pytest.raises(CorpusError, match=r"\.txt, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
+    (tmp_path / "a.rst").write_text("текст")
+    (tmp_path / "README.md").write_text("текст")
+    with pytest.raises(CorpusError, match=r"\.txt, \.md, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
         open_corpus(str(tmp_path))
 
 
@@ -118,7 +120,9 @@ def test_missing_paths_name_near_matches(folder: Path) -> None:
         open_corpus("текст " * 100)
 
 
-def test_a_wrong_on_error_is_a_programming_error() -> None:
+def test_a_wrong_option_is_a_programming_error() -> None:
+    with pytest.raises(ValueError, match=r"documents: expected one of .*'blank-lines'.*got 'paragraphs'"):
+        open_corpus("sample:pl", documents="paragraphs")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected 'stop' or 'repair', got 'skip'"):
         open_corpus("sample:pl", on_error="skip")
 
@@ -127,10 +131,11 @@ def test_a_wrong_on_error_is_a_programming_error() -> None:
 def test_presets_open_by_name(name: str) -> None:
     source = parse_hub_source(PRESETS[name])
     assert source.name.count("/") == 1
-    assert source.field == "text"
+    assert source.field == ("targets" if name.startswith("answers") else "text")
     for spec in (name, f"{name}#title"):
         corpus = open_corpus(spec)
         assert (corpus.spec, corpus.total_bytes, corpus.describe_inputs()) == (spec, None, [])
+        assert corpus.licence == LICENCES[source.name]
 
 
 def test_the_column_of_a_preset_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
 from spectool.artifacts.resumable import load, work_path
 from spectool.build import CountOptions, count_text
+from spectool.build.corpus_reading import in_parts
 from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
-from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, in_parts, make_plan
+from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, make_plan
 from spectool.build.counting.symbols import encode_words, number_tokens, windows
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
@@ -295,3 +296,26 @@ def test_the_encoding_of_a_corpus_is_recorded(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("слів слів\n", encoding="utf-8")
     again = counted(open_corpus(str(tmp_path / "a.txt"), encoding="utf-8"), tmp_path / "y", CountOptions())
     assert "encoding" not in again.manifest.inputs
+
+
+def test_windows_cross_line_ends_and_no_ends_of_documents(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("a\nb\n\nb\na\n\nc\n", encoding="utf-8")
+    backend = Backend(models.WordLevel({"a": 0, "b": 1, "c": 2, "\n": 3, "\n\n": 4, "[UNK]": 5}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("\n+"), "isolated")
+    backend.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = open_tokenizer(tmp_path / "tokenizer.json")
+    a, b, c, end, blank = range(1, 6)
+    pairs = {
+        "lines": set(),
+        "blank-lines": {(a, end), (end, b), (b, end), (end, a)},
+        "files": {(a, end), (end, b), (b, end), (end, a), (b, blank), (blank, b), (a, blank), (blank, c)},
+    }
+    for division, expected in pairs.items():
+        corpus = open_corpus(str(path), documents=division)  # type: ignore[arg-type]
+        counts = counted(corpus, tmp_path / division, CountOptions(orders=2, min_count=1), tokenizer)
+        assert {tuple(pair) for pair in counts.spelled(2, np.arange(len(counts.level(2).symbol))).tolist()} == expected
+        assert counts.manifest.inputs["plain_text"] == {division: 1}
+    assert counted(open_corpus(str(path)), tmp_path / "x", CountOptions(orders=1)).manifest.inputs["plain_text"] == {
+        "blank-lines": 1
+    }

@@ -164,6 +164,15 @@ def test_one_stretch_in_fifty_is_held_out() -> None:
     assert [int(text) for text in held_out[:STRETCH]] == list(range(STRETCH * (EVERY - 1), STRETCH * EVERY))
 
 
+def test_documents_of_many_lines_are_held_out_whole() -> None:
+    documents = [Document("", "\n".join([str(number)] * (1 + number % 40))) for number in range(2000)]
+    held_out: list[str] = []
+    counted = [document.text for document in split_off(documents, held_out)]
+    assert sorted([*counted, *held_out]) == sorted(document.text for document in documents)
+    lines = sum(document.text.count("\n") + 1 for document in documents)
+    assert 0.01 < sum(text.count("\n") + 1 for text in held_out) / lines < 0.03
+
+
 def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """From text to replay; on the counted text itself, so that the order is certain."""
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])
