@@ -17,17 +17,20 @@ from spectool.corpora import Document
 
 STRETCH = 64  # documents held out together: neighbours are about the same things
 EVERY = 50  # of this many stretches, one is held out
+FEW_STRETCH, FEW_EVERY = 4, 20  # the same for a text that is too small for one of those stretches
 _COUNTS = 64  # powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
 
 
-def split_off(documents: Iterable[Document], held_out: list[str]) -> Iterator[Document]:
-    """Yield documents, but put the texts of one stretch in fifty into ``held_out`` instead.
+def split_off(documents: Iterable[Document], held_out: list[str], few: bool = False) -> Iterator[Document]:
+    """Yield documents, but put the texts of some stretches into ``held_out`` instead.
 
-    Nothing is held out of fewer than 3,200 documents.
+    Of fewer than 3,200 documents, one stretch in fifty would be none. If there are so ``few``, the stretches are shorter
+    and more of them are held out, which still is nothing of fewer than 80 documents.
     """
+    stretch, every = (FEW_STRETCH, FEW_EVERY) if few else (STRETCH, EVERY)
     for number, document in enumerate(documents):
-        if number // STRETCH % EVERY == EVERY - 1:
+        if number // stretch % every == every - 1:
             held_out.append(document.text)
         else:
             yield document
