@@ -17,7 +17,7 @@ from spectool.corpora import Document
 
 STRETCH = 64  # documents held out together: neighbours are about the same things
 EVERY = 50  # of this many stretches, one is held out
-FEW_STRETCH, FEW_EVERY = 4, 20  # the same for a text that is too small for one of those stretches
+FEW_EVERY = 20  # of the documents of a text that is too small for this, one is held out
 _COUNTS = 64  # powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
 
@@ -25,10 +25,10 @@ _PRIOR = 5.0  # right answers that are added with a factor of one
 def split_off(documents: Iterable[Document], held_out: list[str], few: bool = False) -> Iterator[Document]:
     """Yield documents, but put the texts of some stretches into ``held_out`` instead.
 
-    Of fewer than 3,200 documents, one stretch in fifty would be none. If there are so ``few``, the stretches are shorter
-    and more of them are held out, which still is nothing of fewer than 80 documents.
+    A text of fewer than 3,200 documents has less than fifty stretches of 64. Of so ``few``, one document in twenty is
+    held out.
     """
-    stretch, every = (FEW_STRETCH, FEW_EVERY) if few else (STRETCH, EVERY)
+    stretch, every = (1, FEW_EVERY) if few else (STRETCH, EVERY)
     for number, document in enumerate(documents):
         if number // stretch % every == every - 1:
             held_out.append(document.text)
