@@ -10,7 +10,7 @@ Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
+from spectool.artifacts.dictionary import START, Dictionary
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
@@ -184,7 +184,7 @@ class _Dictionaries:
         return tokens, probability, after
 
 
-def _for_each(step: DictionaryStep) -> float:
+def _for_each(step: tuple[tuple[int, ...], float, _State]) -> float:
     """The probability of one token of a continuation."""
     each: float = step[1] ** (1 / len(step[0]))
     return each
