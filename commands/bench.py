@@ -31,8 +31,8 @@ _rare = section(rare=True)
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts: dict=… (one or more), history, model=… with align=… and strategy=…+…, joined by commas; may be repeated. "
-    f"name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
+    help="What drafts: dict=… (one or more), history, model=… with align=… and strategy=…+…, joined by commas; may be "
+    f"repeated. name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
 )
 @option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
 @option(
