@@ -7,6 +7,9 @@ from typing import Any
 
 from spectool import ArtifactError
 
+AUTO = "auto"
+"""Named instead of a dictionary: those in the user's cache that are for the tokenizer in use."""
+
 
 def default_path(name: str) -> Path:
     """A path in the user's cache."""

@@ -31,8 +31,8 @@ _rare = section(rare=True)
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts: dict=…, history, model=… with align=… and strategy=…+…, joined by commas; may be repeated. "
-    f"name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
+    help="What drafts: dict=… (one or more), history, model=… with align=… and strategy=…+…, joined by commas; may be "
+    f"repeated. name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
 )
 @option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
 @option(
@@ -189,12 +189,17 @@ def _drafter(text: str) -> dict[str, Any]:
             found["strategies"] = list(map(current_name, value.split("+")))
         elif key == "min-prob" and value:
             found["min_draft_prob"] = Finite(0, 1).convert(value, None, None)
+        elif key == "dict" and value:
+            found.setdefault("dictionary", []).append(value)
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
             expected = ", ".join(["history", "strategy=…+…", "min-prob=…", *(f"{name}=…" for name in _DRAFTER)])
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
-    made_of = [Path(found[key]).name for key in ("draft_model", "dictionary") if key in found]
+    dictionaries = found.get("dictionary", ())
+    made_of = [Path(name).name for name in (*filter(None, [found.get("draft_model")]), *dictionaries)]
+    if len(dictionaries) == 1:
+        found["dictionary"] = dictionaries[0]
     made_of += ["history"] if "history" in found else []
     settings = [str(found[key]) for key in ("verify", "min_draft_prob") if key in found]
     return {"name": " ".join(["+".join(made_of) or text, *settings]), **found}

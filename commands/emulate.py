@@ -33,7 +33,14 @@ _rare = section("Drafting", rare=True)
 @click.option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", **_text)
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", **_text)
 @click.option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", **_text)
-@path_option("--dict", "dictionary", metavar="DIR", help="Dictionary to draft from.", **_drafting)
+@path_option(
+    "--dict",
+    "dictionaries",
+    multiple=True,
+    metavar="DIR",
+    help="Dictionary to draft from; may be repeated.",
+    **_drafting,
+)
 @click.option(
     "--history/--no-history", default=None, show_default="history", help="Draft from the text so far.", **_drafting
 )
@@ -65,7 +72,7 @@ def emulate(
     corpus: str,
     tokenizer: str | None,
     max_tokens: int | None,
-    dictionary: Path | None,
+    dictionaries: tuple[Path, ...],
     history: bool | None,
     draft: str | None,
     alignment: Path | None,
@@ -96,7 +103,7 @@ def emulate(
 
     text = open_corpus(corpus, **reads)
     if draft is not None:
-        if dictionary is not None or history is not None or min_draft_prob is not None:
+        if dictionaries or history is not None or min_draft_prob is not None:
             raise click.UsageError("--draft is replayed by itself: leave out --dict, --history and --min-draft-prob")
         numbers = [length for length in lengths if length]
         if len(numbers) < len(lengths):
@@ -111,41 +118,40 @@ def emulate(
             raise click.UsageError("--alignment and --strategy translate drafts of a model: give one with --draft D")
         if len(lengths) > 1:
             raise click.UsageError("--num-draft-tokens may be repeated only with --draft")
-        if dictionary is None and history is False:
+        if not dictionaries and history is False:
             raise click.UsageError("nothing to draft from: give --draft D or --dict DIR, or leave out --no-history")
-        if dictionary is None and tokenizer is None:
+        if not dictionaries and tokenizer is None:
             raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
         probability = MIN_PROBABILITY if min_draft_prob is None else min_draft_prob
         length = lengths[0] if lengths else None
-        _replay_look_ups(text, max_tokens, tokenizer, dictionary, history is not False, probability, length, as_json)
+        _replay_look_ups(text, max_tokens, tokenizer, dictionaries, history is not False, probability, length, as_json)
 
 
 def _replay_look_ups(
     corpus: Any,
     max_tokens: int | None,
     tokenizer: str | None,
-    dictionary: Path | None,
+    dictionaries: Sequence[Path],
     history: bool,
     min_draft_prob: float,
     length: int | None,
     as_json: bool,
 ) -> None:
-    """Replay with a dictionary, the document's own history, or both."""
+    """Replay with dictionaries, the document's own history, or both."""
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
     from spectool.commands.display import by_drafter, gains
     from spectool.measure.emulate import replay
     from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
-    from spectool.runtime.loading import open_dictionary
+    from spectool.runtime.loading import open_dictionaries
     from spectool.tokenization.opening import open_named
 
     recorded: Mapping[str, Any] = {}
-    if tokenizer is None and dictionary is not None:
-        recorded = Dictionary(find_artifact(dictionary, ".dict")).tokenizer
+    if tokenizer is None and dictionaries:
+        recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
     target = open_named(tokenizer, recorded, "the dictionary's")
-    opened = None if dictionary is None else open_dictionary(dictionary, target)
-    drafter = LookupDrafter(opened, history, min_draft_prob)
+    drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
     documents, fertility = _encoded(corpus, target, max_tokens)
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)

@@ -91,7 +91,7 @@ def generate(
                 "--prefill-response and --show-drafts"
             )
         check_saving(saved_file)
-        drafting = replace(drafting, dictionary=None, history=False)  # neither has a cache
+        drafting = replace(drafting, dictionaries=(), history=False)  # neither has a cache
     elif prompt_cache_file is not None and cache.max_kv_size is not None:
         raise click.UsageError(
             "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
@@ -105,7 +105,8 @@ def generate(
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     if not as_json:
-        if drafting.history and drafting.dictionary is None and drafting.draft_model is None:
+        drafter = arguments["drafter"]
+        if drafter is not None and drafter.name == "history":
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
         if hint := blas_hint(target):
             say(hint)

@@ -1,6 +1,7 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,18 +20,20 @@ _MOST_QUOTED = 60  # characters
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
-    """Check the dictionary and the alignment before a model is loaded, which takes longer.
+    """Check the dictionaries and the alignment that are named before a model is loaded, which takes longer.
 
     Raises:
         ArtifactError: One is damaged.
     """
-    for artifact in (drafting.dictionary, drafting.alignment):
-        if artifact is not None:
+    for artifact in (*drafting.dictionaries, drafting.alignment):
+        if isinstance(artifact, Path):
             read_manifest(artifact)
 
 
-def make_drafter(drafting: DraftingChoice, tokenizer: Any) -> "Drafter | None":
+def make_drafter(drafting: DraftingChoice, tokenizer: Any, note: Callable[[str], object] = say) -> "Drafter | None":
     """The drafter for a model with this tokenizer, mlx-lm's ``TokenizerWrapper``.
+
+    ``note`` gets a line about dictionaries that were found without being named.
 
     Raises:
         SpectoolError: Something that is named cannot be used.
@@ -39,12 +42,13 @@ def make_drafter(drafting: DraftingChoice, tokenizer: Any) -> "Drafter | None":
 
     return load_drafter(
         tokenizer,
-        dictionary=drafting.dictionary,
+        dictionary=drafting.dictionaries,
         draft_model=drafting.draft_model,
         alignment=drafting.alignment,
         strategy=drafting.strategy,
         history=drafting.history,
         min_probability=drafting.min_draft_prob,
+        say=note,
     )
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from spectool import ArtifactError
-from spectool.artifacts.default_paths import find_artifact
+from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.options import Finite, JsonObject, Text, gathered, section, together, under
 from spectool.runtime.translation.factory import STRATEGIES, current_name
 
+_NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
 GROUP_SIZES = (32, 64, 128)
 """Group sizes that MLX can quantise."""
 
@@ -45,7 +47,7 @@ class StrategyChoice(click.Choice[str]):
 class DraftingChoice:
     """What drafts, and how much: the options of `drafting_options`."""
 
-    dictionary: Path | None = None
+    dictionaries: tuple[str | Path, ...] = ()
     history: bool = True
     draft_model: str | None = None
     alignment: Path | None = None
@@ -83,17 +85,20 @@ class CacheChoice:
     quantized_kv_start: int
 
 
-def _one_dictionary(context: click.Context, parameter: click.Parameter, values: tuple[Any, ...]) -> Path | None:
-    """The path of the dictionary, None without one; click would silently take the last of several."""
-    if len(values) > 1:
-        raise click.BadParameter(
-            f"expected one dictionary, got {len(values)}. Merge them into one: spectool merge-dict "
-            f"{' '.join(map(str, values))} -o NEW.dict",
-            context,
-            parameter,
-        )
+def _without_dictionaries(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    context.meta[_NO_DICTIONARIES] = given
+
+
+def _dictionaries(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str | Path, ...]:
+    """The paths of the dictionaries, or `AUTO` for those that will be found."""
+    if context.meta.get(_NO_DICTIONARIES):
+        if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
+            raise click.BadParameter("names a dictionary, and --no-dict takes none. Leave one out", context, parameter)
+        return ()
     try:
-        return find_artifact(values[0], ".dict") if values else None
+        return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
     except ArtifactError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 
@@ -146,12 +151,22 @@ drafting_options = gathered(
     "drafting",
     _drafting(
         "--dict",
-        "dictionary",
-        type=click.Path(path_type=Path),
-        multiple=True,  # so that a second one is an error
-        callback=_one_dictionary,
+        "dictionaries",
+        multiple=True,
+        default=[AUTO],
+        show_default=AUTO,
+        callback=_dictionaries,
         metavar="DIR",
-        help="Dictionary for this tokenizer, or its name.",
+        help="Dictionary for this tokenizer, or its name; may be repeated. auto takes those in the folder that "
+        "build-dict writes to by default.",
+    ),
+    _drafting(
+        "--no-dict",
+        is_flag=True,
+        is_eager=True,  # before --dict
+        expose_value=False,
+        callback=_without_dictionaries,
+        help="Draft without dictionaries.",
     ),
     _drafting("--history/--no-history", default=True, show_default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),

@@ -177,7 +177,8 @@ def serve(
     def drafter_of(name: str, tokenizer: Any) -> Any:
         # A dictionary and a draft are made for one tokenizer.
         others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
-        return make_drafter(drafting if name == started.model else others, tokenizer)
+        chosen = drafting if name == started.model else others
+        return make_drafter(chosen, tokenizer, partial(_tell, as_json=json_logs))
 
     server = Server(host, port, started, drafter_of)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does

@@ -1,13 +1,16 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
 import shlex
+import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spectool import RuntimeUnsupported, TokenizerError
-from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
+from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
+from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
+from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, Dictionary
+from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -96,17 +99,58 @@ def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
     return dictionary
 
 
+def open_dictionaries(
+    named: str | Path | Sequence[str | Path] | None, tokenizer: Any, say: Callable[[str], object] | None = None
+) -> list[Dictionary]:
+    """The dictionaries that are named, each as for `open_dictionary` or `AUTO`; arguments as for `load_drafter`."""
+    found: list[Dictionary] = []
+    for name in [named] if isinstance(named, str | Path) else named or ():
+        if name == AUTO:
+            found += _in_folder(tokenizer, say)
+        else:
+            tokenizer = open_tokenizer(tokenizer)
+            found.append(open_dictionary(Path(name).expanduser(), tokenizer))
+    return found
+
+
+def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dictionary]:
+    """The backoff dictionaries in the folder that build-dict writes to, as far as they are for this tokenizer.
+
+    The tokenizer is only opened if there is such a dictionary.
+    """
+    folder, found = default_path(""), list[Dictionary]()
+    for path in sorted(folder.glob("[!.]*.dict")):
+        try:
+            manifest = read_manifest(path)
+            if manifest.format != FORMAT or manifest.statistics.get("chained") is False:
+                continue
+            tokenizer = open_tokenizer(tokenizer)
+            recorded = manifest.tokenizers.get("target")
+            if recorded is None or tokenizer.matches(recorded):
+                found.append(Dictionary(path))
+        except TokenizerError:
+            return []  # no dictionary can be for a tokenizer that spectool cannot open
+        except (ArtifactError, OSError) as error:
+            warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
+            warn(f"warning: a dictionary is left out: {error}")
+    if found and say is not None:
+        names = ", ".join(dictionary.path.name for dictionary in found)
+        say(f"drafting from {names} in {folder}; --no-dict drafts without")
+    return found
+
+
 def load_drafter(
     tokenizer: Any,
     *,
-    dictionary: str | Path | None = None,
+    dictionary: str | Path | Sequence[str | Path] | None = None,
     draft_model: str | Path | tuple[Any, Any] | None = None,
     alignment: str | Path | None = None,
     strategy: str | None = None,
     history: bool = True,
     min_probability: float = MIN_PROBABILITY,
+    say: Callable[[str], object] | None = None,
 ) -> Drafter | None:
-    """The drafter for a target, from a dictionary, the request's history, a draft model, or all of them.
+    """The drafter for a target, from dictionaries, the request's history, a draft model, or all of them.
 
     A drafter serves one generation after another: the cache of its draft model keeps the common beginning of two
     prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
@@ -119,7 +163,9 @@ def load_drafter(
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
-        dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``.
+        dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``; or several. At each step the
+            more probable of their guesses is taken, the last named of equal ones. ``"auto"`` stands for those in the
+            folder that ``build-dict`` writes to without ``-o``, as far as they are for this tokenizer.
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
@@ -127,12 +173,15 @@ def load_drafter(
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent.
+        say: Gets a line about the dictionaries that ``"auto"`` took, and one about each that is damaged and left out.
+            Without it, only the damaged ones are reported, as warnings.
 
     Returns:
         The drafter; None when there is nothing to draft from.
 
     Raises:
-        ArtifactError: The dictionary or the alignment is damaged, or (`FingerprintMismatch`) for other tokenizers.
+        ArtifactError: A dictionary or the alignment that is named is damaged, or (`FingerprintMismatch`) for other
+            tokenizers.
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
@@ -145,13 +194,14 @@ def load_drafter(
         strategy = current_name(strategy)
         if strategy not in STRATEGIES:
             raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
-    target = open_tokenizer(tokenizer) if dictionary is not None or draft_model is not None else None
+    if draft_model is not None:
+        tokenizer = open_tokenizer(tokenizer)
     drafters: list[Drafter] = []
-    if dictionary is not None or history:
-        opened = None if target is None or dictionary is None else open_dictionary(Path(dictionary), target)
-        drafters.append(LookupDrafter(opened, history, min_probability))
-    if target is not None and draft_model is not None:
-        drafters.append(_from_model(draft_model, target, alignment, strategy, min_probability))
+    dictionaries = open_dictionaries(dictionary, tokenizer, say)
+    if dictionaries or history:
+        drafters.append(LookupDrafter(dictionaries, history, min_probability))
+    if draft_model is not None:
+        drafters.append(_from_model(draft_model, tokenizer, alignment, strategy, min_probability))
     if len(drafters) > 1:
         return HybridDrafter(drafters)
     return drafters[0] if drafters else None

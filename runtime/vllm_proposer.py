@@ -1,4 +1,4 @@
-"""A dictionary as a custom proposer of vLLM; needs the dictionary alone, no MLX.
+"""Dictionaries as a custom proposer of vLLM; needs nothing but them, no MLX.
 
     vllm serve MODEL
         --speculative-config '{"method": "custom_class", "num_speculative_tokens": 8,
@@ -16,14 +16,13 @@ Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` 
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import open_dictionary
+from spectool.runtime.loading import open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
 
 _SECTION = "spectool"
@@ -67,17 +66,17 @@ class _Request:
 
 
 class DictionaryProposer:
-    """Drafts for all requests of a batch from one open dictionary, and from their own histories if asked.
+    """Drafts for all requests of a batch from the same open dictionaries, and from their own histories if asked.
 
     Raises:
         SpectoolError: The configuration has no section for spectool, or one with unknown settings.
-        ArtifactError: The dictionary is damaged, or (`FingerprintMismatch`) was built for another tokenizer.
+        ArtifactError: A dictionary is damaged, or (`FingerprintMismatch`) was built for another tokenizer.
     """
 
     def __init__(self, vllm_config: Any) -> None:
         settings = _settings(getattr(vllm_config, "additional_config", None))
         tokenizer = open_tokenizer(str(vllm_config.model_config.tokenizer))
-        self._dictionary = open_dictionary(Path(settings["dictionary"]).expanduser(), tokenizer)
+        self._dictionaries = open_dictionaries(settings["dictionary"], tokenizer)
         self._min_probability = float(settings["min_probability"])
         self._history = bool(settings["history"])
         self._limit = int(vllm_config.speculative_config.num_speculative_tokens)
@@ -104,7 +103,7 @@ class DictionaryProposer:
             slot_mappings: Not used.
         """
         while len(self._requests) < len(sampled_token_ids):
-            drafter = LookupDrafter(self._dictionary, self._history, self._min_probability)
+            drafter = LookupDrafter(self._dictionaries, self._history, self._min_probability)
             self._requests.append(_Request(drafter, self._vocabulary))
         proposals: list[list[int]] = []
         for row, new in enumerate(sampled_token_ids):
@@ -122,8 +121,13 @@ def _settings(additional: Any) -> dict[str, Any]:
     """The section about spectool, with defaults for what it leaves out."""
     section = additional.get(_SECTION) if isinstance(additional, Mapping) else None
     example = '--additional-config \'{"spectool": {"dictionary": "pl.dict"}}\''
-    if not isinstance(section, Mapping) or not isinstance(section.get("dictionary"), str):
-        raise SpectoolError(f"vLLM's additional_config names no dictionary. Expected {example}, got {additional!r}")
+    given = section.get("dictionary") if isinstance(section, Mapping) else None
+    names = [given] if isinstance(given, str) else given
+    usable = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
+    if not isinstance(section, Mapping) or not usable:
+        raise SpectoolError(
+            f"vLLM's additional_config names no dictionary. Expected {example}, or a list of them, got {additional!r}"
+        )
     unknown = sorted(section.keys() - _DEFAULTS.keys())
     if unknown:
         raise SpectoolError(

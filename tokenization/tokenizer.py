@@ -103,6 +103,17 @@ class Tokenizer:
                 sources.append(plain.source)
         return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
 
+    def matches(self, recorded: Mapping[str, Any]) -> bool:
+        """Whether the tokenizer's entry in an artifact's manifest is about this one.
+
+        The fingerprint is only computed if the number of ids is the same and the file is another.
+        """
+        if self.source and self.source in recorded.get("sources", ()):
+            return True
+        size, name_of = recorded["size"], self.backend.id_to_token
+        fits = 0 < size < 1 << 31 and name_of(size - 1) is not None and name_of(size) is None
+        return fits and bool(recorded["fingerprint"] == self.fingerprint)
+
     def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
         """Raise a FingerprintMismatch unless an artifact was built for this tokenizer.
 
@@ -111,9 +122,7 @@ class Tokenizer:
             artifact: The artifact's path, for the message.
             rebuild: Command that builds it again for this tokenizer.
         """
-        if self.source and self.source in recorded.get("sources", ()):
-            return
-        if recorded["fingerprint"] != self.fingerprint:
+        if not self.matches(recorded):
             raise FingerprintMismatch(
                 f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
                 f"{short(self.fingerprint)}. Rebuild it: {rebuild}"

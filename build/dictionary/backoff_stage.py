@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
-from spectool.build.dictionary.held_out import Calibration, HeldOutText, split_off
+from spectool.build.dictionary.held_out import EVERY, STRETCH, Calibration, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
 from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
@@ -105,7 +106,7 @@ def build_backoff(
 def count_and_build(
     tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, counting: CountOptions, progress: Progress
 ) -> Manifest:
-    """Count all of a corpus but a fiftieth, which is held out, in a temporary directory, and build from that.
+    """Count a corpus in a temporary directory, all but a small part that is held out, and build from that.
 
     Args:
         tokenizer: The target's.
@@ -123,7 +124,9 @@ def count_and_build(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
-        count_text(corpus, path, counting, tokenizer, progress, partial(split_off, held_out=held_out))
+        few = sum(1 for _ in islice(corpus, STRETCH * EVERY)) < STRETCH * EVERY
+        reader = partial(split_off, held_out=held_out, few=few)
+        count_text(corpus, path, counting, tokenizer, progress, reader)
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 

@@ -17,18 +17,20 @@ from spectool.corpora import Document
 
 STRETCH = 64  # lines of text whose documents are held out together: neighbours are about the same things
 EVERY = 50  # of this many stretches, one is held out
+FEW_EVERY = 20  # of the documents of a text that is too small for this, one is held out
 _COUNTS = 64  # powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
 
 
-def split_off(documents: Iterable[Document], held_out: list[str]) -> Iterator[Document]:
-    """Yield documents, but put those that begin in one stretch of text in fifty into ``held_out`` instead.
+def split_off(documents: Iterable[Document], held_out: list[str], few: bool = False) -> Iterator[Document]:
+    """Yield documents, but put the texts of some into ``held_out`` instead.
 
-    Nothing is held out of fewer than 3,200 lines.
+    Of a long text, these are the documents that begin in one stretch of 64 lines in fifty. A text of fewer than 3,200
+    documents has too few such stretches. Of so ``few``, one document in twenty is held out.
     """
     line = 0
-    for document in documents:
-        if line // STRETCH % EVERY == EVERY - 1:
+    for number, document in enumerate(documents):
+        if number % FEW_EVERY == FEW_EVERY - 1 if few else line // STRETCH % EVERY == EVERY - 1:
             held_out.append(document.text)
         else:
             yield document

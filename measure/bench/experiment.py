@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, Strict, model_validator
 
 from spectool.artifacts.benchmark import MOST_DRAFT_TOKENS, MOST_TOKENS, PLAIN
-from spectool.artifacts.default_paths import find_artifact
+from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.json_lines import LONGEST_TEXT
 from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
@@ -76,7 +76,7 @@ class DrafterSpec(TomlTable):
     draft_model: str | None = None  # directory or hub id
     alignment: str | None = None  # of its tokenizer with the target's
     strategies: _Names = ()
-    dictionary: str | None = None
+    dictionary: str | _Names | None = None  # directory or name; or a list of several
     history: bool = False
     verify: Literal["exact", "rejection"] | None = None  # as for `spectool generate`; None for its default
     min_draft_prob: Annotated[float, Field(ge=0, le=1)] = MIN_PROBABILITY
@@ -90,12 +90,17 @@ class DrafterSpec(TomlTable):
         _expect(model or self.verify != "rejection", "verify", "a draft_model with rejection", "none")
         _expect(self.alignment or not self.strategies, "strategies", "an alignment with them", "none")
         _expect_of("strategies", self.strategies, STRATEGIES)
+        _expect(AUTO not in self._dictionaries, "dictionary", "names, so that the run says what it measured", AUTO)
         return self
+
+    @property
+    def _dictionaries(self) -> Sequence[str]:
+        return [self.dictionary] if isinstance(self.dictionary, str) else self.dictionary or ()
 
     @property
     def artifacts(self) -> list[Path]:
         """The paths of its artifacts."""
-        found = [] if self.dictionary is None else [find_artifact(Path(self.dictionary), ".dict")]
+        found = [find_artifact(Path(name), ".dict") for name in self._dictionaries]
         return found if self.alignment is None else [*found, find_artifact(Path(self.alignment), ".align")]
 
 

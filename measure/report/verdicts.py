@@ -96,9 +96,10 @@ class RunVerdict(NamedTuple):
             "--num-draft-tokens": None if one.num_draft_tokens is None else str(one.num_draft_tokens),
             "--temp": f"{one.temperature:g}" if one.temperature else None,
         }
-        given = [
-            part for name, value in options.items() if value for part in ((name,) if value is True else (name, value))
-        ]
+        given: list[str] = []
+        for name, value in options.items():
+            for each in value if isinstance(value, list) else [value] if value else []:
+                given += [name] if each is True else [name, each]
         return f'spectool generate {shlex.join(given)} --prompt "…"'
 
 

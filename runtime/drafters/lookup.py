@@ -1,15 +1,16 @@
 """Drafts that cost no model: from a dictionary, from the request's own history, or from both.
 
-A proposal is a chain. At each step the dictionary knows a token for the longest known suffix of the text so far, and
-the history knows the token that followed the last time. The more probable of the two is appended, and the next step
-begins after it. Taking the more probable token at every step makes the expected accepted length of the chain long.
+A proposal is a chain. At each step every dictionary knows a token for the longest known suffix of the text so far, and
+the history knows the token that followed the last time. The most probable of these is appended, and the next step
+begins after it. Taking the most probable token at every step makes the expected accepted length of the chain long.
 
 Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding (Saxena, 2023).
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
-from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
+from spectool.artifacts.dictionary import START, Dictionary
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
@@ -21,17 +22,26 @@ _DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
 _NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
 
 
+_State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list with the state of each
+
+
 class LookupDrafter(Drafter):
-    """Drafts from a dictionary, the request's own history, or both; never from a model.
+    """Drafts from dictionaries, the request's own history, or both; never from a model.
 
     How reliable the history is, is learnt from the request itself. A repeat of ``m`` tokens goes on as before with
     probability ``m / (m + 3)`` at first, and later as often as it did.
     """
 
     def __init__(
-        self, dictionary: Dictionary | None = None, history: bool = False, min_probability: float = 0.0
+        self,
+        dictionary: Dictionary | Sequence[Dictionary] | None = None,
+        history: bool = False,
+        min_probability: float = 0.0,
     ) -> None:
-        """Draft from the open ``dictionary`` of the target's tokenizer, the ``history`` of the request, or both.
+        """Draft from open dictionaries of the target's tokenizer, the ``history`` of the request, or both.
+
+        Of several dictionaries, the one whose token is most probable is followed at each step, and the last of those
+        that are equally sure. A step takes as much longer as there are more of them.
 
         A proposal ends before its probability falls below ``min_probability``, 0..1. Higher values draft less and are
         right more often.
@@ -39,21 +49,23 @@ class LookupDrafter(Drafter):
         Raises:
             ValueError: There is nothing to draft from.
         """
-        if dictionary is None and not history:
+        dictionaries = [dictionary] if isinstance(dictionary, Dictionary) else list(dictionary or ())
+        if not dictionaries and not history:
             raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
-        self.name = "+".join(["dictionary"] * (dictionary is not None) + ["history"] * history)
+        self.name = "+".join(["dictionary"] * bool(dictionaries) + ["history"] * history)
         self._min_probability = min_probability
-        self._step = dictionary.step if dictionary else lambda state: None
-        self._advance = dictionary.advance if dictionary else lambda state, token: state
-        self._max_context = dictionary.max_context if dictionary else 0
-        self._chained = dictionary.chained if dictionary else False
+        only = dictionaries[0] if len(dictionaries) == 1 else None
+        known = _Dictionaries(dictionaries) if only is None else only
+        self._step, self._advance, self._max_context = known.step, known.advance, known.max_context
+        self._chained = known.chained
+        self._first: _State = [START] * len(dictionaries) if only is None else START
         self._with_history = history
-        self._shortest = _SHORTEST if dictionary else 1
+        self._shortest = _SHORTEST if dictionaries else 1
         self.start(())
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin after ``prompt``; forget everything else."""
-        self._state = START
+        self._state = self._first
         self._history = History()
         self._repeat = self._history.repeat  # as far as it is usable
         # By the length of the repeat: tokens that followed as before, and all that were observed.
@@ -86,7 +98,7 @@ class LookupDrafter(Drafter):
             place, length = place + 1, min(length + 1, _LONGEST)
         self._remember(tokens)
 
-    def _chain(self, state: bytes, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
+    def _chain(self, state: _State, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """A chain of guesses after the history and ``begun``."""
         place, length = repeat
         first = len(begun)
@@ -139,7 +151,40 @@ class LookupDrafter(Drafter):
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
-def _for_each(step: DictionaryStep) -> float:
+class _Dictionaries:
+    """Several dictionaries, or none, that are asked as if they were one.
+
+    A state has one entry for each. It is None for a dictionary that is not `chained` and has proposed its phrase.
+    """
+
+    def __init__(self, dictionaries: Sequence[Dictionary]) -> None:
+        self._each = dictionaries
+        self.max_context = max((one.max_context for one in dictionaries), default=0)
+        self.chained = any(one.chained for one in dictionaries)
+
+    def advance(self, states: Sequence[bytes | None], token: int) -> list[bytes | None]:
+        """The states after one more token id."""
+        pairs = zip(self._each, states, strict=True)
+        return [None if state is None else one.advance(state, token) for one, state in pairs]
+
+    def step(self, states: Sequence[bytes | None]) -> tuple[tuple[int, ...], float, list[bytes | None]] | None:
+        """The most probable proposal, the last of equal ones, with its probability and the states after it."""
+        best, most, chosen = None, 0.0, 0
+        for place, state in enumerate(states):
+            found = None if state is None else self._each[place].step(state)
+            if found is not None and (each := _for_each(found)) >= most:
+                best, most, chosen = found, each, place
+        if best is None:
+            return None
+        tokens, probability, own = best
+        after = [None if place == chosen else state for place, state in enumerate(states)]  # its own is known
+        for token in tokens:
+            after = self.advance(after, token)
+        after[chosen] = own if self._each[chosen].chained else None
+        return tokens, probability, after
+
+
+def _for_each(step: tuple[tuple[int, ...], float, _State]) -> float:
     """The probability of one token of a continuation."""
     each: float = step[1] ** (1 / len(step[0]))
     return each

@@ -32,8 +32,8 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
         (
-            ["--prompt", "a", "--dict", "x", "--dict", "y"],
-            "expected one dictionary, got 2. Merge them into one: spectool",
+            ["--prompt", "a", "--dict", "x", "--no-dict"],
+            "names a dictionary, and --no-dict takes none",
         ),
     ],
 )

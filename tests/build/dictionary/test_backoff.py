@@ -173,6 +173,19 @@ def test_documents_of_many_lines_are_held_out_whole() -> None:
     assert 0.01 < sum(text.count("\n") + 1 for text in held_out) / lines < 0.03
 
 
+def test_something_is_held_out_of_a_small_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Its probabilities are corrected by text that was not counted, as those of a large one are."""
+    lines = [f"Wiersz {number % 7} o tym, że {number % 11} razy to {number % 13}." for number in range(300)]
+    (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
+    corpus, out = open_corpus(str(tmp_path / "few.txt")), tmp_path / "few.dict"
+    counting = CountOptions(min_count=1, workers=1)
+    statistics = count_and_build(tokenizer, corpus, out, BackoffOptions(), counting, quiet).statistics
+    tokens = sum(map(len, tokenizer.encode_batch(lines)))
+    assert 0 < statistics["held_out"]["tokens"] < tokens / 5
+    assert statistics["tokens"] + statistics["held_out"]["tokens"] == tokens
+    assert corpus.counts.documents == len(lines)
+
+
 def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """From text to replay; on the counted text itself, so that the order is certain."""
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])

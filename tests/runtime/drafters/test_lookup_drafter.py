@@ -1,7 +1,7 @@
 """The lookup drafter: chains of look-ups and copies, against a twin that looks everything up afresh."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -185,6 +185,100 @@ def afresh(dictionary: Dictionary, history: Sequence[int], limit: int) -> list[i
         if not dictionary.chained:
             break
     return tokens[:limit]
+
+
+OTHER_CHAIN = [
+    Entry((1,), (3,), 0.5, 10),
+    Entry((4,), (7,), 0.75, 10),
+    Entry((3, 2), (1,), 1.0, 10),
+    Entry((7,), (1,), 0.125, 10),
+]
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Dictionary:
+    return opened(tmp_path / "other.dict", OTHER_CHAIN, chained=True)
+
+
+def most_probable(dictionaries: Sequence[Dictionary], history: Sequence[int], limit: int) -> list[int]:
+    """What several dictionaries propose, each asked with the whole history; all of them chained."""
+    tokens: list[int] = []
+    while len(tokens) < limit:
+        found = [match for each in dictionaries if (match := each.look_up([*history, *tokens])) is not None]
+        if not found:
+            break
+        most = max(match.probability for match in found)
+        tokens += [match for match in found if match.probability == most][-1].tokens
+    return tokens[:limit]
+
+
+def test_several_dictionaries_are_equal_to_asking_each(chain: Dictionary, other: Dictionary) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for several in ([chain, other], [other, chain], [chain, chain], [chain, other, chain]):
+        drafter = LookupDrafter(several)
+        for _ in range(100):
+            history = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(0, 12))
+            drafter.start(tuple(history))
+            for _ in range(20):
+                assert proposed(drafter) == most_probable(several, history, 8)
+                guess = rng.choices([1, 2, 4, 7], k=rng.randint(0, 4))
+                assert list(drafter.extend(guess, 6).tokens) == most_probable(several, [*history, *guess], 6)
+                new = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(1, 6))
+                drafter.commit(new)
+                history += new
+
+
+def test_the_last_of_equally_sure_dictionaries_is_followed(chain: Dictionary, other: Dictionary) -> None:
+    for several, expected in (([chain, other], 3), ([other, chain], 2)):
+        drafter = LookupDrafter(several)
+        drafter.start([1])
+        assert proposed(drafter, 1) == [expected], "both say 0.5 after 1"
+        assert drafter.name == "dictionary"
+
+
+def test_one_dictionary_in_a_list_is_that_dictionary(chain: Dictionary) -> None:
+    alone, listed = LookupDrafter(chain, history=True), LookupDrafter([chain], history=True)
+    for drafter in (alone, listed):
+        drafter.start([1, 2, 50, 51, 1, 2])
+    assert listed.propose(8) == alone.propose(8)
+
+
+def test_a_phrase_is_proposed_once_beside_a_chain(phrases: Dictionary, other: Dictionary) -> None:
+    """After its phrase, the dictionary of phrases is silent, and the others go on."""
+    drafter = LookupDrafter([phrases, other])
+    drafter.start([50, 1, 2])
+    assert proposed(drafter, 8) == [3], "after 1 2 the phrase is sure, and other knows nothing after 2 3"
+    drafter.start([3, 2])
+    assert proposed(drafter, 6)[:4] == [1, 2, 3, 4], "other is sure of 1, and 2 3 4 is a phrase after it"
+
+
+def test_look_ups_grow_with_the_number_of_dictionaries(
+    chain: Dictionary, other: Dictionary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = {"step": 0, "advance": 0}
+    for name in counted:
+        plain = getattr(Dictionary, name)
+
+        def counting(*given: object, name: str = name, plain: Callable[..., object] = plain) -> object:
+            counted[name] += 1
+            return plain(*given)
+
+        monkeypatch.setattr(Dictionary, name, counting)
+
+    def calls(several: Sequence[Dictionary]) -> dict[str, int]:
+        drafter = LookupDrafter(several)
+        drafter.start([1])
+        counted.update(step=0, advance=0)
+        assert len(drafter.propose(8).tokens) == 8
+        drafter.commit([2, 4, 1])
+        return dict(counted)
+
+    assert calls([chain]) == {"step": 8, "advance": chain.max_context}
+    for number in (2, 4, 8):
+        found = calls([other, chain] * (number // 2))
+        assert found["step"] <= 9 * number and found["advance"] <= 12 * number
 
 
 def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> None:
