@@ -70,6 +70,9 @@ class ModelSource(DraftSource):
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
+        # For `more`: tokens of the last draft that are not fed, and the log-probability that all of it is right.
+        self._unfed: list[int] = []
+        self._likely = mx.zeros(())
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
 
@@ -198,7 +201,19 @@ class ModelSource(DraftSource):
         tokens = evaluated(mx.concatenate(drafts))
         if len(drafts) > 1:
             self.cache.tokens += [*refeed, *tokens[:-1]]
+        self._unfed = [tokens[-1]] if len(drafts) > 1 else [*refeed, *tokens]
+        self._likely = likely
         return tokens
+
+    def more(self) -> list[int]:
+        """As `DraftSource.more`; empty where the draft is right with less than ``min_probability``."""
+        if self._least > -math.inf and float(self._likely) < self._least:
+            return []
+        token, added = self._best(self.run(mx.array(self._unfed)))
+        found = evaluated(token)
+        self.cache.tokens += self._unfed
+        self._unfed, self._likely = found, self._likely + added
+        return found
 
     def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
         """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
