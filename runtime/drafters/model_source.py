@@ -27,6 +27,7 @@ _BLOCK = 8  # neighbouring ids that are sifted together
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
 MOST_ASKED = 16  # plain and healed candidates, each, that ``constraint.allows`` may be asked about
+WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
 _AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
@@ -164,8 +165,11 @@ class ModelSource(DraftSource):
         return [part for part in found if part.scores.size]
 
     def _best_first(self, candidates: list[_Candidates]) -> Iterator[tuple[int, bool, float]]:
-        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused."""
-        refused = None
+        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused.
+
+        These are nearly as probable, because those far below the refused one are never right.
+        """
+        refused, best = None, -math.inf
         for count in (1, MOST_ASKED):
             tops = []
             for part in candidates:
@@ -183,9 +187,9 @@ class ModelSource(DraftSource):
                 if score > -np.inf
             )
             for score, healed, token in ranked[:1] if count == 1 else ranked:
-                if (token, healed) != refused:
+                if (token, healed) != refused and -score >= best + WORST:
                     yield token, healed, -score
-                refused = refused or (token, healed)
+                refused, best = refused or (token, healed), max(best, -score)
 
     def _chain(self, first: mx.array, likely: mx.array, limit: int, refeed: Sequence[int] = ()) -> list[int]:
         """Feed ``refeed`` and ``first`` [1], of log-probability ``likely``; return it and what follows.

@@ -191,9 +191,14 @@ class ByteAlignedTranslator:
         if not (data := self._bytes(self._target, last := tokens[-1])):
             return True
         engine = self._target_engine
-        if len(tokens) == 1 and data.isspace() and isinstance(engine, IncrementalBPE):
-            if not engine.boundary_holds(self._committed, tokens, self._begin):
-                return False  # as it is, it would merge into the last committed token
+        by_ids = isinstance(engine, IncrementalBPE)
+        if (
+            by_ids
+            and len(tokens) == 1
+            and data.isspace()
+            and not engine.boundary_holds(self._committed, tokens, self._begin)
+        ):
+            return False  # `may_hold` has let it pass for the sake of what follows
         known = float(self._risks[last])
         absorbed = self._absorbed.get(last, 0) + _PRIOR * (known if known == known else _UNKNOWN)
         return absorbed <= SETTLED * (self._absorbed.get(last, 0) + self._stood.get(last, 0) + _PRIOR)
