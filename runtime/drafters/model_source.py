@@ -27,6 +27,7 @@ _BLOCK = 8  # neighbouring ids that are sifted together
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
 MOST_ASKED = 16  # plain and healed candidates, each, that ``constraint.allows`` may be asked about
+WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
 _AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
@@ -70,6 +71,9 @@ class ModelSource(DraftSource):
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
+        # For `more`: tokens of the last draft that are not fed, and the log-probability that all of it is right.
+        self._unfed: list[int] = []
+        self._likely = mx.zeros(())
         self._mask_of: NDArray[np.bool_] | None = None
         self._mask: mx.array | None = None
 
@@ -161,8 +165,11 @@ class ModelSource(DraftSource):
         return [part for part in found if part.scores.size]
 
     def _best_first(self, candidates: list[_Candidates]) -> Iterator[tuple[int, bool, float]]:
-        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused."""
-        refused = None
+        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused.
+
+        These are nearly as probable, because those far below the refused one are never right.
+        """
+        refused, best = None, -math.inf
         for count in (1, MOST_ASKED):
             tops = []
             for part in candidates:
@@ -180,9 +187,9 @@ class ModelSource(DraftSource):
                 if score > -np.inf
             )
             for score, healed, token in ranked[:1] if count == 1 else ranked:
-                if (token, healed) != refused:
+                if (token, healed) != refused and -score >= best + WORST:
                     yield token, healed, -score
-                refused = refused or (token, healed)
+                refused, best = refused or (token, healed), max(best, -score)
 
     def _chain(self, first: mx.array, likely: mx.array, limit: int, refeed: Sequence[int] = ()) -> list[int]:
         """Feed ``refeed`` and ``first`` [1], of log-probability ``likely``; return it and what follows.
@@ -198,7 +205,19 @@ class ModelSource(DraftSource):
         tokens = evaluated(mx.concatenate(drafts))
         if len(drafts) > 1:
             self.cache.tokens += [*refeed, *tokens[:-1]]
+        self._unfed = [tokens[-1]] if len(drafts) > 1 else [*refeed, *tokens]
+        self._likely = likely
         return tokens
+
+    def more(self) -> list[int]:
+        """As `DraftSource.more`; empty where the draft is right with less than ``min_probability``."""
+        if self._least > -math.inf and float(self._likely) < self._least:
+            return []
+        token, added = self._best(self.run(mx.array(self._unfed)))
+        found = evaluated(token)
+        self.cache.tokens += self._unfed
+        self._unfed, self._likely = found, self._likely + added
+        return found
 
     def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
         """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""

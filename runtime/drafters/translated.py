@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.translation.protocol import DraftSource, Translator
+from spectool.runtime.translation.protocol import FURTHER, DraftSource, Translator
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
@@ -93,9 +93,23 @@ class TranslatedDrafter(Drafter):
         if self._draw is not None and (proposal := self._drawn(self._draw, count, limit)):
             return proposal
         drafts, healed = self._source.draft(self._translator.draft_context(), self._translator.constraint(), count)
-        tokens = (self._translator.translate(drafts, healed) if drafts else [])[:limit]
+        tokens = self._settled(drafts, healed)[:limit] if drafts else []
         self._proposed = tokens
         return Proposal(tokens, self.name)
+
+    def _settled(self, drafts: list[int], healed: bool) -> list[int]:
+        """The target ids of a draft, which is made longer until what follows them is unlikely to change the last one.
+
+        Those of the longer draft are proposed as well, as far as they are settled.
+        """
+        tokens = self._translator.translate(drafts, healed)
+        asked = max(1, len(tokens))
+        for _ in range(FURTHER):
+            if len(tokens) > asked or self._translator.is_settled(tokens) or not (more := self._source.more()):
+                break
+            drafts = [*drafts, *more]
+            tokens = self._translator.translate(drafts, healed)
+        return tokens if self._translator.is_settled(tokens) else tokens[:asked]
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""

@@ -33,6 +33,9 @@ from spectool.tokenization.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from spectool.runtime.translation.token_rows import TokenRows
 
+SETTLED = 0.1  # absorption risk up to which a last id is settled
+_UNKNOWN = 0.2  # risk of a token that the alignment's sample does not have
+_PRIOR = 1.0  # occurrences in the text that the alignment's risk counts for
 _MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
 
@@ -77,10 +80,12 @@ class ByteAlignedTranslator:
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
         self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space, resync)
+        self._risks, self._spelled_by_draft = alignment.target.risks, alignment.target.spellings.inside
         # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
         self._runs: dict[int, TokenRun | None] = {}
         self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
         self._by_prefix: dict[bytes, NDArray[np.int32]] = {}
+        self._absorbs: dict[int, int] = {}
         self._row_table: NDArray[np.int32] | None = None
         self._spelled_rows: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
         self.start()
@@ -95,10 +100,17 @@ class ByteAlignedTranslator:
         self._calls_before = self._draft_engine.string_calls + self._target_engine.string_calls
         self._committed: list[int] = []
         self._begin = 0  # committed ids before the present text
+        # By target id, how often the text has it, and how often a longer one that a draft would have begun with it.
+        self._stood: dict[int, int] = {}
+        self._absorbed: dict[int, int] = {}
         self._view.start()
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Bring the draft's view up to committed target ids: some microseconds each, less for those of a prompt."""
+        for token in tokens:
+            self._stood[token] = self._stood.get(token, 0) + 1
+            if (absorbed := self._absorbed_by(token)) != NONE:
+                self._absorbed[absorbed] = self._absorbed.get(absorbed, 0) + 1
         if len(tokens) < _MANY or not self._resync:
             self._commit_each(tokens)
             return
@@ -169,7 +181,36 @@ class ByteAlignedTranslator:
             text_start=self._proposed.text_start if self._at_start else None,
             check_first=self._head and not self._view.pending,
             check=self._head,
+            is_settled=self.is_settled,
         )
+
+    def is_settled(self, tokens: Sequence[int]) -> bool:
+        """Whether the last of proposed ids is unlikely to be absorbed, by this text and by the alignment's sample."""
+        if not tokens:
+            return False
+        if not (data := self._bytes(self._target, last := tokens[-1])):
+            return True
+        engine = self._target_engine
+        by_ids = isinstance(engine, IncrementalBPE)
+        if (
+            by_ids
+            and len(tokens) == 1
+            and data.isspace()
+            and not engine.boundary_holds(self._committed, tokens, self._begin)
+        ):
+            return False  # `may_hold` has let it pass for the sake of what follows
+        known = float(self._risks[last])
+        absorbed = self._absorbed.get(last, 0) + _PRIOR * (known if known == known else _UNKNOWN)
+        return absorbed <= SETTLED * (self._absorbed.get(last, 0) + self._stood.get(last, 0) + _PRIOR)
+
+    def _absorbed_by(self, token: int) -> int:
+        """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""
+        found = self._absorbs.get(token)
+        if found is None:
+            parts = self._spelled_by_draft[token] if self._bytes(self._target, token) else ()
+            said = self._proposed.inside[parts[0]] if len(parts) > 1 else ()
+            found = self._absorbs[token] = said[-1] if said else NONE
+        return found
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """The target ids of what draft ids say beyond the frontier.
@@ -275,7 +316,7 @@ class ByteAlignedTranslator:
             return True
         overlap = len(self._overlap(healed, said))
         spelling = self._ids_after_overlap(token, overlap) if overlap else self._proposed.inside[token]
-        return self._target_engine.boundary_holds(self._committed, spelling, self._begin)
+        return self._target_engine.may_hold(self._committed, spelling, self._begin)
 
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
         """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""

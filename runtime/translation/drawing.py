@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from spectool.runtime.decoding.sampling import Sampling, processed
 from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.translation.lattice import Lattice, Leaf
-from spectool.runtime.translation.protocol import Constraint, DraftContext, Scorer
-from spectool.runtime.translation.token_rows import CHECKED, TokenRows
+from spectool.runtime.translation.protocol import FURTHER, Constraint, DraftContext, Scorer
+from spectool.runtime.translation.token_rows import CHECKED, END, TokenRows
 
 FLATTER = 1.0  # temperature of the draft / temperature of the request (docs/sampling.md has others)
 SMALL = 0.5  # share of the lattice that is not worth a pass of the draft
@@ -45,9 +45,11 @@ class NextTokens:
             constraint: What a first draft token may be.
             draw: The request's sampling and processors, and the target's vocabulary.
             history: The committed text in target ids; read where there are processors.
-            passes: Maximum number of draft positions to look at: forward passes of a model.
+            passes: Maximum number of draft positions to look at: forward passes of a model. `FURTHER` ones may settle
+                the last target id.
         """
         self._scorer, self._rows, self._draw, self._passes = scorer, rows, draw, passes
+        self._further = FURTHER
         self._history = history
         self._temperature = FLATTER * draw.sampling.temp
         self._first_ids = constraint.first
@@ -67,7 +69,7 @@ class NextTokens:
 
     def stated(self) -> tuple[_Ids, _Floats] | None:
         """Target ids [n] and their probabilities [n], which sum to 1; None where the draft cannot say."""
-        while self._leaf is not None and self._passes > 0:
+        while self._leaf is not None:
             self._expand(self._leaf)
             self._leaf = self._next_leaf()
         ids, probabilities = self._lattice.next(self._draw.vocabulary)
@@ -83,11 +85,21 @@ class NextTokens:
         self._leaf = self._next_leaf()
 
     def _next_leaf(self) -> Leaf | None:
-        return self._lattice.pop_heaviest_leaf(SMALL, hold=self._rows.check and self._passes > 0)
+        """What the draft is asked about next; once it has used its passes, only what is not settled."""
+        if self._passes + self._further <= 0:
+            return None
+        return self._lattice.pop_heaviest_leaf(SMALL, self._rows.check, None if self._passes > 0 else self._is_settled)
+
+    def _is_settled(self, last: int) -> bool:
+        """Whether a leaf with the last target id ``last``, or `END`, can be left as it is."""
+        return bool(self._drawn) if last == END else self._rows.is_settled([*self._drawn, last])
 
     def _expand(self, leaf: Leaf) -> None:
         """Ask the draft what comes after ``leaf``."""
-        self._passes -= 1
+        if self._passes > 0:
+            self._passes -= 1
+        else:
+            self._further -= 1
         first = not self._drawn and leaf.path == self._begin
         ids, scores = self._scorer.best(leaf.path)
         best = scores.max()

@@ -15,7 +15,7 @@ Only target ids are drawn. What is stated for the next one follows from those dr
 what is left of several draft tokens is stated together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,10 +64,11 @@ class Lattice:
         by_token = {int(tokens[i]): data for i, data in pending.items()}
         self._branches.append(_Branch(path, tokens, rows, by_token, weights))
 
-    def pop_heaviest_leaf(self, least: float, hold: bool) -> Leaf | None:
+    def pop_heaviest_leaf(self, least: float, hold: bool, but_for: Callable[[int], bool] | None = None) -> Leaf | None:
         """Take out the heaviest leaf; None if its share of all weight is below ``least``.
 
-        Without ``hold``, a token that has a target id left is no leaf.
+        Without ``hold``, a token that has a target id left is no leaf. If the heaviest has a last id, or `END`, of
+        which ``but_for`` is true, it stays where it is.
         """
         total, best = 0.0, (0.0, 0, 0)
         for number, branch in enumerate(self._branches):
@@ -83,6 +84,8 @@ class Lattice:
             return None
         branch = self._branches[number]
         token, left = int(branch.tokens[i]), int(branch.rows[i, 0])
+        if but_for is not None and but_for(left):
+            return None
         branch.rows[i, 0] = UNKNOWN
         return Leaf((*branch.path, token), branch.pending.get(token, b""), weight, None if left == END else left)
 

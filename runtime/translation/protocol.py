@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _Ids = NDArray[np.int32]
 Allows = Callable[[int, bool], bool]
+FURTHER = 2  # draft tokens, beyond those asked for, that may settle the last target id
 NO_IDS: _Ids = np.zeros(0, dtype=np.int32)
 
 
@@ -83,6 +84,9 @@ class Translator(Protocol):
     def token_rows(self) -> "TokenRows | None":
         """What single draft tokens say in target ids, so that target tokens can be drawn; None if that is unknown."""
 
+    def is_settled(self, tokens: Sequence[int]) -> bool:
+        """Whether proposed target ids are likely to stay when the draft goes on; no ids at all are not settled."""
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """The target ids that draft ids stand for, from the frontier on.
 
@@ -134,3 +138,7 @@ class DraftSource:
         context), and win a tie. Later ones are the likeliest within the constraint.
         """
         raise NotImplementedError
+
+    def more(self) -> list[int]:
+        """The draft id after those that `draft` has just returned; empty where it cannot say or it does not pay."""
+        return []

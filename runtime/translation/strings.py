@@ -52,6 +52,10 @@ class AppendingTranslator:
         """None: what single tokens say is unknown, so guesses are verified by exact match."""
         return None
 
+    def is_settled(self, tokens: Sequence[int]) -> bool:
+        """Always, because the published strategies propose what they have."""
+        return True
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """The target ids of draft ids.
 

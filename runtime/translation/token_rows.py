@@ -7,7 +7,7 @@ Once a token of a row is drawn, nothing repairs it any more. So tokens that woul
 before anything is drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,7 @@ class TokenRows:
         text_start: Spellings of plain first tokens where a text has not begun; None where it has.
         check_first: Whether first tokens that would merge into the last committed one are left out.
         check: Whether later ones are.
+        is_settled: Whether target ids after the committed ones are likely to stay when the draft goes on.
     """
 
     table: _Ids
@@ -77,6 +78,7 @@ class TokenRows:
     text_start: Sequence[tuple[int, ...]] | None
     check_first: bool
     check: bool
+    is_settled: Callable[[Sequence[int]], bool] = bool
 
     def first(self, tokens: _Ids, likely: _Mask, healed: bool) -> _Rows:
         """As `following`, for first tokens after the committed text; ``healed`` ones replace the last context token."""
@@ -158,7 +160,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if self.engine is not None and not self.engine.boundary_holds(self.committed, (token,), self.begin):
+                if self.engine is not None and not self.engine.may_hold(self.committed, (token,), self.begin):
                     merging.append(token)
         finally:
             del self.committed[floor:]

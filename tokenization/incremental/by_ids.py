@@ -180,6 +180,16 @@ class IncrementalBPE:
         start, tail = self._repair(verdict, ids, run, begin, begin)
         return len(self._data(ids[start:])) in self._ends(tail)
 
+    def may_hold(self, ids: Sequence[int], run: Sequence[int], begin: int = 0) -> bool:
+        """As `boundary_holds`, but for a ``run`` of white space: where that is split depends on what follows it.
+
+        Many patterns leave the last space to the next word, so a letter is looked at in its place.
+        """
+        if self.boundary_holds(ids, run, begin):
+            return True
+        data = self._data(run)
+        return self._boundaries.splits and data.isspace() and self.boundary_holds(ids, self.spell(data + b"a"), begin)
+
     def _verdict(self, ids: Sequence[int], at: int, run: Sequence[int], begin: int) -> int:
         """What to do at the boundary between ``ids[begin:at]`` and ``run``."""
         before, after, merges = ids[at - 1], run[0], self.merges

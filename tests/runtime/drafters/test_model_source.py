@@ -123,6 +123,7 @@ def test_drafts_equal_those_without_a_cache(
     monkeypatch: pytest.MonkeyPatch, model: Any, bos: int | None, size: int | None, seed: int, floor: float
 ) -> None:
     monkeypatch.setattr(model_source, "MOST_ASKED", VOCABULARY)
+    monkeypatch.setattr(model_source, "WORST", -np.inf)
     monkeypatch.setattr(draft_cache, "PREFILL_TOKENS", 7)
     rng = random.Random(seed)
     source = ModelSource(model, bos=bos, size=size, min_probability=floor)
@@ -252,6 +253,7 @@ def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
 
 def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_source, "MOST_ASKED", 4)
+    monkeypatch.setattr(model_source, "WORST", -np.inf)
     asked: list[tuple[int, bool]] = []
 
     def never(token: int, healed: bool) -> bool:
@@ -268,6 +270,42 @@ def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytes
         sorted((scores[key] for key in asked), reverse=True), abs=1e-3
     )
     assert scores[asked[0]] == pytest.approx(max(scores.values()), abs=1e-3)
+
+
+@pytest.mark.parametrize("second, taken", [(-1.0, True), (-12.0, False)])
+def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
+    llama: Any, second: float, taken: bool
+) -> None:
+    source = ModelSource(llama)
+    logits = np.full(VOCABULARY, -20.0, np.float32)
+    logits[[7, 9]] = 0, second
+
+    def run(tokens: mx.array) -> mx.array:
+        return mx.broadcast_to(mx.array(logits), (tokens.size, VOCABULARY))
+
+    source.run = run  # type: ignore[method-assign]
+    not_7 = Constraint(allows=lambda token, healed: token != 7)
+    assert source.draft(DraftContext([5, 6], 0), not_7, 1) == (([9], False) if taken else ([], False))
+
+
+@pytest.mark.parametrize("bos", [None, BOS])
+@pytest.mark.parametrize("constraint", [Constraint(), EXTENSIONS, HEALED_ONLY], ids=["any", "extensions", "healed"])
+def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint: Constraint) -> None:
+    """Also where a recurrent state has to be fed again, and the cache is as good as after the longer draft."""
+    asked, whole = ModelSource(model, bos=bos), ModelSource(model, bos=bos)
+    ids = list(range(2, 12))
+    for _ in range(4):
+        for limit in (1, 3):
+            drafts, healed = asked.draft(DraftContext(ids, 0), constraint, limit)
+            further = [*drafts, *asked.more(), *asked.more()]
+            assert (further, healed) == whole.draft(DraftContext(ids, 0), constraint, limit + 2)
+        ids = [*ids[: len(ids) - healed], *further[:3], 5]
+
+
+def test_more_keeps_to_the_least_probability(llama: Any) -> None:
+    source = ModelSource(llama, min_probability=0.999)
+    assert len(source.draft(DraftContext([5, 6, 7], 0), Constraint(), 4)[0]) == 1
+    assert source.more() == []
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 3])

@@ -44,6 +44,9 @@ class Scripted:
         self._note("allows", token, healed)
         return token != 13
 
+    def is_settled(self, tokens: Sequence[int]) -> bool:
+        return True
+
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         self._note("translate", list(drafts), healed)
         return [token for token in drafts for _ in range(2)]

@@ -1,7 +1,8 @@
 """The byte-aligned translator's state: in steps and at once, text after text, roles, broken characters, switches."""
 
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
+from spectool.runtime.decoding.drafter import accepted_length
+from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.protocol import Translator, allow_any
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator, allow_any
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
 from spectool.tokenization import Tokenizer
@@ -200,6 +203,51 @@ def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World
     (line,) = here.draft.encode("\n")
     assert here.twin.translate(here.target.encode("Tak.\n"), [line]).boundary
     assert translator.constraint().allows(line, False)
+
+
+class Perfect(DraftSource):
+    """A draft that knows the text in its own ids, and goes on with them where the context is a part of it."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self._ids, self._end = ids, 0
+
+    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        ids = list(context.ids)
+        begin = accepted_length(ids, self._ids)
+        healed = begin == len(ids) - 1 and self._ids[begin] in constraint.extensions
+        if begin < len(ids) - healed or not constraint.allows(self._ids[begin], healed):
+            return [], False
+        self._end = begin + limit
+        return list(self._ids[begin : self._end]), healed
+
+    def more(self) -> list[int]:
+        self._end += 1
+        return list(self._ids[self._end - 1 : self._end])
+
+
+CODE = "".join(
+    f"def f{i}(a, b):\n    for i in a:\n        if b.size > {i}:\n            print(i)\n\n" for i in range(9)
+)
+DATA = json.dumps([{"name": name, "sizes": [1, None, {"a": "b"}]} for name in ("kot", "pies", "lis", "sowa")], indent=2)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("text", [CODE, DATA], ids=["code", "JSON"])
+def test_the_first_id_of_a_short_proposal_is_that_of_a_long_one(text: str, world: Callable[[str], World]) -> None:
+    """Line ends belong to the token before them, spaces to the one after, and the draft cuts elsewhere."""
+    here = world("gemma-3:qwen2.5")
+    target = here.target.encode(text)
+    drafter = TranslatedDrafter(Perfect(here.draft.encode(text)), here.translator())
+    drafter.start(target[:20])
+    right = dict.fromkeys((1, 2, 4, 8), 0)
+    places = range(20, len(target) - 12)
+    for place in places:
+        for count in right:
+            right[count] += list(drafter.propose(count).tokens[:1]) == [target[place]]
+        drafter.commit([target[place]])
+    assert right[8] > 0.97 * len(places)
+    # What follows an id for the first time cannot be foreseen.
+    assert min(right.values()) > 0.97 * right[8], right
 
 
 @pytest.mark.parametrize("pair", QUICK)
