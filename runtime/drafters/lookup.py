@@ -58,6 +58,8 @@ class LookupDrafter(Drafter):
         known = _Dictionaries(dictionaries) if only is None else only
         self._step, self._advance, self._max_context = known.step, known.advance, known.max_context
         self._chained = known.chained
+        if not dictionaries:  # asking none at every step would double the time of the history
+            self._step, self._advance = lambda state: None, lambda state, token: state
         self._first: _State = [START] * len(dictionaries) if only is None else START
         self._with_history = history
         self._shortest = _SHORTEST if dictionaries else 1
