@@ -191,11 +191,10 @@ class ByteAlignedTranslator:
         if not (data := self._bytes(self._target, last := tokens[-1])):
             return True
         engine = self._target_engine
-        by_ids = isinstance(engine, IncrementalBPE)
+        lone_space = len(tokens) == 1 and data.isspace()
         if (
-            by_ids
-            and len(tokens) == 1
-            and data.isspace()
+            lone_space
+            and isinstance(engine, IncrementalBPE)
             and not engine.boundary_holds(self._committed, tokens, self._begin)
         ):
             return False  # `may_hold` has let it pass for the sake of what follows
