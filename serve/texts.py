@@ -1,15 +1,13 @@
 """One answer as it is written: what it continues, how its tokens are chosen, and where it ends."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.serve.models import LoadedModel
@@ -53,28 +51,6 @@ class Piece:
     places: tuple[Place, ...] = ()
     end: str | None = None  # stop, length, tool_calls or abort
     stopped_by: str | None = None  # the stop text, where one ended it
-
-
-@dataclass(slots=True)
-class Drafting:
-    """Drafting in the answers to a request, cycle by cycle.
-
-    Attributes:
-        histogram: Cycles with drafts, by how many of these were accepted.
-        drafted: Draft tokens.
-        longest: Draft tokens of the longest draft.
-    """
-
-    histogram: Counter[int] = field(default_factory=Counter)
-    drafted: int = 0
-    longest: int = 0
-
-    def add(self, cycle: Cycle) -> None:
-        """Add a cycle; those without drafts do not count."""
-        if cycle.proposal:
-            self.histogram[cycle.accepted] += 1
-            self.drafted += len(cycle.proposal)
-            self.longest = max(self.longest, len(cycle.proposal))
 
 
 class Text:

@@ -62,7 +62,7 @@ def agrees(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["target", "other"])
-def test_the_text_of_mlx_lm_for_the_demo_models(name: str) -> None:
+def test_the_text_of_mlx_lm_for_the_demo_models(name: Any) -> None:
     agrees(load(demo_path(name)))
 
 
@@ -79,7 +79,7 @@ def test_the_text_of_mlx_lm_for_real_models(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["target", "other"])
-def test_a_continuation_keeps_its_space_and_nul(name: str) -> None:
+def test_a_continuation_keeps_its_space_and_nul(name: Any) -> None:
     tokenizer = load(demo_path(name))
     begun = tokenizer.encode("over the")
     assert read(tokenizer, tokenizer.encode("over the lazy dog\0.")[len(begun) :]) == " lazy dog\0."
