@@ -7,7 +7,7 @@ from typing import Any
 
 from spectool.serve.engine import Job
 from spectool.serve.protocol import Event, called, counts, drafting_figures, new_id, now
-from spectool.serve.requests import Asked, ChatRequest, RequestRefused
+from spectool.serve.requests import Asked, RequestRefused
 from spectool.serve.texts import Choice, Piece, Place
 from spectool.serve.tool_calls import Call
 
@@ -88,18 +88,10 @@ class ChatWriter(CompletionWriter):
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl-"
 
-    def __init__(self, asked: ChatRequest) -> None:
-        """Write the answers to ``asked``."""
-        super().__init__(asked)
-        self._begun: set[int] = set()
-
     def add(self, piece: Piece) -> Iterator[Event]:
         """A chunk, with the role in the first one of an answer, and one for the end."""
+        delta: dict[str, Any] = {} if piece.index in self.answers else {"role": "assistant"}
         answer = self.answers[piece.index]
-        delta: dict[str, Any] = {}
-        if piece.index not in self._begun:
-            self._begun.add(piece.index)
-            delta["role"] = "assistant"
         if piece.text or "role" in delta:
             delta["content"] = piece.text
         if piece.reasoning:

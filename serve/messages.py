@@ -23,7 +23,6 @@ from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_
 ADDRESS = "/v1/messages"
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
-_WITHOUT_EFFECT = {"metadata", "service_tier"}
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -51,8 +50,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
-    ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    return checked(ChatRequest, {**ignored, **others, **chat})
+    return checked(ChatRequest, {**body, **others, **chat})
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -25,9 +25,7 @@ class LoadedModel:
 
     Attributes:
         name: Directory or hub id.
-        tokenizer: mlx-lm's ``TokenizerWrapper``.
         model: mlx-lm's model; None once another one has taken its place.
-        drafter: Its drafter; None to decode plainly.
         controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
         vocabulary: Number of the model's token ids.
         context: Tokens that it was made for; None where neither configuration nor tokenizer says so.

@@ -20,7 +20,7 @@ from spectool.serve.protocol import (
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
 
 _PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
-_WITHOUT_EFFECT = {"include", "prompt_cache_key", "store", "metadata", "user", "background", "truncation"}
+_WITHOUT_EFFECT = {"include", "background", "truncation"}
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
