@@ -73,6 +73,7 @@ class Conversation:
             prompt_cache=self._cache,
             cached_tokens=prompt[:kept],
             seed=seed,
+            own_text=True,
             **self._options,
         )
         try:

@@ -34,7 +34,9 @@ _log = partial(click.option, **section("Log", rare=True))
 @click.command("serve", cls=SectionedCommand)
 @model_option(**section("Model"))
 @drafting_options
-@_access("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@_access(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; the default is this machine alone."
+)
 @_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
 @_access(
     "--api-key",
@@ -51,10 +53,10 @@ _log = partial(click.option, **section("Log", rare=True))
     type=Text(empty=False),
     multiple=True,
     metavar="NAME",
-    help="Name that requests use for the model, instead of M; may be repeated.",
+    help="Name of the model in requests, instead of M; may be repeated.",
 )
 @_default(
-    "-m", "--max-tokens", type=_COUNT, default=512, show_default=True, help="Maximum number of tokens of an answer."
+    "--max-tokens", "-m", type=_COUNT, default=512, show_default=True, help="Maximum number of tokens of an answer."
 )
 @_default("--temp", type=Finite(0, 2), default=0.0, show_default=True, help="Temperature.")
 @_default("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
@@ -130,10 +132,10 @@ def serve(
     log_level: str,
     json_logs: bool,
 ) -> None:
-    """Serve a model to clients of OpenAI's and Anthropic's protocols, with drafters that make it faster.
+    """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
-    What was drafted and accepted stands in each answer and on /metrics. Requests are answered one at a time, in the
-    order in which they come. The server listens on this machine alone unless --host says otherwise.
+    Requests are answered one at a time, in the order in which they come. Each answer and /metrics say what was drafted
+    and accepted.
 
     \b
     Example:

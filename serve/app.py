@@ -124,9 +124,7 @@ class Service:
         """The model that a request means, and its prompts."""
         name = self._options.names.get(asked.model)
         if name is None:
-            names = " or ".join(self._options.names)
-            problem = f"expected {names}, or {DEFAULT_MODEL} for the first of them, got {quoted(asked.model)}"
-            raise wrong_field("model", problem, status=404, code="model_not_found")
+            raise self._unknown(asked.model)
         try:
             model = await asyncio.wrap_future(self.engine.model_for(name))
         except RequestRefused:
@@ -134,6 +132,11 @@ class Service:
         except Exception as error:
             raise wrong_field("model", str(error), status=404, code="model_not_found") from error
         return name, await self._apart(long, lambda: read_prompts(asked, model, self._options))
+
+    def _unknown(self, name: str) -> RequestRefused:
+        names = " or ".join(self._options.names)
+        problem = f"expected {names}, or {DEFAULT_MODEL} for the first of them, got {quoted(name)}"
+        return wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:
         entries = {
@@ -144,8 +147,7 @@ class Service:
         if wanted is None:
             return json_response({"object": "list", "data": list(entries.values())})
         if wanted not in entries:
-            problem = f"expected one of {', '.join(entries)}, got {quoted(wanted)}"
-            raise wrong_field("model", problem, status=404, code="model_not_found")
+            raise self._unknown(wanted)
         return json_response(entries[wanted])
 
     async def _health(self, request: Request) -> Response:

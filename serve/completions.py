@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spectool.serve.engine import Job
-from spectool.serve.protocol import Event, counts, drafting_figures, new_id, now
-from spectool.serve.requests import Asked, ChatRequest, RequestRefused
+from spectool.serve.protocol import Event, called, counts, drafting_figures, new_id, now
+from spectool.serve.requests import Asked, RequestRefused
 from spectool.serve.texts import Choice, Piece, Place
 from spectool.serve.tool_calls import Call
 
@@ -88,25 +88,17 @@ class ChatWriter(CompletionWriter):
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl-"
 
-    def __init__(self, asked: ChatRequest) -> None:
-        """Write the answers to ``asked``."""
-        super().__init__(asked)
-        self._begun: set[int] = set()
-
     def add(self, piece: Piece) -> Iterator[Event]:
         """A chunk, with the role in the first one of an answer, and one for the end."""
+        delta: dict[str, Any] = {} if piece.index in self.answers else {"role": "assistant"}
         answer = self.answers[piece.index]
-        delta: dict[str, Any] = {}
-        if piece.index not in self._begun:
-            self._begun.add(piece.index)
-            delta["role"] = "assistant"
         if piece.text or "role" in delta:
             delta["content"] = piece.text
         if piece.reasoning:
             delta["reasoning"] = piece.reasoning
         if piece.calls:
             first = len(answer.calls)
-            delta["tool_calls"] = [{"index": first + i, **_call(call)} for i, call in enumerate(piece.calls)]
+            delta["tool_calls"] = [{"index": first + i, **called(*call)} for i, call in enumerate(piece.calls)]
         answer.add(piece)
         logprobs = {"content": list(map(_token, piece.places))} if piece.places else None
         if delta or logprobs:
@@ -119,13 +111,9 @@ class ChatWriter(CompletionWriter):
         if answer.reasoning:
             message["reasoning"] = answer.reasoning
         if answer.calls:
-            message |= {"content": answer.text or None, "tool_calls": list(map(_call, answer.calls))}
+            message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
         logprobs = None if self.asked.shown_logprobs is None else {"content": list(map(_token, answer.places))}
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end}
-
-
-def _call(call: Call) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _usage(job: Job) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
@@ -23,7 +23,7 @@ from spectool.serve.models import LoadedModel, MakeDrafter
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.requests import Asked, RequestRefused
-from spectool.serve.texts import Drafting, Piece, Prompt, Text
+from spectool.serve.texts import Piece, Prompt, Text
 
 _TIDY_SECONDS = 0.2
 STOPPING = "the server is stopping"
@@ -38,7 +38,7 @@ class Job:
 
     Attributes:
         texts: Its answers, once the engine has begun.
-        drafting: Drafting in all of them, cycle by cycle.
+        drafts: The drafts in all of them: how many had this many tokens, of which this many were accepted.
         cancelled: Nobody waits for it any more. Set from any thread.
     """
 
@@ -50,18 +50,13 @@ class Job:
         client: str,
         deliver: Callable[[Piece | Exception | None], None],
     ) -> None:
-        """Answer each of ``prompts`` as ``asked``.
+        """Answer each of ``prompts``, ``asked.n`` times, from the prompt caches of ``client``.
 
-        Args:
-            asked: The request.
-            model: The model that it means.
-            prompts: What is to be continued; each has ``asked.n`` answers.
-            client: Whose prompt caches it uses.
-            deliver: Gets the pieces of the answers, and in the end None or the error that it failed with.
+        ``deliver`` gets the pieces of the answers, and in the end None or the error that the job failed with.
         """
         self.asked, self.model, self.prompts, self.client, self.deliver = asked, model, prompts, client, deliver
         self.texts: list[Text] = []
-        self.drafting = Drafting()
+        self.drafts: Counter[tuple[int, int]] = Counter()
         self.cancelled = False
         self.began = time.monotonic()
 
@@ -77,13 +72,7 @@ class Engine:
     model: LoadedModel
 
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
-        """Begin to load the model.
-
-        Args:
-            options: What the server was started with.
-            make_drafter: Gets a model's name and its tokenizer, each time that a model is loaded.
-            metrics: Gets the figures of every generation.
-        """
+        """Begin to load the model; ``make_drafter`` gets the name and the tokenizer of each model that is loaded."""
         self.loaded: Future[None] = Future()
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
         self._caches = PromptCaches(options.prompt_cache_size, options.prompt_cache_bytes)
@@ -223,8 +212,9 @@ class Engine:
                 raise Aborted(STOPPING if self._stopping else "the client has gone")
 
         def on_cycle(cycle: Cycle) -> None:
-            job.drafting.add(cycle)
-            self._metrics.add_cycle(cycle)
+            if cycle.proposal:  # the figures are of cycles with drafts
+                job.drafts[len(cycle.proposal), cycle.accepted] += 1
+                self._metrics.add_cycle(cycle)
 
         length = options.num_draft_tokens if job.asked.num_draft_tokens is None else job.asked.num_draft_tokens
         stream = mx.default_stream(mx.default_device())

@@ -4,16 +4,25 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
 from spectool.serve.engine import Job
 from spectool.serve.gate import error_document
-from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id
+from spectool.serve.protocol import (
+    Block,
+    BlockWriter,
+    Event,
+    called,
+    counts,
+    drafting_figures,
+    joined,
+    named,
+    new_id,
+    own_tools,
+)
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
 
 ADDRESS = "/v1/messages"
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
-_WITHOUT_EFFECT = {"metadata", "service_tier"}
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -35,20 +44,13 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if stops := body.pop("stop_sequences", None):
         chat["stop"] = stops
     tools = body.pop("tools", None) or []
-    functions, others = own_tools(tools, lambda tool: "input_schema" in tool)
-    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
+    chat["tools"], others = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     chat["tool_choice"] = choice.get("type") if isinstance(choice, dict) else choice
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
-    ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    return checked(ChatRequest, {**ignored, **others, **chat})
-
-
-def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    described = {"description": tool["description"]} if "description" in tool else {}
-    return {"name": tool.get("name"), **described, "parameters": tool["input_schema"]}
+    return checked(ChatRequest, {**body, **others, **chat})
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -61,11 +63,8 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "tool_use":
-            function = {
-                "name": block.get("name"),
-                "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False),
-            }
-            calls.append({"id": block.get("id"), "type": "function", "function": function})
+            arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+            calls.append(called(block.get("id"), block.get("name"), arguments))
         elif kind == "tool_result":
             result = joined(block.get("content") or "", "messages")
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}

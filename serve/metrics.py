@@ -12,7 +12,8 @@ from spectool.runtime.decoding.drafter import Cycle
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _PREFIX = "spectool_"
-# name -> kind, meaning, labels
+_VLLM = "vllm:spec_decode_"  # the names that vLLM has given to figures of drafting, for dashboards that know these
+# name, without the prefix of ours -> kind, meaning, labels
 _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     "requests_total": (Counter, "Requests answered, by path and HTTP status.", ("path", "status")),
     "generations_total": (Counter, "Generations, by how they ended.", ("end",)),
@@ -30,14 +31,14 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     "requests_waiting": (Gauge, "Requests waiting for their turn.", ()),
     "prompt_cache_sequences": (Gauge, "Texts in the prompt cache.", ()),
     "prompt_cache_bytes": (Gauge, "Bytes in the prompt cache.", ()),
-}
-# The same figures of drafting under the names that vLLM has given them, for dashboards that know these.
-_VLLM_PREFIX = "vllm:spec_decode_"
-_VLLM_SERIES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "num_drafts_total": ("Passes that verified draft tokens.", ()),
-    "num_draft_tokens_total": ("Draft tokens that were verified.", ()),
-    "num_accepted_tokens_total": ("Draft tokens that were accepted.", ()),
-    "num_accepted_tokens_per_pos_total": ("Accepted draft tokens, by their place in the draft.", ("position",)),
+    f"{_VLLM}num_drafts_total": (Counter, "Passes that verified draft tokens.", ()),
+    f"{_VLLM}num_draft_tokens_total": (Counter, "Draft tokens that were verified.", ()),
+    f"{_VLLM}num_accepted_tokens_total": (Counter, "Draft tokens that were accepted.", ()),
+    f"{_VLLM}num_accepted_tokens_per_pos_total": (
+        Counter,
+        "Accepted draft tokens, by their place in the draft.",
+        ("position",),
+    ),
 }
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>spectool serve</title>
@@ -58,12 +59,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._series = {
-            name: kind(_PREFIX + name, meaning, labels, registry=self._registry)
+            name: kind(name if name.startswith(_VLLM) else _PREFIX + name, meaning, labels, registry=self._registry)
             for name, (kind, meaning, labels) in _SERIES.items()
-        }
-        self._vllm = {
-            name: Counter(_VLLM_PREFIX + name, meaning, labels, registry=self._registry)
-            for name, (meaning, labels) in _VLLM_SERIES.items()
         }
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
@@ -75,11 +72,11 @@ class Metrics:
         """Add a cycle to vLLM's figures, in which those without drafts do not count."""
         if not cycle.proposal:
             return
-        self._vllm["num_drafts_total"].inc()
-        self._vllm["num_draft_tokens_total"].inc(len(cycle.proposal))
-        self._vllm["num_accepted_tokens_total"].inc(cycle.accepted)
+        self.add(f"{_VLLM}num_drafts_total")
+        self.add(f"{_VLLM}num_draft_tokens_total", len(cycle.proposal))
+        self.add(f"{_VLLM}num_accepted_tokens_total", cycle.accepted)
         for position in range(cycle.accepted):
-            self._vllm["num_accepted_tokens_per_pos_total"].labels(position=str(position)).inc()
+            self.add(f"{_VLLM}num_accepted_tokens_per_pos_total", position=str(position))
 
     def exposition(self, gauges: Mapping[str, float]) -> str:
         """Return all series in Prometheus' text format, 0.0.4; ``gauges`` is what holds at this moment."""

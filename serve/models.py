@@ -25,14 +25,12 @@ class LoadedModel:
 
     Attributes:
         name: Directory or hub id.
-        tokenizer: mlx-lm's ``TokenizerWrapper``.
         model: mlx-lm's model; None once another one has taken its place.
-        drafter: Its drafter; None to decode plainly.
         controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
         vocabulary: Number of the model's token ids.
         context: Tokens that it was made for; None where neither configuration nor tokenizer says so.
         ends: Token ids that end an answer.
-        artificial_space: Whether the decoder removes a leading space from the beginning of a text.
+        tokens: The tokenizer as spectool reads it, for the bytes of single tokens.
     """
 
     model: Any
@@ -48,25 +46,20 @@ class LoadedModel:
         model, tokenizer, drafter = open_target(name, partial(make_drafter, name), group_size)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
-        self._tokens = open_tokenizer(tokenizer)
+        self.tokens = open_tokenizer(tokenizer)
+        self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
         self.controller = new_controller(model)
         self.vocabulary = vocabulary_size(model)
         self.context = _context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
-        self.artificial_space = self._tokens.edges.leading_space
         self.never_cut = (*tokenizer.encode("\n", add_special_tokens=False), *self.ends)
 
     @cached_property
     def longest_token(self) -> int:
         """Characters of the longest token: a text of more than this times n has more than n tokens."""
         return max(map(len, self.tokenizer.get_vocab()), default=1)
-
-    def bytes_of(self, token: int) -> bytes:
-        """What a token contributes to a text; special tokens are written as they are named."""
-        (raw,) = self._tokens.token_bytes_of([token])
-        return raw or (self._tokens.backend.id_to_token(token) or "").encode()
 
     def unload(self) -> None:
         """Let go of the weights and the drafter."""

@@ -11,23 +11,15 @@ DEFAULT_MODEL = "default_model"
 class ServerOptions:
     """What a server is started with.
 
+    Requests that do not set ``temp``, ``top_p``, ``top_k``, ``min_p`` and ``max_tokens`` get these.
+
     Attributes:
-        model: Directory or hub id.
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
         other_models: More models that requests may name, drafted for from the history alone.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
-        verify: How drafts are verified above temperature 0, as in ``generate_step``.
         api_keys: Keys that clients may present; without any, no key is asked for.
-        allowed_origins: Web pages that browsers may ask from; ``*`` for all.
-        max_connections: Connections that may be open at once.
-        max_body: Largest body of a request, in bytes.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
-        max_waiting: Requests that may wait for their turn.
-        temp: Of requests that do not say, like ``top_p``, ``top_k``, ``min_p`` and ``max_tokens``.
-        chat_template_args: Variables of the chat template.
-        prompt_cache_size: Texts whose caches are kept.
-        prompt_cache_bytes: Largest size of these caches together; None for no limit.
-        kv_bits: Bits of quantised caches, as in ``generate_step``, like ``kv_group_size`` and ``quantized_kv_start``.
+        kv_bits: As in ``generate_step``, like ``verify``, ``kv_group_size`` and ``quantized_kv_start``.
         prefill_step_size: Prompt tokens in one pass. An abort takes effect between two passes.
     """
 

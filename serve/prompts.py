@@ -1,6 +1,7 @@
 """From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
 
 import json
+import math
 from typing import Any
 
 from spectool.runtime.decoding.streaming import encode_prompt
@@ -25,7 +26,9 @@ def read_prompts(asked: Asked, model: LoadedModel, options: ServerOptions) -> li
     try:
         for prompt in prompts:
             require_tokens(name, prompt.tokens, model.vocabulary, model.tokenizer)
-            _check_length(name, len(prompt.tokens), model, options)
+            if not prompt.tokens:
+                raise wrong_field(name, "expected at least one token, got none")
+            _check_length(name, len(prompt.tokens), f"{len(prompt.tokens):,}", model, options)
         require_tokens("logit_bias", list(map(int, asked.logit_bias)), model.vocabulary, model.tokenizer)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
@@ -79,22 +82,17 @@ def _for_template(message: Message) -> dict[str, Any]:
     return fields
 
 
-def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
-    """Refuse a text that is too long in any case, before minutes are spent on tokenizing it."""
+def _check_length(name: str, tokens: int, got: str, model: LoadedModel, options: ServerOptions) -> None:
+    """Refuse a prompt that has at least this many tokens, unless the model can read it and answer."""
     limit = options.max_prompt_tokens or model.context
-    if limit is not None and length > limit * model.longest_token:
-        raise _too_long(name, f"{length:,} characters, which are more", limit, options)
-
-
-def _check_length(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
-    if not length:
-        raise wrong_field(name, "expected at least one token, got none")
-    limit = options.max_prompt_tokens or model.context
-    if limit is not None and length > limit - (options.max_prompt_tokens is None):  # one token has to be left
-        raise _too_long(name, f"{length:,}", limit, options)
-
-
-def _too_long(name: str, got: str, limit: int, options: ServerOptions) -> RequestRefused:
+    if limit is None or tokens < limit + (options.max_prompt_tokens is not None):  # one token has to be left
+        return
     answer = "" if options.max_prompt_tokens else ", the answer among them"
     problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
-    return wrong_field(name, problem, code="context_length_exceeded")
+    raise wrong_field(name, problem, code="context_length_exceeded")
+
+
+def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
+    """Refuse a text that is too long in any case, before minutes are spent on tokenizing it."""
+    got = f"{length:,} characters, which are more"
+    _check_length(name, math.ceil(length / model.longest_token), got, model, options)

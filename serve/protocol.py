@@ -1,14 +1,21 @@
-"""What the protocols have in common: a writer turns the pieces of a job's answers into one document or a stream."""
+"""What the protocols have in common: a writer turns the pieces of a job's answers into one document or a stream.
+
+Anthropic's and OpenAI's newer protocol are translated into a `ChatRequest`, and its pieces into a list of blocks of
+text, reasoning and calls, of which the last one may be open.
+"""
 
 import json
 import time
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
 
 from spectool.serve.engine import Job
-from spectool.serve.requests import RequestRefused
+from spectool.serve.requests import ChatRequest, RequestRefused, wrong_field
 from spectool.serve.texts import Piece
+from spectool.serve.tool_calls import Call
 
 
 class Event(dict[str, Any]):
@@ -50,6 +57,70 @@ class Writer(Protocol):
         """An error in a stream."""
 
 
+@dataclass(slots=True)
+class Block:
+    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes."""
+
+    kind: str
+    index: int
+    text: str = ""
+    call: Call | None = None
+
+
+class BlockWriter(Writer):
+    """Collects the blocks of the one answer to a request; subclasses write them down."""
+
+    done = b""
+
+    def __init__(self, asked: ChatRequest) -> None:
+        """Write the answer to ``asked``."""
+        self.asked = asked
+        self.blocks: list[Block] = []
+        self.end, self.stopped_by = "abort", ""
+        self._open = False
+
+    def add(self, piece: Piece) -> Iterator[Event]:
+        """The events of a piece."""
+        self.end, self.stopped_by = piece.end or self.end, piece.stopped_by or self.stopped_by
+        for kind, text in (("reasoning", piece.reasoning), ("text", piece.text)):
+            if text:
+                yield from self._extended(kind, text)
+        for call in piece.calls:
+            yield from self._closed()
+            yield from self._opened(Block("call", len(self.blocks), call=call))
+        if piece.end:
+            yield from self._closed()
+
+    def _extended(self, kind: str, text: str) -> Iterator[Event]:
+        if not self._open or self.blocks[-1].kind != kind:
+            yield from self._closed()
+            yield from self._opened(Block(kind, len(self.blocks)))
+        self.blocks[-1].text += text
+        yield from self.grow(self.blocks[-1], text)
+
+    def _opened(self, block: Block) -> Iterator[Event]:
+        self.blocks.append(block)
+        self._open = True
+        yield from self.open(block)
+
+    def _closed(self) -> Iterator[Event]:
+        if self._open:
+            self._open = False
+            yield from self.close(self.blocks[-1])
+
+    @abstractmethod
+    def open(self, block: Block) -> Iterator[Event]:
+        """The events of a block that begins; a call is there already."""
+
+    @abstractmethod
+    def grow(self, block: Block, text: str) -> Iterator[Event]:
+        """The events of a block that gains ``text``."""
+
+    @abstractmethod
+    def close(self, block: Block) -> Iterator[Event]:
+        """The events of a block that ends."""
+
+
 def as_json(content: Any) -> str:
     """JSON as all answers are written."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -77,17 +148,64 @@ def counts(job: Job) -> tuple[int, int, int | None]:
 
 def drafting_figures(job: Job) -> dict[str, Any]:
     """What drafting did for a job, in the form that vLLM gives it; with drafts of several lengths, of the longest."""
-    drafting = job.drafting
-    steps = sum(drafting.histogram.values())
-    accepted = sum(accepted * count for accepted, count in drafting.histogram.items())
+    steps = job.drafts.total()
+    drafted = sum(length * count for (length, _), count in job.drafts.items())
+    accepted = sum(right * count for (_, right), count in job.drafts.items())
+    longest = max((length for length, _ in job.drafts), default=0)
+    histogram = [0] * (longest + 1)
+    for (_, right), count in job.drafts.items():
+        histogram[right] += count
     return {
         "speculative_decoding": {
             "mean_acceptance_length": 1 + accepted / steps if steps else 1.0,
-            "draft_acceptance_rate": accepted / drafting.drafted if drafting.drafted else 0.0,
-            "acceptance_histogram": [drafting.histogram[length] for length in range(drafting.longest + 1)],
+            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
+            "acceptance_histogram": histogram,
             "num_spec_steps": steps,
             "num_accepted_draft_tokens": accepted,
-            "num_draft_tokens": drafting.drafted,
-            "num_spec_tokens": drafting.longest,
+            "num_draft_tokens": drafted,
+            "num_spec_tokens": longest,
         }
     }
+
+
+def own_tools(
+    tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str
+) -> tuple[list[dict[str, Any]], dict[str, bool]]:
+    """The tools that the client runs itself, in the form of a chat's, and fields that name the others.
+
+    Those that OpenAI or Anthropic would run are not here. Clients always offer some, so they are no reason to refuse.
+    The parameters of a tool stand in its field ``schema``.
+
+    Raises:
+        RequestRefused: It is no list of tools.
+    """
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise wrong_field("tools", "expected a list of tools")
+    fields = {"name": "name", "description": "description", schema: "parameters"}
+    functions = [
+        {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}
+        for tool in tools
+        if is_own(tool)
+    ]
+    others = {f"tools_{tool.get('type')}": True for tool in tools if not is_own(tool)}
+    return [{"type": "function", "function": function} for function in functions], others
+
+
+def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A call of a tool in the form of a chat's."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def joined(content: Any, field: str) -> str:
+    """The text of a content: a text, or a list of parts that have one.
+
+    Raises:
+        RequestRefused: A part is something else, such as an image.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "".join(part["text"] for part in content)
+    raise wrong_field(field, "expected a text, or parts of text alone, because nothing else can be read")

@@ -3,13 +3,24 @@
 from collections.abc import Iterator
 from typing import Any
 
-from spectool.serve.adapters import Block, BlockWriter, joined, own_tools
 from spectool.serve.engine import Job
-from spectool.serve.protocol import Event, counts, drafting_figures, named, new_id, now
+from spectool.serve.protocol import (
+    Block,
+    BlockWriter,
+    Event,
+    called,
+    counts,
+    drafting_figures,
+    joined,
+    named,
+    new_id,
+    now,
+    own_tools,
+)
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
 
 _PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
-_WITHOUT_EFFECT = {"include", "prompt_cache_key", "store", "metadata", "user", "background", "truncation"}
+_WITHOUT_EFFECT = {"include", "background", "truncation"}
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -34,14 +45,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         raise wrong_field("input", "expected a text or a list of items")
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
-    functions, others = own_tools(body.pop("tools", []), lambda tool: tool.get("type") == "function")
-    chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in functions]
+    tools = body.pop("tools", [])
+    chat["tools"], others = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
     return checked(ChatRequest, {**ignored, **others, **chat})
-
-
-def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    return {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name) is not None}
 
 
 def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -50,8 +57,7 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            call = {"id": item.get("call_id"), "type": "function", "function": function}
+            call = called(item.get("call_id"), item.get("name"), item.get("arguments"))
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": ""})
             messages[-1].setdefault("tool_calls", []).append(call)

@@ -30,13 +30,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, host: str, port: int, options: ServerOptions, make_drafter: MakeDrafter) -> None:
-        """Take the address and begin to load the model.
-
-        Args:
-            host: Name or address to listen on.
-            port: Port; 0 for any that is free.
-            options: Everything else.
-            make_drafter: Gets a model's name and its tokenizer, each time that a model is loaded.
+        """Take the address, and any free port for 0, and begin to load the model.
 
         Raises:
             SpectoolError: The address cannot be had.

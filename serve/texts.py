@@ -1,18 +1,15 @@
 """One answer as it is written: what it continues, how its tokens are chosen, and where it ends."""
 
-import codecs
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.stop_strings import StopStrings
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import Asked, ChatRequest
@@ -56,28 +53,6 @@ class Piece:
     stopped_by: str | None = None  # the stop text, where one ended it
 
 
-@dataclass(slots=True)
-class Drafting:
-    """Drafting in the answers to a request, cycle by cycle.
-
-    Attributes:
-        histogram: Cycles with drafts, by how many of these were accepted.
-        drafted: Draft tokens.
-        longest: Draft tokens of the longest draft.
-    """
-
-    histogram: Counter[int] = field(default_factory=Counter)
-    drafted: int = 0
-    longest: int = 0
-
-    def add(self, cycle: Cycle) -> None:
-        """Add a cycle; those without drafts do not count."""
-        if cycle.proposal:
-            self.histogram[cycle.accepted] += 1
-            self.drafted += len(cycle.proposal)
-            self.longest = max(self.longest, len(cycle.proposal))
-
-
 class Text:
     """One answer. The engine gives it its tokens; nothing in it is shared with other answers.
 
@@ -107,50 +82,39 @@ class Text:
         self.processors = _processors(asked)
         chat = asked if isinstance(asked, ChatRequest) else None
         self._model = model
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._trim = model.artificial_space and (chat is not None or prompt.empty)
-        self._stops = StopStrings(asked.stops)
+        self._text = AnswerText(model.tokenizer, asked.stops, own_text=chat is not None or prompt.empty)
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
         )
-        self._whole = ""  # all text, also what is held back
-        self._sent = 0  # characters of it that were let through
         self._waiting: list[tuple[int, Place]] = []  # tokens and where they begin, until their text is let through
         self._called = False
 
     def add(self, token: int, logprobs: mx.array) -> Piece:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
         self.tokens.append(token)
-        end = "stop" if token in self._model.ends else "length" if len(self.tokens) == self.max_tokens else None
-        begins = len(self._whole)
-        text = "" if end == "stop" else self._decoder.decode(self._model.bytes_of(token))
-        if self.asked.shown_logprobs is not None and end != "stop":
-            self._waiting.append((begins, self._place(token, logprobs, self.asked.shown_logprobs)))
-        return self._write(text, end)
+        if token in self._model.ends:
+            return self._write(None, "stop")
+        if self.asked.shown_logprobs is not None:
+            self._waiting.append((self._text.written, self._place(token, logprobs, self.asked.shown_logprobs)))
+        return self._write(token, "length" if len(self.tokens) == self.max_tokens else None)
 
     def abort(self) -> Piece:
         """End the answer where it is, and return what was held back of it."""
-        return self._write("", "abort")
+        return self._write(None, "abort")
 
-    def _write(self, text: str, end: str | None) -> Piece:
-        if end is not None:
-            text += self._decoder.decode(b"", final=True)
-        if self._trim and text:
-            text, self._trim = text.removeprefix(" "), False
-        self._whole += text
-        certain, stopped = self._stops.add(text, last=end is not None)
-        self._sent += len(certain)
-        rest, stopped_by = self._whole[self._sent :], None
-        if stopped:
-            end, stopped_by = "stop", next(stop for stop in self.asked.stops if rest.startswith(stop))
+    def _write(self, token: int | None, end: str | None) -> Piece:
+        certain, stopped_by = self._text.add(token, last=end is not None), self._text.stopped_by
+        if stopped_by:
+            end = "stop"
         last = end is not None
         parts = self._splitter.add(certain, last)
         self._called = self._called or bool(parts.calls)
-        shown = [place for begins, place in self._waiting if begins < self._sent or (last and not stopped)]
+        certain_to = math.inf if last and not stopped_by else self._text.certain
+        shown = [place for begins, place in self._waiting if begins < certain_to]
         del self._waiting[: len(shown)]
         if end == "stop" and self._called:
             end = "tool_calls"
-        return Piece(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by)
+        return Piece(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
 
     def _place(self, token: int, logprobs: mx.array, count: int) -> Place:
         best: list[int] = []
@@ -158,7 +122,7 @@ class Text:
             best = mx.argpartition(-logprobs, min(count, logprobs.size - 1))[:count].tolist()  # type: ignore[assignment]
         values: list[float] = logprobs[mx.array([token, *best])].astype(mx.float32).tolist()  # type: ignore[assignment]
         choices = [
-            Choice(self._model.bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
+            Choice(self._model.tokens.shown_bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
             for each, value in zip([token, *best], values, strict=True)
         ]
         return Place(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)))

@@ -32,13 +32,10 @@ class Splitter:
     """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
 
     def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool) -> None:
-        """Begin an answer.
+        """Begin an answer to a request that offers ``tools``; without any, there are no calls.
 
-        Args:
-            tokenizer: mlx-lm's ``TokenizerWrapper``, which knows the markers of its model.
-            tools: Those that the request offers. Without any, there are no calls.
-            reasoning: Whether reasoning is told apart from text.
-            thinks: Whether the prompt ends in the marker after which the model reasons.
+        ``reasoning`` is told apart from text if that is wanted. An answer that ``thinks`` begins with it, because the
+        prompt ends in its marker.
         """
         self._tools = list(tools)
         self._names = {tool["function"]["name"] for tool in tools}

@@ -148,6 +148,11 @@ class Tokenizer:
         found = self._token_bytes_of(names, self.specials)
         return [found[token] if token in names else b"" for token in tokens]
 
+    def shown_bytes_of(self, token: int) -> bytes:
+        """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
+        name = self.backend.id_to_token(token)
+        return b"" if name is None else self._token_bytes_of({0: name}, frozenset())[0]
+
     @cached_property
     def spelled(self) -> Sequence[bytes]:
         """The `token_bytes`, and bytes for special tokens that merging plain text can end in.

@@ -1,6 +1,7 @@
 """Texts that end a generation, found as it is written."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 
 class StopStrings:
@@ -8,28 +9,29 @@ class StopStrings:
 
     >>> stops = StopStrings(["END"])
     >>> stops.add("one E"), stops.add("N"), stops.add("T two END three")
-    (('one ', False), ('', False), ('ENT two ', True))
+    (('one ', ''), ('', ''), ('ENT two ', 'END'))
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = [string for string in strings if string]
         self._held = ""
 
-    def add(self, text: str, last: bool = False) -> tuple[str, bool]:
-        """What of the text so far is certain to stand before any stop string, and whether one was reached.
+    def add(self, text: str, last: bool = False) -> tuple[str, str]:
+        """What of the text so far is certain to stand before any stop string, and the one that was reached, if any.
 
         ``text`` is what was written since the latest call. If it is the ``last``, nothing is held back.
         """
         text = self._held + text
         self._held = ""
-        found = [place for place in map(text.find, self._strings) if place >= 0]
+        found = [(place, string) for string in self._strings if (place := text.find(string)) >= 0]
         if found:
-            return text[: min(found)], True
+            place, string = min(found, key=itemgetter(0))
+            return text[:place], string
         if last:
-            return text, False
+            return text, ""
         kept = len(text) - max((_overlap(text, string) for string in self._strings), default=0)
         self._held = text[kept:]
-        return text[:kept], False
+        return text[:kept], ""
 
 
 def _overlap(text: str, string: str) -> int:

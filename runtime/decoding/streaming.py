@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.stop_strings import StopStrings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.mlx_lm_compat import GenerationResponse as HostResponse
@@ -40,6 +40,7 @@ def stream_generate(
     num_draft_tokens: int | Controller | None = None,
     on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
+    own_text: bool = False,
     **kwargs: Any,
 ) -> Generator[GenerationResponse, None, None]:
     """Generate text after ``prompt``: the same responses as mlx-lm's, in less time.
@@ -56,7 +57,7 @@ def stream_generate(
         >>> options = {"num_draft_tokens": 4, "sampler": Sampling(temp=0.0), "max_tokens": 8}
         >>> for response in stream_generate(model, tokenizer, "Most w Jaworowcu", drafter=drafter, **options):
         ...     print(response.text, end="", flush=True)
-        zamknięty do końca
+         zamknięty do końca
         >>> response.drafting.tokens
         8
 
@@ -70,6 +71,8 @@ def stream_generate(
         on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Texts that end the generation; the text ends before them. What may be the beginning of one is held
             back until the next response decides.
+        own_text: The answer is a text of its own, such as a message of a conversation, so it begins without the space
+            that tokenizers such as SentencePiece's put before every text. A continuation needs that space.
         **kwargs: Further options of `generate_step`, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
 
     Yields:
@@ -87,7 +90,7 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    text = _Text(tokenizer, stop_strings)
+    text, ends = AnswerText(tokenizer, stop_strings, own_text=own_text), frozenset(tokenizer.eos_token_ids)
     with wired_limit(model, [stream]):
         try:
             steps = generate_step(
@@ -96,7 +99,7 @@ def stream_generate(
                 drafter=drafter,
                 num_draft_tokens=num_draft_tokens,
                 max_tokens=max_tokens,
-                stop_tokens=text.end_tokens,
+                stop_tokens=ends,
                 statistics=drafting,
                 on_cycle=on_cycle,
                 **kwargs,
@@ -112,7 +115,10 @@ def stream_generate(
                 if count == 1:
                     prompt_seconds = time.perf_counter() - began
                     began = time.perf_counter()
-                segment, finish_reason = text.add(token, last=count == max_tokens)
+                finish_reason = "stop" if token in ends else "length" if count == max_tokens else None
+                segment = text.add(None if token in ends else token, last=finish_reason is not None)
+                if text.stopped_by:
+                    finish_reason = "stop"
                 yield GenerationResponse(
                     text=segment,
                     token=token,
@@ -141,7 +147,7 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
         >>> from spectool.runtime.demo_models import demo_path
         >>> model, tokenizer = load(str(demo_path("target")))
         >>> generate(model, tokenizer, "Most w Jaworowcu", drafter=load_drafter(tokenizer), max_tokens=8)
-        'zamknięty do końca'
+        ' zamknięty do końca'
     """
     segments: list[str] = []
     response = None
@@ -165,23 +171,3 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     bos = tokenizer.bos_token
     ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
     return ids
-
-
-class _Text:
-    """Tokens into text, up to a token or a string that ends it."""
-
-    def __init__(self, tokenizer: Any, stop_strings: Sequence[str]) -> None:
-        self.end_tokens = frozenset(tokenizer.eos_token_ids)
-        self._detokenizer = tokenizer.detokenizer
-        self._stops = StopStrings(stop_strings)
-
-    def add(self, token: int, last: bool) -> tuple[str, str | None]:
-        """The text that ``token`` completes, and the reason if it ends there: "stop" or "length"."""
-        finish_reason = "stop" if token in self.end_tokens else "length" if last else None
-        if finish_reason != "stop":
-            with suppress(IndexError, TypeError):  # a row of the model for which the tokenizer has no token
-                self._detokenizer.add_token(token)
-        if finish_reason is not None:
-            self._detokenizer.finalize()
-        text, stopped = self._stops.add(self._detokenizer.last_segment, last=finish_reason is not None)
-        return text, "stop" if stopped else finish_reason

@@ -40,9 +40,9 @@ def test_the_same_as_looking_at_the_whole_text() -> None:
 
 def test_only_what_may_begin_a_stop_is_held_back() -> None:
     stops = StopStrings(["\n\n", "Koniec"])
-    assert stops.add("Zdanie.\n") == ("Zdanie.", False)
-    assert stops.add("Dalej Kon") == ("\nDalej ", False)
-    assert stops.add("", last=True) == ("Kon", False)
+    assert stops.add("Zdanie.\n") == ("Zdanie.", "")
+    assert stops.add("Dalej Kon") == ("\nDalej ", "")
+    assert stops.add("", last=True) == ("Kon", "")
 
 
 @pytest.mark.parametrize("module", [hybrid, loading, stop_strings, streaming])

@@ -1,0 +1,75 @@
+"""The text of an answer, put together from the bytes of its tokens."""
+
+import codecs
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from spectool import TokenizerError
+from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+_known: WeakKeyDictionary[Any, Tokenizer | None] = WeakKeyDictionary()
+
+
+class AnswerText:
+    """Tokens into text, up to a stop string.
+
+    A character whose bytes are incomplete is held back until the next token, and so is what may be the beginning of a
+    stop string. Tokenizers whose tokens do not make a text by their bytes alone are read by mlx-lm's detokenizer.
+
+    Attributes:
+        written: Characters so far, including those that are held back.
+        certain: Characters that were returned.
+        stopped_by: The stop string that was reached; empty as long as none was.
+    """
+
+    def __init__(self, tokenizer: Any, stop_strings: Sequence[str] = (), *, own_text: bool = False) -> None:
+        """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``.
+
+        If the answer is a text of its own, not the continuation of another one, its first space is left out where the
+        tokenizer begins every text with a space.
+        """
+        self.written = self.certain = 0
+        self.stopped_by = ""
+        self._tokens = _with_token_bytes(tokenizer)
+        self._detokenizer = tokenizer.detokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left_out = " " if own_text and self._tokens and self._tokens.edges.leading_space else ""
+        self._stops = StopStrings(stop_strings)
+
+    def add(self, token: int | None, last: bool = False) -> str:
+        """The text that is certain now that ``token`` is there; with ``last``, nothing is held back."""
+        text = self._read(token, last)
+        if text:
+            text, self._left_out = text.removeprefix(self._left_out), ""
+        self.written += len(text)
+        certain, self.stopped_by = self._stops.add(text, last)
+        self.certain += len(certain)
+        return certain
+
+    def _read(self, token: int | None, last: bool) -> str:
+        if self._tokens is not None:
+            return self._decoder.decode(b"" if token is None else self._tokens.shown_bytes_of(token), final=last)
+        if token is not None:
+            with suppress(IndexError, TypeError):  # a row of the model for which the tokenizer has no token
+                self._detokenizer.add_token(token)
+        if last:
+            self._detokenizer.finalize()
+        return str(self._detokenizer.last_segment)
+
+
+def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
+    """The tokenizer as spectool reads it; None if the text is more than the bytes of its tokens, or less."""
+    if tokenizer not in _known:
+        try:
+            opened = open_tokenizer(tokenizer)
+            opened.token_bytes_of(())  # refuses a decoder that it does not know
+            # Where words end in a space or begin with one, decoding cleans up after them.
+            by_words = opened.kind == "WordPiece" or opened.edges.trailing_space
+            _known[tokenizer] = None if by_words else opened
+        except TokenizerError:
+            _known[tokenizer] = None
+    return _known[tokenizer]
