@@ -28,7 +28,7 @@ from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
-from spectool.runtime.translation.protocol import Constraint
+from spectool.runtime.translation.protocol import FURTHER, Constraint
 from spectool.runtime.translation.token_rows import END, LONGEST, UNKNOWN, TokenRows, spelling_table
 from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
 from spectool.tests.runtime.models import tiny_model
@@ -55,14 +55,18 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Byte
 
 
 def following(
-    pair: ToyPair, translator: ByteAlignedTranslator, kind: type[NextTokens] = NextTokens, sampling: Sampling = SAMPLING
+    pair: ToyPair,
+    translator: ByteAlignedTranslator,
+    kind: type[NextTokens] = NextTokens,
+    sampling: Sampling = SAMPLING,
+    passes: int = 8,
 ) -> NextTokens:
     """Return what the draft says at the translator's frontier."""
     rows = translator.token_rows()
     assert rows is not None
     draw = Draw(sampling, (), pair.target.size)
     context, constraint = translator.draft_context(), translator.constraint()
-    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), 8)
+    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), passes)
 
 
 def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
@@ -137,13 +141,14 @@ class _Remembered(NextTokens):
     """The same, worked out once for each text: what is stated is a function of what was committed and drawn."""
 
     _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
+    passes = 8
 
     def __init__(self, pair: ToyPair, translator: ByteAlignedTranslator) -> None:
         self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._committed, None)
 
     def stated(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
         if self._drawn not in self._known:
-            ahead = following(self._pair, self._translator)
+            ahead = following(self._pair, self._translator, passes=self.passes)
             for token in self._drawn[self._drawn.index(None) + 1 :]:
                 ahead.stated()
                 ahead.follow(token)
@@ -156,6 +161,15 @@ class _Remembered(NextTokens):
 
 def right(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_Remembered(pair, translator), limit, pair.target.size)
+
+
+class _OnePass(_Remembered):
+    _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
+    passes = 1
+
+
+def one_pass(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+    return draw_tokens(_OnePass(pair, translator), limit, pair.target.size)
 
 
 class _NotRenormalised(NextTokens):
@@ -273,6 +287,33 @@ def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, pr
 @pytest.mark.parametrize("name", ["byte-level to SentencePiece", "pending bytes"])
 def test_the_output_is_the_targets(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(name, translator(name), QUICK, right, seed=41) > LEVEL
+
+
+@pytest.mark.parametrize("name", first(PAIRS, "pending bytes"))
+def test_one_pass_and_those_that_settle_it_are_exact_too(
+    name: str, translator: Callable[[str], ByteAlignedTranslator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ByteAlignedTranslator, "is_settled", lambda self, tokens: False)
+    assert least_p_value(name, translator(name), QUICK, one_pass, seed=41) > LEVEL
+
+
+def test_a_pass_more_settles_what_one_pass_says(
+    translator: Callable[[str], ByteAlignedTranslator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where less than all that may be asked settles the first token, it is stated as it is with many passes."""
+    monkeypatch.setattr(ByteAlignedTranslator, "is_settled", lambda self, tokens: False)
+    pair, byte_aligned = PAIRS["byte-level to SentencePiece"], translator("byte-level to SentencePiece")
+    settled = 0
+    for prompt in pair.prompt_ids:
+        byte_aligned.start()
+        byte_aligned.commit(prompt)
+        one, many = (following(pair, byte_aligned, sampling=Sampling(temp=0.4), passes=passes) for passes in (1, 8))
+        stated, expected = one.stated(), many.stated()
+        assert stated is not None and expected is not None
+        if 0 < one._further < FURTHER:
+            settled += 1
+            assert stated[0].tolist() == expected[0].tolist() and np.allclose(stated[1], expected[1])
+    assert settled
 
 
 @pytest.mark.slow
