@@ -106,8 +106,9 @@ def _changed_tokens(tokenizer: Tokenizer, prefix: str) -> list[str]:
     ``prefix`` is what the tokenizer writes before every text.
     """
     sign, normalizer = tokenizer.space_sign, tokenizer.backend.normalizer
-    added = [token["content"] for token in tokenizer.spec["added_tokens"] if token["id"] not in tokenizer.specials]
-    added = [content for content in added if sign == " " or sign not in content]
+    ordinary = [token for token in tokenizer.spec["added_tokens"] if token["id"] not in tokenizer.specials]
+    ordinary = [token for token in ordinary if sign == " " or sign not in token["content"]]
+    added = [token["content"] for token in ordinary]
 
     def kept(texts: Sequence[str]) -> list[bool]:
         outcomes = []
@@ -122,7 +123,10 @@ def _changed_tokens(tokenizer: Tokenizer, prefix: str) -> list[str]:
     ]  # a letter may be a token itself
     around = max(([pair for pair, whole in zip(each, kept(each), strict=True) if whole] for each in pairs), key=len)
     tried = [kept([pair[:-1] + content + pair[1:] for content in added]) for pair in around]
-    return [content for content, *outcomes in zip(added, *tried, strict=True) if not all(outcomes)]
+    # A normalized token may be found only after a space, so that no text tried here shows what it strips.
+    strips = [token["lstrip"] or token["rstrip"] for token in ordinary]
+    found = zip(added, strips, *tried, strict=True)
+    return [content for content, stripping, *outcomes in found if stripping or not all(outcomes)]
 
 
 def _types(tokenizer: Tokenizer, section: str) -> set[str]:

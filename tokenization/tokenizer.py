@@ -123,9 +123,11 @@ class Tokenizer:
             rebuild: Command that builds it again for this tokenizer.
         """
         if not self.matches(recorded):
+            built, this = short(recorded["fingerprint"]), short(self.fingerprint)
+            if built == this:
+                built, this = f"{built} with {recorded['size']:,} ids", f"{this} with {self.size:,}"
             raise FingerprintMismatch(
-                f"{artifact}: built for tokenizer {short(recorded['fingerprint'])}, {self.name} is "
-                f"{short(self.fingerprint)}. Rebuild it: {rebuild}"
+                f"{artifact}: built for tokenizer {built}, {self.name} is {this}. Rebuild it: {rebuild}"
             )
 
     def knowing(self, **derived: Any) -> "Tokenizer":
