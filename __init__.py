@@ -26,7 +26,7 @@ _EXTRAS = {"hub": ("datasets",), "lab": ("pandas", "scipy", "matplotlib")}
 
 
 class SpectoolError(Exception):
-    """Anything a user can put right: the message says what, expected, got and the next command."""
+    """An error the user can fix: the message says what is wrong, what was expected, what was found, and what to do."""
 
 
 class TokenizerError(SpectoolError):

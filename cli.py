@@ -119,7 +119,7 @@ def _imported(module: str, name: str) -> click.Command:
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Faster local language models for the languages that tokenizers shred.
+    """Speculative decoding for mlx-lm models, for languages whose words take many tokens.
 
     \b
     Once:        spectool build-dict --tokenizer ./model --corpus wiki-pl -o pl.dict

@@ -2,7 +2,7 @@
 
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
-    <side>_to_<other>.arrow    <other> int32[ids]          id with the same raw, -1 where none
+    <side>_to_<other>.arrow    <other> int32[ids]          id with the same bytes, -1 where none
     <side>_in_<other>.arrow    inside, text_start list<int32>[ids]   spellings in the other's ids
     <side>_token_bytes.npy        uint8[bytes]                 the bytes of all tokens, by id
     <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
@@ -88,7 +88,7 @@ class Spellings:
 class Side:
     """One side of an alignment."""
 
-    counterpart: NDArray[np.int32]  # id of the other side with the same raw, -1 where none; int32 ``[ids]``
+    counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
     spellings: Spellings  # each id in ids of the other side
     merges: MergeTable | None  # merge table; None where the lemma does not hold
     boundaries: BoundaryTable | None  # `boundary_table`; None likewise

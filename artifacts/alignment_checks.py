@@ -19,7 +19,7 @@ from spectool.tokenization.incremental.boundaries import JOIN, MOST_CLASSES
 from spectool.tokenization.incremental.merges import UNREACHABLE, MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 
-LONGEST_SURFACE = 4096  # bytes of one token; of known vocabularies the longest has 1,024
+LONGEST_TOKEN = 4096  # bytes of one token; of known vocabularies the longest has 1,024
 _DEEPEST = 512  # merges down one edge of a tree; known ones have 30
 _EXPANSION, _EXTRA = 12, 16  # ids per byte (U+FDFA becomes 33 bytes under NFKC), and for what surrounds a token
 _NEVER = 2**31 - 1  # the rank of no merge
@@ -41,8 +41,8 @@ def token_bytes_problems(file: str, offsets: NDArray[np.uint32], size: int) -> P
     lengths = np.diff(begins)
     if begins[0] != 0 or lengths.min(initial=0) < 0 or begins[-1] != size:
         yield file, "token bytes out of order"
-    elif lengths.max(initial=0) > LONGEST_SURFACE:
-        yield file, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_SURFACE:,}"
+    elif lengths.max(initial=0) > LONGEST_TOKEN:
+        yield file, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_TOKEN:,}"
 
 
 def spelling_problems(

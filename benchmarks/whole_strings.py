@@ -37,7 +37,7 @@ class Reference:
 
     @cached_property
     def by_bytes(self) -> dict[bytes, int]:
-        """The lowest id of each raw."""
+        """The lowest id with the same bytes."""
         return {raw: i for i, raw in reversed(list(enumerate(self.tokenizer.token_bytes))) if raw}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -70,11 +70,11 @@ def judge(manifest: Manifest) -> Verdict:
     share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
     handed, returned = (_free(counts) for counts in (draft, target))
     through_text = min(counts["string_free"] or 0 for counts in (draft, target)) < _STRING_FREE
-    rest = "; the rest goes as text, which is as right and takes longer" if through_text else ""
+    rest = "; the rest is encoded again as text, which is slower but just as accurate" if through_text else ""
     how = (
-        f"{handed} of the draft's text is handed over without strings, and {returned} of the target's comes back "
-        f"without them{rest}. With {_K} draft tokens that are always right a pass gives {reached:.2f} tokens, "
-        f"{share:.0%} of what it would give if nothing were lost in translation"
+        f"{handed} of the draft's text and {returned} of the target's are translated by token id alone{rest}. A "
+        f"perfect draft of {_K} tokens reaches {reached:.2f} tokens per pass, {share:.0%} of what it would reach if "
+        "nothing were lost in translation"
     )
     if share < _POOR:
         return Verdict(False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer")

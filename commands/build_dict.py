@@ -47,7 +47,7 @@ _rare = section(rare=True)
     default="5MB",
     show_default=True,
     metavar="SIZE",
-    help="Keep the entries with the highest expected gain that fit in.",
+    help="Maximum size on disk; the entries with the highest expected gain are kept.",
 )
 @option(
     "--entries",

@@ -131,7 +131,7 @@ def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         notes.append("Passes over several tokens gave the same bits as passes over one.")
     else:
         notes.append(
-            "Where the bits are other ones, a pass over these tokens rounds differently from passes over one, so two "
-            "tokens that are equally likely to within rounding may swap."
+            "“other” means that a pass over that many tokens rounds differently from passes over one, so two tokens "
+            "with nearly equal logits may change places."
         )
     return [*lines, "", *(line for note in notes for line in wrap(note, 100))]

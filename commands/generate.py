@@ -49,7 +49,7 @@ _cache = section("Cache", rare=True)
     help="Save the caches of the model and the draft model after the prompt, without generating an answer.",
     **_cache,
 )
-@click.option("--show-drafts", is_flag=True, help="Colour what was drafted, or mark it in files.")
+@click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 @guarded
 def generate(
@@ -177,9 +177,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:
         known = facts["draft length"]
-        facts["draft length"] = (
-            f"{known['draft_length']} in the end, by its own timings" if known else "too few drafts to choose"
-        )
+        facts["draft length"] = f"{known['draft_length']} at the end (auto)" if known else "not chosen: too few drafts"
     if facts["tokens"] < _TIMED:
         facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
     for key, value in facts.items():

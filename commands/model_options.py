@@ -273,7 +273,7 @@ model_options = together(
         "--adapter-path",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Trained adapter of the model.",
+        help="LoRA adapter of the model, as for mlx-lm.",
         **section("Model and prompt", rare=True),
     ),
     drafting_options,

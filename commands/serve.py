@@ -96,7 +96,12 @@ _log = partial(click.option, **section("Log", rare=True))
     show_default=True,
     help="Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
 )
-@_cache("--prompt-cache-bytes", type=_COUNT, metavar="BYTES", help="Drop the oldest of them beyond this.")
+@_cache(
+    "--prompt-cache-bytes",
+    type=_COUNT,
+    metavar="BYTES",
+    help="Maximum size of the kept caches together; the oldest are dropped first.",
+)
 @_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
 @_log(
     "--log-level",

@@ -187,7 +187,9 @@ def load_drafter(
     """
     if draft_model is None and (alignment is not None or strategy is not None):
         given = "alignment" if alignment is not None else "strategy"
-        raise RuntimeUnsupported(f"{given}: is about a draft model, and none is given. Name one or leave it out")
+        raise RuntimeUnsupported(
+            f"{given}: only applies to a draft model, and none was given. Give draft_model, or leave it out"
+        )
     if strategy is not None:
         from spectool.runtime.translation.factory import STRATEGIES, current_name
 

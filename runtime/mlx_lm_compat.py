@@ -1,7 +1,7 @@
 """The one place that knows what mlx-lm does not promise: names beyond ``mlx_lm``'s own ``__all__``.
 
 mlx-lm is pinned to 0.32. `tests/runtime/test_mlx_lm_compat.py` checks that the names are there with the parameters that
-we use, and that no other module of these rooms imports them.
+we use, and that no other module of the package imports them.
 """
 
 import resource

@@ -96,7 +96,9 @@ class Gate:
             raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
         origin = headers.get("origin")
         if origin is not None and not {"*", origin} & set(self._options.allowed_origins):
-            raise RequestRefused(403, f"Origin: {origin!r} may not ask. The server's --allowed-origin permits it")
+            raise RequestRefused(
+                403, f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
+            )
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
         if client is None and request.url.path != "/health" and request.method != "OPTIONS":
             raise RequestRefused(401, "expected one of the server's keys as Authorization: Bearer, got none of them")

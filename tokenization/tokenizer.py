@@ -21,7 +21,7 @@ from spectool.tokenization.fingerprint import fingerprint_of_json, short, source
 from spectool.tokenization.roles import Roles, names_control
 from spectool.tokenization.token_bytes import Edges, TokenBytes, byte_symbols, edges, text_of, token_bytes
 
-MEND = "Mend tokenizer.json, or use another tokenizer"
+FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ class Tokenizer:
             yield
         except Exception as error:  # the library raises nothing narrower
             lacks = f", since it has no {self.lacking}" if self.lacking else ""
-            raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {MEND}") from error
+            raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {FIX_TOKENIZER}") from error
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

@@ -189,9 +189,9 @@ def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object
     for side, name, found in checked_sides(manifest):
         if not found.different:
             continue
-        what = "committed text in ids of the draft" if side == "draft" else "proposals in ids of the target"
-        example = f". Such as {found.example}" if found.example else ""
-        message = f"{path}: {what} {name} are unlike the tokenizer's at {found.unlike}{example}"
+        what = "committed text translated to the draft" if side == "draft" else "proposals translated to the target"
+        example = f", for example {found.example}" if found.example else ""
+        message = f"{path}: {what} ({name}): ids differ from the tokenizer's own at {found.unlike}{example}"
         if found.share > LOST:
             raise ArtifactError(
                 f"{message}. Expected at most {LOST:.0%}. The output stays the target's own, but drafts are lost "

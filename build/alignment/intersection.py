@@ -23,7 +23,7 @@ class Coverage:
     """How much of one side the other side shares."""
 
     shared: int  # ids with a counterpart, special tokens included
-    size: int  # all ids that have a raw or a role
+    size: int  # all ids that have bytes or a role
     occurrences: int  # tokens of the corpus, encoded by this side
     shared_occurrences: int  # those with a counterpart
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spectool import TokenizerError
 from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
-from spectool.artifacts.alignment_checks import LONGEST_SURFACE
+from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
@@ -196,10 +196,10 @@ def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
 
 def _require_short_tokens(tokenizer: Tokenizer) -> None:
     lengths = list(map(len, tokenizer.token_bytes))
-    if lengths and (longest := max(lengths)) > LONGEST_SURFACE:
+    if lengths and (longest := max(lengths)) > LONGEST_TOKEN:
         raise TokenizerError(
             f"{tokenizer.name}: token {lengths.index(longest)} has {longest:,} bytes, expected at most "
-            f"{LONGEST_SURFACE:,} in an alignment. Use a tokenizer without this token"
+            f"{LONGEST_TOKEN:,} in an alignment. Use a tokenizer without this token"
         )
 
 

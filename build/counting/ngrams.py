@@ -64,7 +64,7 @@ def save_keys(
     """Write the sorted keys of a part, how often each occurs, and the number of the key at each place.
 
     Returns:
-        How many keys there are, and a sample of them for `cuts`.
+        How many keys there are, and a sample of them for `plan.bucket_cuts`.
     """
     save(work, f"n{order}.found-{part}", keys)
     save(work, f"n{order}.uses-{part}", uses.astype(np.uint32))

@@ -37,7 +37,7 @@ from spectool.artifacts.resumable import TaskResult, load, save
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import merged, rows_of_keys, save_keys
 from spectool.corpora import word_runs
-from spectool.tokenization.tokenizer import MEND
+from spectool.tokenization.tokenizer import FIX_TOKENIZER
 
 BREAK = 0
 """The symbol that no n-gram contains."""
@@ -73,7 +73,7 @@ def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, na
         try:
             encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
         except Exception as error:  # the library raises nothing narrower
-            raise TokenizerError(f"{name}: cannot encode a text ({error}). {MEND}") from error
+            raise TokenizerError(f"{name}: cannot encode a text ({error}). {FIX_TOKENIZER}") from error
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
     symbols = np.concatenate(pieces)

@@ -1,4 +1,4 @@
-"""A drafter that cannot do any harm: its proposals are cut to what is safe, and a failing one is switched off.
+"""The loop's view of a drafter: proposals are cut to what the cache can undo, and a drafter that fails is disabled.
 
 It also measures for the controller, since it sees where everything that costs time begins and ends. The drafter's time
 is that of ``propose`` and ``commit``, and the target's pass lies in between. A pass that began before the token of the

@@ -55,10 +55,10 @@ def test_a_pair_whose_tokenizers_fit_is_fine(good: Manifest) -> None:
 
 def test_a_side_that_goes_through_text_is_said_to_take_longer(good: Manifest) -> None:
     s, manifest = changeable(good)
-    assert "goes as text" not in judge(manifest).verdict
+    assert "again as text" not in judge(manifest).verdict
     s["target_to_draft"]["string_free"] = 0.001
     verdict = judge(manifest)
-    assert verdict.usable and "0.1% of the target's comes back without them; the rest goes as text" in verdict.verdict
+    assert verdict.usable and "0.1% of the target's" in verdict.verdict and "again as text" in verdict.verdict
 
 
 @pytest.mark.parametrize(("kept", "usable", "words"), [(0.55, True, "with losses"), (0.3, False, "hardly worth using")])

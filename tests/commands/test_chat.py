@@ -216,7 +216,7 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
     ("arguments", "message"),
     [
         (["--alignment", "no.align"], "no.align"),
-        (["--strategy", "naive"], "strategy: is about a draft model"),
+        (["--strategy", "naive"], "strategy: only applies to a draft model"),
         (["--extra-eos-token", "<nonsense>"], "not a token of this model"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
         (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),

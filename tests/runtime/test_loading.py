@@ -98,8 +98,8 @@ def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[
 def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
     tokenizer, draft = target[1], str(demo_path("draft"))
     refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
-        ({"alignment": alignment}, RuntimeUnsupported, "alignment: is about a draft model"),
-        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: is about a draft model"),
+        ({"alignment": alignment}, RuntimeUnsupported, "alignment: only applies to a draft model"),
+        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: only applies to a draft model"),
         ({"draft_model": other, "strategy": "magic"}, RuntimeUnsupported, "expected one of none, naive"),
         ({"draft_model": draft, "strategy": "naive"}, RuntimeUnsupported, "need no translation"),
         ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),

@@ -135,7 +135,7 @@ def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkey
         patch.setattr(Reference, "read", other_ids)
         result = run(*command)
     assert result.exit_code == 1
-    assert "unlike the tokenizer" in result.output and "drafts are lost" in result.output
+    assert "differ from the tokenizer" in result.output and "drafts are lost" in result.output
     assert run("verify", out).exit_code == 1
     assert run(*command).exit_code == 0
     assert run("verify", out).exit_code == 0
@@ -166,17 +166,17 @@ def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
         found = statistics[side]["check"]
         found |= {"places": 1000, "different": 10, "example": "after 'a' …"}
         require_checked(checked, manifest, notes.append)
-        assert f"ids of the {side} " in notes[0] and "10 of 1,000 places (1.0%)" in notes[0]
-        assert "Such as after 'a' …. The output stays the target's own" in notes.pop()
+        assert f"translated to the {side} " in notes[0] and "10 of 1,000 places (1.0%)" in notes[0]
+        assert "for example after 'a' …. The output stays the target's own" in notes.pop()
         found["different"] = 11
         with pytest.raises(
-            ArtifactError, match=rf"ids of the {side} .* 11 of 1,000 places \(1\.1%\)\. .*drafts are lost"
+            ArtifactError, match=rf"translated to the {side} .* 11 of 1,000 places \(1\.1%\)\. .*drafts are lost"
         ):
             require_checked(checked, manifest)
         found["different"] = 0
     replayed = statistics["target_to_draft"]
     replayed["different_tokens"] = replayed["other_tokens"] // 2
-    with pytest.raises(ArtifactError, match=r"committed text in ids of the draft .* are unlike the tokenizer's at"):
+    with pytest.raises(ArtifactError, match=r"translated to the draft .* differ from the tokenizer's own at"):
         require_checked(checked, manifest)
     statistics["draft_to_target"] |= {"different_tokens": 9, "other_tokens": 9}
     replayed["different_tokens"] = 0

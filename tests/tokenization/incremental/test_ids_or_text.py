@@ -210,9 +210,7 @@ def test_a_model_that_stops_at_unknown_text_is_refused(what: str) -> None:
     with pytest.raises(TokenizerError, match=re.escape(f"model {what}")):
         reasons_for_text(tokenizer)
     for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
-        with pytest.raises(
-            TokenizerError, match=re.escape(f"since it has no {tokenizer.lacking}. Mend tokenizer.json")
-        ):
+        with pytest.raises(TokenizerError, match=re.escape(f"since it has no {tokenizer.lacking}. Fix tokenizer.json")):
             encode("b")
     assert any("stops with an error" in limit for limit in limits(tokenizer))
     tokenizer.backend.add_special_tokens(["<unk>", "?", "[UNK]"])  # added tokens are not of the model
