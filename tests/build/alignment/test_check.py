@@ -170,7 +170,7 @@ def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
         assert "for example after 'a' …. The output stays the target's own" in notes.pop()
         found["different"] = 11
         with pytest.raises(
-            ArtifactError, match=rf"translated to the {side} .* 11 of 1,000 places \(1\.1%\)\. .*drafts are lost"
+            ArtifactError, match=rf"translated to the {side} .* 11 of 1,000 places \(1\.1%\), .*drafts are lost"
         ):
             require_checked(checked, manifest)
         found["different"] = 0
