@@ -59,7 +59,7 @@ PAIRS = (
 
 def too_slow(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> str:
     """Say how long half of ``ids`` and all of them take, where that is out of proportion."""
-    for _ in range(3):  # a busy machine is forgiven twice
+    for _ in range(6):  # a busy machine is forgiven five times
         half, whole = (statistics.median(seconds(work, part) for _ in range(3)) for part in (ids[: len(ids) // 2], ids))
         if whole < MOST * max(half, NOISE):
             return ""
