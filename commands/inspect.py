@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import SpectoolError
+from spectool import ArtifactError, SpectoolError
 from spectool.commands.console import guarded, say, show
 from spectool.commands.describe import READERS, artifact_facts
 from spectool.commands.options import Finite, Text, json_option, path_option, tokenizer_option
@@ -67,6 +67,8 @@ def inspect(
     is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
+    if manifest is not None and kind not in READERS:
+        raise ArtifactError(f"{directory}: unknown format {kind!r}; expected one of {', '.join(READERS)}")
     for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
         if value is not None and kind != "spectool-dictionary":
             raise click.UsageError(f"{option} works on dictionaries; {path} is a {kind}")

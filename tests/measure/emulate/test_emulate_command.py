@@ -26,7 +26,7 @@ def test_every_strategy_at_two_and_four_draft_tokens(work: Path) -> None:
     """The bundled draft knows the sample; its ids are translated to the other vocabulary."""
     corpus = work / "pl.few.txt"
     facts = figures("--draft", demo_path("draft"), "--tokenizer", OTHER, "--corpus", corpus)
-    assert list(facts) == ["corpus", "documents", "tokens", "target", "draft", "runs"]
+    assert list(facts) == ["corpus", "documents", "plain_text", "tokens", "target", "draft", "runs"]
     target = open_tokenizer(OTHER)
     lines = [line for line in corpus.read_text(encoding="utf-8").splitlines() if line.strip()]
     assert facts["documents"] == len(lines)
