@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
-from spectool.build.dictionary.held_out import EVERY, STRETCH, Calibration, HeldOutText, split_off
+from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions, Limits
 from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
@@ -124,8 +123,7 @@ def count_and_build(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
-        few = sum(1 for _ in islice(corpus, STRETCH * EVERY)) < STRETCH * EVERY
-        reader = partial(split_off, held_out=held_out, few=few)
+        reader = partial(split_off, held_out=held_out, few=has_few(corpus))
         count_text(corpus, path, counting, tokenizer, progress, reader)
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 

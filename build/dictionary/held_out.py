@@ -5,6 +5,7 @@ know which tokens of the text are predicted from the true tokens before them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,11 @@ EVERY = 50  # of this many stretches, one is held out
 FEW_EVERY = 20  # of the documents of a text that is too small for this, one is held out
 _COUNTS = 64  # powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
+
+
+def has_few(documents: Iterable[Document]) -> bool:
+    """Whether there are too few documents for stretches of them to be held out; at most 3,200 are read."""
+    return sum(1 for _ in islice(documents, STRETCH * EVERY)) < STRETCH * EVERY
 
 
 def split_off(documents: Iterable[Document], held_out: list[str], few: bool = False) -> Iterator[Document]:

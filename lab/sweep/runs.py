@@ -33,7 +33,7 @@ from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.dictspec import ORDERS, continuations, predictions_of, without_redundant
-from spectool.build.dictionary.held_out import split_off
+from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.console import progress
@@ -199,7 +199,10 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
         corpus = text.open(str(text.language.build))
-        count_text(corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out))
+        few = has_few(text.read(corpus))
+        count_text(
+            corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out, few)
+        )
         prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
