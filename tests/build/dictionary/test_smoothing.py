@@ -135,9 +135,11 @@ def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Coun
     for window, number in followed.items():
         left_over[window[:-1]] -= max(number - DISCOUNT, 0) / asked[window[:-1]]
 
+    tokens = sum(number for window, number in followed.items() if len(window) == 1)
+
     def probability(window: tuple[int, ...]) -> float:
         if len(window) == 1:
-            return followed[window] / max(1, sum(n for w, n in followed.items() if len(w) == 1))
+            return followed[window] / max(1, tokens)
         share = max(followed[window] - DISCOUNT, 0) / max(1, asked[window[:-1]])
         return share + left_over.get(window[:-1], 1.0) * probability(window[1:])
 
