@@ -125,7 +125,8 @@ def _interpolate(
     for window, seen, total in zip(windows[1:], evidence[1:], whole, strict=True):
         share = np.maximum(seen - discount, 0) / np.maximum(total, 1)[window.prefix]
         left_over = np.clip(1 - np.bincount(window.prefix, weights=share, minlength=len(total)), 0, 1)
-        probability = share + left_over[window.prefix] * smoothed[-1].probability[window.suffix]
+        # Counts that were filtered can have more of a window than of its context.
+        probability = np.minimum(share + left_over[window.prefix] * smoothed[-1].probability[window.suffix], 1)
         smoothed.append(Followers(probability.astype(np.float32), left_over.astype(np.float32)))
     return smoothed
 
