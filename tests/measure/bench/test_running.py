@@ -51,7 +51,8 @@ def test_cycles_add_up_to_generations(measured: Path) -> None:
             sum(cycle["committed"] for cycle in mine[:place]) for place in range(len(mine))
         ]
         assert sum(cycle["seconds"] for cycle in mine) <= row["seconds"]
-        assert row["draft_seconds"] + row["pass_seconds"] <= row["seconds"]
+        # Not their sum: the drafter's commit runs beside a pass that began ahead.
+        assert max(row["draft_seconds"], row["pass_seconds"]) <= row["seconds"]
 
 
 def test_plain_decoding_is_timed_from_its_first_pass(work: Path) -> None:
