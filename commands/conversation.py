@@ -13,9 +13,9 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.chat_template import Message, rendered
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
 class Conversation:
@@ -63,7 +63,7 @@ class Conversation:
         seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1
         prompt = rendered(self._tokenizer, messages, self._variables)
-        kept = self._rewind(accepted_length(self._cached, prompt[:-1]))
+        kept = self._rewind(common_prefix(self._cached, prompt[:-1]))
         texts: list[str] = []
         tokens: list[int] = []
         responses = stream_generate(

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from spectool.runtime.decoding.drafter import Cycle, accepted_length
+from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -90,7 +91,7 @@ class Display:
         """The text of the held tokens and ``tokens``, after what is shown."""
         before = self._decode(self.shown) if self.shown else ""
         after = self._decode((*self.shown, *self.held, *tokens))
-        return after[accepted_length(before, after) :]
+        return after[common_prefix(before, after) :]
 
 
 def by_drafter(statistics: DraftStatistics) -> dict[str, dict[str, int]]:

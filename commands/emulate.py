@@ -185,7 +185,7 @@ def _replay_model(
     """Replay with a draft model and every strategy and draft length."""
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.alignment.stage import passing_alignment
+    from spectool.build.alignment.stage import temporary_alignment
     from spectool.measure.emulate import compare_strategies
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.loading import load_model
@@ -201,7 +201,7 @@ def _replay_model(
     for side in (drafting, target):
         say_notes(side)
     lengths = list(dict.fromkeys(lengths))
-    with nullcontext(opened) if opened else passing_alignment(drafting, target, say) as aligned:
+    with nullcontext(opened) if opened else temporary_alignment(drafting, target, say) as aligned:
         translators = {each: make_translator(each, aligned, drafting, target) for each in strategies}
         documents, _ = _encoded(corpus, target, max_tokens)
         tokens = sum(map(len, documents))

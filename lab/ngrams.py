@@ -82,7 +82,7 @@ def ngrams(
     """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.alignment.stage import passing_alignment
+    from spectool.build.alignment.stage import temporary_alignment
     from spectool.build.corpus_reading import encoded
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
@@ -103,7 +103,7 @@ def ngrams(
     documents = encode_text(sides[1], (document.text for document in reading(replayed)), max_tokens or 0).cut(
         max_tokens or 0
     )
-    with passing_alignment(*sides, say) if opened is None else nullcontext(opened) as aligned:
+    with temporary_alignment(*sides, say) if opened is None else nullcontext(opened) as aligned:
         translators = {name: make_translator(name, aligned, *sides) for name in strategies}
         translators |= byte_aligned_steps(aligned, *sides) if steps else {}
         tokens = sum(map(len, documents))

@@ -2,7 +2,7 @@
 
 HTTP        app, with completions, responses and messages     Starlette, on the main thread
   |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
-Job                                                           one request, with a `Text` for each answer
+Job                                                           one request, with an `Answer` for each text
   |  engine, texts, prompt_caches                             MLX, on the engine's thread
-Piece                                                         what was written, back to HTTP
+Delta                                                         what was written, back to HTTP
 """

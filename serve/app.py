@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from spectool.serve import messages, responses
+from spectool.serve.answers import Delta, Prompt
 from spectool.serve.completions import ChatWriter, CompletionWriter
 from spectool.serve.engine import Engine, Job
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
@@ -26,9 +27,9 @@ from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocol import Writer, now
 from spectool.serve.requests import (
-    Asked,
     ChatRequest,
     CompletionRequest,
+    GenerationRequest,
     RequestRefused,
     checked,
     parse_json,
@@ -36,7 +37,6 @@ from spectool.serve.requests import (
     without_effect,
     wrong_field,
 )
-from spectool.serve.texts import Piece, Prompt
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own
@@ -91,25 +91,27 @@ class Service:
         )
 
     def _answering(
-        self, read: Callable[[dict[str, Any]], Asked], writer: Callable[[Any], Writer]
+        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], Writer]
     ) -> Callable[[Request], Awaitable[Response]]:
         """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
         async def answer(request: Request) -> Response:
-            asked, long = await self._read(request, read)
-            return _Reply(self, request, asked, writer(asked), long)
+            wanted, long = await self._read(request, read)
+            return _Reply(self, request, wanted, writer(wanted), long)
 
         return answer
 
-    async def _read(self, request: Request, read: Callable[[dict[str, Any]], Asked]) -> tuple[Asked, bool]:
-        """What is asked, and whether it may take long to tokenize."""
+    async def _read(
+        self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
+    ) -> tuple[GenerationRequest, bool]:
+        """The request that was sent, and whether it may take long to tokenize."""
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
         long = len(raw) > _LONG_TEXT
-        asked = await self._apart(long, lambda: read(parse_json(raw)))
-        if asked.model == DEFAULT_MODEL:
-            asked.model = next(iter(self._options.names))
-        return asked, long
+        wanted = await self._apart(long, lambda: read(parse_json(raw)))
+        if wanted.model == DEFAULT_MODEL:
+            wanted.model = next(iter(self._options.names))
+        return wanted, long
 
     def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
         """The result of what takes a thread's time; a text that is long does not keep a short one waiting."""
@@ -120,18 +122,18 @@ class Service:
         _, (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
         return json_response({"input_tokens": len(prompt.tokens)})
 
-    async def prepared(self, asked: Asked, long: bool) -> tuple[str, list[Prompt]]:
+    async def prepared(self, wanted: GenerationRequest, long: bool) -> tuple[str, list[Prompt]]:
         """The model that a request means, and its prompts."""
-        name = self._options.names.get(asked.model)
+        name = self._options.names.get(wanted.model)
         if name is None:
-            raise self._unknown(asked.model)
+            raise self._unknown(wanted.model)
         try:
             model = await asyncio.wrap_future(self.engine.model_for(name))
         except RequestRefused:
             raise
         except Exception as error:
             raise wrong_field("model", str(error), status=404, code="model_not_found") from error
-        return name, await self._apart(long, lambda: read_prompts(asked, model, self._options))
+        return name, await self._apart(long, lambda: read_prompts(wanted, model, self._options))
 
     def _unknown(self, name: str) -> RequestRefused:
         names = " or ".join(self._options.names)
@@ -174,12 +176,14 @@ class Service:
 class _Reply(Response):
     """The answer to one request, from its prompt to its last byte. The client may go away at any time."""
 
-    def __init__(self, service: Service, request: Request, asked: Asked, writer: Writer, long: bool) -> None:
-        self._service, self._asked, self._writer, self._long = service, asked, writer, long
+    def __init__(
+        self, service: Service, request: Request, wanted: GenerationRequest, writer: Writer, long: bool
+    ) -> None:
+        self._service, self._wanted, self._writer, self._long = service, wanted, writer, long
         self._client = request.scope["spectool.client"]
-        self._events: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
+        self._events: asyncio.Queue[Delta | Exception | None] = asyncio.Queue()
         self._extra: dict[str, str] = {}
-        if ignored := without_effect(asked):
+        if ignored := without_effect(wanted):
             logging.warning("these fields have no effect: %s", quoted(ignored))
             shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
             self._extra[IGNORED_HEADER] = ", ".join(shown)
@@ -189,15 +193,15 @@ class _Reply(Response):
         job: Job | None = None
         gone = asyncio.create_task(_disconnected(receive, self._events))
         try:
-            prepared = asyncio.ensure_future(self._service.prepared(self._asked, self._long))
+            prepared = asyncio.ensure_future(self._service.prepared(self._wanted, self._long))
             await asyncio.wait({prepared, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not prepared.done():
                 prepared.cancel()
                 raise ClientGone
             name, prompts = prepared.result()
-            job = Job(self._asked, name, prompts, self._client, self._delivering())
+            job = Job(self._wanted, name, prompts, self._client, self._delivering())
             self._service.engine.submit(job)
-            if self._asked.stream:
+            if self._wanted.stream:
                 await self._send_stream(job, send)
             else:
                 await self._send_whole(job, scope, receive, send)
@@ -206,10 +210,10 @@ class _Reply(Response):
             if job is not None:
                 job.cancelled = True
 
-    def _delivering(self) -> Callable[[Piece | Exception | None], None]:
+    def _delivering(self) -> Callable[[Delta | Exception | None], None]:
         loop = asyncio.get_running_loop()
 
-        def deliver(event: Piece | Exception | None) -> None:
+        def deliver(event: Delta | Exception | None) -> None:
             with suppress(RuntimeError):  # the loop may have ended
                 loop.call_soon_threadsafe(self._events.put_nowait, event)
 
@@ -265,7 +269,7 @@ class _Reply(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _disconnected(receive: Receive, events: "asyncio.Queue[Piece | Exception | None]") -> None:
+async def _disconnected(receive: Receive, events: "asyncio.Queue[Delta | Exception | None]") -> None:
     """Wait until the client has gone, and say so."""
     while (await receive())["type"] != "http.disconnect":
         pass

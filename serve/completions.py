@@ -5,24 +5,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spectool.serve.answers import Delta, TokenLogprob, TokenLogprobs
 from spectool.serve.engine import Job
 from spectool.serve.protocol import Event, called, counts, drafting_figures, new_id, now
-from spectool.serve.requests import Asked, RequestRefused
-from spectool.serve.texts import Choice, Piece, Place
+from spectool.serve.requests import GenerationRequest, RequestRefused
 from spectool.serve.tool_calls import Call
 
 
 @dataclass(slots=True)
-class Answer:
+class Choice:
     """One answer, put together from its pieces."""
 
     text: str = ""
     reasoning: str = ""
     calls: list[Call] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[TokenLogprobs] = field(default_factory=list)
     end: str = "abort"
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Delta) -> None:
         """Add a piece."""
         self.text += piece.text
         self.reasoning += piece.reasoning
@@ -38,17 +38,17 @@ class CompletionWriter:
     kind = chunk_kind = "text_completion"
     prefix = "cmpl-"
 
-    def __init__(self, asked: Asked) -> None:
-        """Write the answers to ``asked``."""
-        self.asked = asked
-        self.answers: defaultdict[int, Answer] = defaultdict(Answer)
-        self._base = {"id": new_id(self.prefix), "created": now(), "model": asked.model}
+    def __init__(self, request: GenerationRequest) -> None:
+        """Write the answers to ``request``."""
+        self.request = request
+        self.answers: defaultdict[int, Choice] = defaultdict(Choice)
+        self._base = {"id": new_id(self.prefix), "created": now(), "model": request.model}
 
     def begin(self, job: Job) -> Iterator[Event]:
         """Nothing precedes a text."""
         return iter(())
 
-    def add(self, piece: Piece) -> Iterator[Event]:
+    def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, unless the piece has nothing to tell."""
         answer = self.answers[piece.index]
         offset = len(answer.text)
@@ -59,7 +59,7 @@ class CompletionWriter:
 
     def finish(self, job: Job) -> Iterator[Event]:
         """The usage, if it is wanted."""
-        if self.asked.stream_options.include_usage:
+        if self.request.stream_options.include_usage:
             yield Event(
                 **self._base, object=self.chunk_kind, choices=[], usage=_usage(job), metrics=drafting_figures(job)
             )
@@ -77,8 +77,8 @@ class CompletionWriter:
     def _chunk(self, **choice: Any) -> Event:
         return Event(**self._base, object=self.chunk_kind, choices=[choice])
 
-    def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
-        logprobs = None if self.asked.shown_logprobs is None else _columns(answer.places, 0)
+    def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
+        logprobs = None if self.request.shown_logprobs is None else _columns(answer.places, 0)
         return {"index": index, "text": answer.text, "logprobs": logprobs, "finish_reason": answer.end}
 
 
@@ -88,7 +88,7 @@ class ChatWriter(CompletionWriter):
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl-"
 
-    def add(self, piece: Piece) -> Iterator[Event]:
+    def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, with the role in the first one of an answer, and one for the end."""
         delta: dict[str, Any] = {} if piece.index in self.answers else {"role": "assistant"}
         answer = self.answers[piece.index]
@@ -106,13 +106,13 @@ class ChatWriter(CompletionWriter):
         if piece.end:
             yield self._chunk(index=piece.index, delta={}, logprobs=None, finish_reason=piece.end)
 
-    def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
+    def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text}
         if answer.reasoning:
             message["reasoning"] = answer.reasoning
         if answer.calls:
             message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
-        logprobs = None if self.asked.shown_logprobs is None else {"content": list(map(_token, answer.places))}
+        logprobs = None if self.request.shown_logprobs is None else {"content": list(map(_token, answer.places))}
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end}
 
 
@@ -126,20 +126,20 @@ def _usage(job: Job) -> dict[str, Any]:
     return usage if cached is None else {**usage, "prompt_tokens_details": {"cached_tokens": cached}}
 
 
-def _text(choice: Choice) -> str:
+def _text(choice: TokenLogprob) -> str:
     return choice.token.decode(errors="replace")
 
 
-def _token(place: Place) -> dict[str, Any]:
+def _token(place: TokenLogprobs) -> dict[str, Any]:
     """A place as chats show it."""
 
-    def shown(choice: Choice) -> dict[str, Any]:
+    def shown(choice: TokenLogprob) -> dict[str, Any]:
         return {"token": _text(choice), "logprob": choice.logprob, "bytes": list(choice.token)}
 
     return {**shown(place.chosen), "top_logprobs": list(map(shown, place.best))}
 
 
-def _columns(places: Sequence[Place], offset: int) -> dict[str, Any]:
+def _columns(places: Sequence[TokenLogprobs], offset: int) -> dict[str, Any]:
     """Places as texts show them: in columns, the first token ``offset`` characters into the answer."""
     texts = [_text(place.chosen) for place in places]
     offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]

@@ -18,12 +18,12 @@ import mlx.core as mx
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.mlx_lm_compat import wired_limit
+from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
-from spectool.serve.requests import Asked, RequestRefused
-from spectool.serve.texts import Piece, Prompt, Text
+from spectool.serve.requests import GenerationRequest, RequestRefused
 
 _TIDY_SECONDS = 0.2
 STOPPING = "the server is stopping"
@@ -44,18 +44,18 @@ class Job:
 
     def __init__(
         self,
-        asked: Asked,
+        request: GenerationRequest,
         model: str,
         prompts: list[Prompt],
         client: str,
-        deliver: Callable[[Piece | Exception | None], None],
+        deliver: Callable[[Delta | Exception | None], None],
     ) -> None:
-        """Answer each of ``prompts``, ``asked.n`` times, from the prompt caches of ``client``.
+        """Answer each of ``prompts``, ``request.n`` times, from the prompt caches of ``client``.
 
         ``deliver`` gets the pieces of the answers, and in the end None or the error that the job failed with.
         """
-        self.asked, self.model, self.prompts, self.client, self.deliver = asked, model, prompts, client, deliver
-        self.texts: list[Text] = []
+        self.request, self.model, self.prompts, self.client, self.deliver = request, model, prompts, client, deliver
+        self.texts: list[Answer] = []
         self.drafts: Counter[tuple[int, int]] = Counter()
         self.cancelled = False
         self.began = time.monotonic()
@@ -196,12 +196,12 @@ class Engine:
     def _answer(self, job: Job) -> None:
         if job.model != self.model.name or self.model.model is None:
             self._load(job.model)
-        prompts = [prompt for prompt in job.prompts for _ in range(job.asked.n)]
-        job.texts = [Text(i, prompt, job.asked, self.model, self._options) for i, prompt in enumerate(prompts)]
+        prompts = [prompt for prompt in job.prompts for _ in range(job.request.n)]
+        job.texts = [Answer(i, prompt, job.request, self.model, self._options) for i, prompt in enumerate(prompts)]
         for text in job.texts:
             self._write(job, text)
 
-    def _write(self, job: Job, text: Text) -> None:
+    def _write(self, job: Job, text: Answer) -> None:
         """Generate one text, and keep its cache."""
         options, model, add = self._options, self.model, self._metrics.add
         prompt = text.prompt.tokens
@@ -216,7 +216,7 @@ class Engine:
                 job.drafts[len(cycle.proposal), cycle.accepted] += 1
                 self._metrics.add_cycle(cycle)
 
-        length = options.num_draft_tokens if job.asked.num_draft_tokens is None else job.asked.num_draft_tokens
+        length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
         stream = mx.default_stream(mx.default_device())
         began = first = time.perf_counter()
         end = "failed"

@@ -77,9 +77,9 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 class MessageWriter(BlockWriter):
     """Writes a ``message``."""
 
-    def __init__(self, asked: ChatRequest) -> None:
-        """Write the answer to ``asked``."""
-        super().__init__(asked)
+    def __init__(self, request: ChatRequest) -> None:
+        """Write the answer to ``request``."""
+        super().__init__(request)
         self._id = new_id("msg_")
 
     def begin(self, job: Job) -> Iterator[Event]:
@@ -129,7 +129,7 @@ class MessageWriter(BlockWriter):
             "id": self._id,
             "type": "message",
             "role": "assistant",
-            "model": self.asked.model,
+            "model": self.request.model,
             "content": [],
             "stop_reason": reason if begun else None,
             "stop_sequence": self.stopped_by if reason == "stop_sequence" else None,

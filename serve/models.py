@@ -9,7 +9,7 @@ import mlx.core as mx
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.session import new_controller
+from spectool.runtime.draft_length.controllers import new_controller
 from spectool.runtime.loading import open_target
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer

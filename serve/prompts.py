@@ -6,37 +6,44 @@ from typing import Any
 
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens
+from spectool.serve.answers import Prompt
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import Asked, ChatRequest, CompletionRequest, Message, RequestRefused, wrong_field
-from spectool.serve.texts import Prompt
+from spectool.serve.requests import (
+    ChatRequest,
+    CompletionRequest,
+    GenerationRequest,
+    Message,
+    RequestRefused,
+    wrong_field,
+)
 
 
-def read_prompts(asked: Asked, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
+def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
     """The prompts of a request: one of a chat, and as many of a completion as it has.
 
     Raises:
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
-    if isinstance(asked, ChatRequest):
-        name, prompts = "messages", [_read_chat(asked, model, options)]
+    if isinstance(request, ChatRequest):
+        name, prompts = "messages", [_read_chat(request, model, options)]
     else:
-        assert isinstance(asked, CompletionRequest)
-        name, prompts = "prompt", _read_texts(asked, model, options)
+        assert isinstance(request, CompletionRequest)
+        name, prompts = "prompt", _read_texts(request, model, options)
     try:
         for prompt in prompts:
             require_tokens(name, prompt.tokens, model.vocabulary, model.tokenizer)
             if not prompt.tokens:
                 raise wrong_field(name, "expected at least one token, got none")
             _check_length(name, len(prompt.tokens), f"{len(prompt.tokens):,}", model, options)
-        require_tokens("logit_bias", list(map(int, asked.logit_bias)), model.vocabulary, model.tokenizer)
+        require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary, model.tokenizer)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
     return prompts
 
 
-def _read_texts(asked: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
-    given = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+def _read_texts(request: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
+    given = [request.prompt] if isinstance(request.prompt, str) else request.prompt
     texts = [text for text in given if isinstance(text, str)]
     if not texts:
         return [Prompt([token for token in given if isinstance(token, int)])]
@@ -44,24 +51,24 @@ def _read_texts(asked: CompletionRequest, model: LoadedModel, options: ServerOpt
     return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in texts]
 
 
-def _read_chat(asked: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
+def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
     tokenizer = model.tokenizer
     if not tokenizer.has_chat_template:
         raise RequestRefused(
             400, f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         )
-    if asked.offered and not tokenizer.has_tool_calling:
+    if request.offered and not tokenizer.has_tool_calling:
         raise wrong_field("tools", f"expected none, because mlx-lm knows no tool calls of {model.name}. Leave them out")
-    _check_characters("messages", sum(len(message.text) for message in asked.messages), model, options)
-    continued = asked.messages[-1].role == "assistant"
+    _check_characters("messages", sum(len(message.text) for message in request.messages), model, options)
+    continued = request.messages[-1].role == "assistant"
     try:
         text: str = tokenizer.apply_chat_template(
-            [_for_template(message) for message in asked.messages],
-            tools=asked.offered or None,
+            [_for_template(message) for message in request.messages],
+            tools=request.offered or None,
             tokenize=False,
             add_generation_prompt=not continued,
             continue_final_message=continued,
-            **{**options.chat_template_args, **asked.chat_template_kwargs},
+            **{**options.chat_template_args, **request.chat_template_kwargs},
         )
     except Exception as error:  # whatever a template raises
         raise wrong_field("messages", f"the model's chat template refuses them ({str(error)[:200]})") from error

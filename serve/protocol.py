@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
 
+from spectool.serve.answers import Delta
 from spectool.serve.engine import Job
 from spectool.serve.requests import ChatRequest, RequestRefused, wrong_field
-from spectool.serve.texts import Piece
 from spectool.serve.tool_calls import Call
 
 
@@ -44,7 +44,7 @@ class Writer(Protocol):
     def begin(self, job: Job) -> Iterator[Event]:
         """The events before the first piece."""
 
-    def add(self, piece: Piece) -> Iterator[Event]:
+    def add(self, piece: Delta) -> Iterator[Event]:
         """The events of a piece."""
 
     def finish(self, job: Job) -> Iterator[Event]:
@@ -72,14 +72,14 @@ class BlockWriter(Writer):
 
     done = b""
 
-    def __init__(self, asked: ChatRequest) -> None:
-        """Write the answer to ``asked``."""
-        self.asked = asked
+    def __init__(self, request: ChatRequest) -> None:
+        """Write the answer to ``request``."""
+        self.request = request
         self.blocks: list[Block] = []
         self.end, self.stopped_by = "abort", ""
         self._open = False
 
-    def add(self, piece: Piece) -> Iterator[Event]:
+    def add(self, piece: Delta) -> Iterator[Event]:
         """The events of a piece."""
         self.end, self.stopped_by = piece.end or self.end, piece.stopped_by or self.stopped_by
         for kind, text in (("reasoning", piece.reasoning), ("text", piece.text)):
@@ -142,7 +142,7 @@ def counts(job: Job) -> tuple[int, int, int | None]:
     Without keys, all clients share the prompt caches, and the count would tell one of them what another has asked.
     """
     prompts = sum(len(prompt.tokens) for prompt in job.prompts)
-    cached = sum(text.cached for text in job.texts[:: job.asked.n]) if job.client else None
+    cached = sum(text.cached for text in job.texts[:: job.request.n]) if job.client else None
     return prompts, sum(len(text.tokens) for text in job.texts), cached
 
 

@@ -141,7 +141,7 @@ class _TextFormat(_Given):
     type: Literal["text"]
 
 
-class Asked(_Given):
+class GenerationRequest(_Given):
     """What every request may say about how its answers are written."""
 
     model: str = _field("the name of a model", DEFAULT_MODEL, strict=True)
@@ -196,7 +196,7 @@ class Asked(_Given):
         return None
 
 
-class ChatRequest(Asked):
+class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
     messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
@@ -219,7 +219,7 @@ class ChatRequest(Asked):
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-class CompletionRequest(Asked):
+class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
     prompt: _String | _Ids | _Strings = _field(
@@ -270,9 +270,9 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         raise wrong_field(name, f"expected {expected}, got {got}") from error
 
 
-def without_effect(asked: BaseModel) -> list[str]:
+def without_effect(request: BaseModel) -> list[str]:
     """The fields of a request that nothing here takes into account."""
-    return sorted(set(asked.model_extra or ()) - _WITHOUT_EFFECT)
+    return sorted(set(request.model_extra or ()) - _WITHOUT_EFFECT)
 
 
 def quoted(value: Any) -> str:

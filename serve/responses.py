@@ -75,10 +75,10 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
-    def __init__(self, asked: ChatRequest) -> None:
-        """Write the answer to ``asked``."""
-        super().__init__(asked)
-        self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": asked.model}
+    def __init__(self, request: ChatRequest) -> None:
+        """Write the answer to ``request``."""
+        super().__init__(request)
+        self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": request.model}
         self._ids: list[str] = []
         self._number = 0
 
@@ -144,8 +144,8 @@ class ResponseWriter(BlockWriter):
         return {"item_id": self._ids[block.index], "output_index": block.index}
 
     def _response(self, status: str) -> dict[str, Any]:
-        choices = {"tool_choice": self.asked.tool_choice, "parallel_tool_calls": True}
-        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in self.asked.offered]
+        choices = {"tool_choice": self.request.tool_choice, "parallel_tool_calls": True}
+        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in self.request.offered]
         return {**self._base, "status": status, "error": None, "output": [], "tools": tools, **choices}
 
     def _item(self, block: Block, status: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 _Merges = dict[tuple[int, int], tuple[int, int]]  # two parts -> rank, token that they make
 
 
-def has_lemma(tokenizer: Tokenizer) -> bool:
+def joins_by_merges(tokenizer: Tokenizer) -> bool:
     """Whether the merge-site lemma can be used: the tokenizer is BPE, and all of its steps can be followed."""
     return not reasons_for_text(tokenizer)
 

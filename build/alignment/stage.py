@@ -19,7 +19,7 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
-from spectool.build.alignment.merge_table import has_lemma, merge_table
+from spectool.build.alignment.merge_table import joins_by_merges, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
@@ -118,7 +118,7 @@ def build_alignment(
 
 
 @contextmanager
-def passing_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
+def temporary_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
     """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
@@ -128,7 +128,7 @@ def passing_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = 
 
 
 def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
-    return (merge_table(tokenizer), boundary_table(tokenizer)) if has_lemma(tokenizer) else (None, None)
+    return (merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else (None, None)
 
 
 def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:

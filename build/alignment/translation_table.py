@@ -6,7 +6,7 @@ from itertools import islice
 import tokenizers
 
 from spectool.artifacts.alignment import Spellings
-from spectool.build.alignment.merge_table import has_lemma
+from spectool.build.alignment.merge_table import joins_by_merges
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -26,7 +26,7 @@ class TokenSpeller:
 
     def __init__(self, source: Tokenizer, other: Tokenizer) -> None:
         """Prepare for tokens of ``source`` and ids of ``other``."""
-        self._joins = has_lemma(other)
+        self._joins = joins_by_merges(other)
         self._backend = other.text_backend if self._joins else other.backend
         self._lengths = list(map(len, other.token_bytes))
         self._off = source.edges.leading_space

@@ -19,14 +19,15 @@ from spectool import SpectoolError
 from spectool.artifacts.benchmark import PLAIN, Block, Row
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
+from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.session import new_controller
+from spectool.runtime.draft_length.controllers import new_controller
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens
@@ -248,7 +249,7 @@ class Target:
         """
         if list(plain) == list(output):
             return None, None
-        place = accepted_length(output, plain)
+        place = common_prefix(output, plain)
         logits = self.model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
         best: list[float] = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
         return place, best[1] - best[0]

@@ -69,7 +69,7 @@ def use_exact_masks(leaves: Iterable[Any]) -> None:
             leaf.make_mask = partial(_mask, leaf)
 
 
-def use_host_masks(leaves: Iterable[Any]) -> None:
+def use_mlx_lm_masks(leaves: Iterable[Any]) -> None:
     """Undo ``use_exact_masks``."""
     for leaf in leaves:
         vars(leaf).pop("make_mask", None)

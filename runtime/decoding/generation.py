@@ -34,7 +34,7 @@ from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.session import borrow, give_back
+from spectool.runtime.draft_length.controllers import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import (
     DEFAULT_QUANTIZED_KV_START,
     generation_stream,
@@ -140,7 +140,7 @@ def generate_step(
         quantize=quantize,
         prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
     )
-    borrowed = borrow(model, drafter) if num_draft_tokens is None and drafter is not None else None
+    borrowed = acquire_controller(model, drafter) if num_draft_tokens is None and drafter is not None else None
     length = borrowed or num_draft_tokens or 0
     quantized_from = quantized_kv_start if kv_bits else None
     counts = DraftStatistics() if statistics is None else statistics
@@ -188,7 +188,7 @@ def generate_step(
                     mx.clear_cache()
         finally:
             if borrowed is not None:
-                give_back(model, drafter, borrowed)
+                release_controller(model, drafter, borrowed)
             with mx.stream(stream):
                 target.close(held)
 

@@ -136,7 +136,7 @@ class GuardedDrafter:
                 proposed=len(self._proposed),
                 accepted=accepted_length(self._proposed, tokens),
                 committed=len(tokens),
-                again=self._refeed,
+                refed=self._refeed,
                 draft_seconds=self.draft_seconds,
                 # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then
                 # the first of several passes begun ahead seems too long, and the last one too short.

@@ -15,12 +15,12 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.mlx_lm_compat import GenerationResponse as HostResponse
+from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 
 
 @dataclass
-class GenerationResponse(HostResponse):  # type: ignore[misc]  # mlx-lm has no types
+class GenerationResponse(MlxLmResponse):  # type: ignore[misc]  # mlx-lm has no types
     """mlx-lm's response, and ``drafting``: the statistics of this generation, which later responses go on changing."""
 
     drafting: DraftStatistics = field(default_factory=DraftStatistics)

@@ -134,7 +134,7 @@ class TargetRunner:
 
     def close(self, length: int) -> None:
         """End the generation: leave the cache with its first ``length`` tokens, even after a pass that broke off."""
-        windows.use_host_masks(flatten(self.cache))
+        windows.use_mlx_lm_masks(flatten(self.cache))
         if missing := self._rewind(length + self.unrewindable):
             self.prefill(_array(missing))
 

@@ -118,7 +118,7 @@ class Controller:
         self._exploration_cost = 0.0  # what it is expected to lose, in plain passes
         self._plain_cost = 0.0  # expected loss of a plain pass instead of the chosen length, in plain passes
         self._plain_budget = 0.0  # what plain passes may still cost while drafting pays, in plain passes
-        self._holds = 0  # cycles until the next decision
+        self._cycles_to_decision = 0  # cycles until the next decision
 
     def __repr__(self) -> str:
         """The best length, and how many tokens that rests on."""
@@ -134,7 +134,7 @@ class Controller:
         self.passes.begin()
         self.drafts.begin()
         self._callers.clear()
-        self._missed = self._holds = 0
+        self._missed = self._cycles_to_decision = 0
         self._prompt = prompt
 
     def choose(self) -> int:
@@ -142,23 +142,23 @@ class Controller:
         known = self.passes.known
         if not known(1):
             return 0
-        if not self._holds:
+        if not self._cycles_to_decision:
             self._decide()
-            self._holds = DECIDED_CYCLES if known(self.chosen + 1) else 1
-        self._holds -= 1
+            self._cycles_to_decision = DECIDED_CYCLES if known(self.chosen + 1) else 1
+        self._cycles_to_decision -= 1
         if self._loss_allowance <= 0:
             return 0
         if not self.passes.compared:
             # What earlier generations measured holds for this one once a pass is compared with it.
-            self._holds = 0
+            self._cycles_to_decision = 0
             return next(k for k in range(self.chosen, -1, -1) if known(k + 1))
         if self._exploration and self._exploration_cost <= self._exploration_budget:
             self._exploration_budget -= self._exploration_cost
-            self._holds = 0
+            self._cycles_to_decision = 0
             return self._exploration
         if self.chosen and self._plain_cost <= self._plain_budget:
             self._plain_budget = 0.0
-            self._holds = 0
+            self._cycles_to_decision = 0
             return 0
         return self.chosen
 
@@ -173,7 +173,7 @@ class Controller:
         pass_seconds: float | None,
         processor_seconds: float | None = None,
         caller_seconds: float | None = None,
-        again: int = 0,
+        refed: int = 0,
     ) -> None:
         """Record a cycle.
 
@@ -188,7 +188,7 @@ class Controller:
             processor_seconds: Processor time of this process in the same interval. Where other programs took the
                 processor, the time of the pass says nothing about the model.
             caller_seconds: Time between the previous cycle and this one; None where a pass was under way.
-            again: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
+            refed: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
                 of drafting, so a pass with them never counts as a plain one.
         """
         if caller_seconds is not None:
@@ -197,7 +197,7 @@ class Controller:
         self.verified += proposed
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
             pass_seconds = None
-        if pass_seconds is not None and (proposed or not again):
+        if pass_seconds is not None and (proposed or not refed):
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
         if asked:
@@ -209,7 +209,7 @@ class Controller:
         else:
             self._missed += committed
             self._unasked += committed
-        if asked or again:
+        if asked or refed:
             spent = min(draft_seconds, OUTLIER * self.drafts(proposed)) if asked else 0.0
             # The first pass over this many tokens also compiles, which no later one has to pay for again.
             typical = self.passes.curve[proposed + 1]

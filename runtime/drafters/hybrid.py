@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 _NOTHING = Proposal((), "")
 _PRIOR_OBSERVED = 4.0  # tokens that the prior counts for
 _PRIOR_RIGHT = 2.0  # of them, tokens that were right
-_KEPT = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
+_DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 BUDGET = 4.0  # target passes that a model may cost beyond what it has brought
 LOSS_PER_PASS = 0.02  # the same for each pass since
 _MOST = 32.0  # passes won that may be lost again, or lost that must be made up for
@@ -91,8 +91,8 @@ class _Member:
 
     def learn(self, committed: Sequence[int]) -> None:
         """Count how many tokens of the proposal were right, and the first wrong one."""
-        self.right = _PRIOR_RIGHT + _KEPT * (self.right - _PRIOR_RIGHT)
-        self.observed = _PRIOR_OBSERVED + _KEPT * (self.observed - _PRIOR_OBSERVED)
+        self.right = _PRIOR_RIGHT + _DECAY * (self.right - _PRIOR_RIGHT)
+        self.observed = _PRIOR_OBSERVED + _DECAY * (self.observed - _PRIOR_OBSERVED)
         right = accepted_length(self.proposal.tokens, committed)
         # A proposal that outlasts the committed tokens was not contradicted.
         judged = min(right + 1, len(self.proposal.tokens), len(committed))
@@ -172,7 +172,7 @@ class HybridDrafter(Drafter):
         if self._proposed_at is not None:
             self._pass_seconds = _averaged(self._pass_seconds, self._clock() - self._proposed_at)
             self._proposed_at = None
-        self._draft_seconds *= _KEPT  # until it is measured again
+        self._draft_seconds *= _DECAY  # until it is measured again
         if self._pending_ask is not None:
             model, guess, expected = self._pending_ask
             model.charge(expected - accepted_length(guess.tokens, tokens))

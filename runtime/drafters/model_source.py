@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.runtime.caches.draft_cache import DraftCache
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 SCORED = 1024  # most probable draft tokens whose scores a `ModelScorer` reads at each place
 _BLOCK = 8  # neighbouring ids that are sifted together
@@ -108,7 +108,7 @@ class ModelSource(DraftSource):
         begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
         text = list(context.ids) if begun else [self._bos or 0, *context.ids]
         same = min(self.agreed, context.kept + len(text) - len(context.ids))
-        self.agreed = same + accepted_length(self.cache.tokens[same:], text[same:])
+        self.agreed = same + common_prefix(self.cache.tokens[same:], text[same:])
         return text
 
     def rewind(self, kept: int) -> int:
@@ -268,7 +268,7 @@ class ModelScorer:
         if scores is None:
             source, text = self._source, [*self._root, *path]
             sure = len(self._root)
-            source.rewind(min(sure + accepted_length(source.cache.tokens[sure:], path), len(text) - 1))
+            source.rewind(min(sure + common_prefix(source.cache.tokens[sure:], path), len(text) - 1))
             new = text[len(source.cache.tokens) :]
             scores = self._known[path] = source.run(mx.array(new))[-1]
             source.cache.tokens += new

@@ -19,7 +19,7 @@ from spectool.runtime.translation.protocol import FURTHER, DraftSource, Translat
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
 
-_KEPT = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
+_DECAY = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
 _PRIOR = 4.0  # proposals that the expectation counts for
 
 
@@ -36,8 +36,8 @@ class Arm:
 
     def learn(self, accepted: int | None) -> None:
         """Let a cycle pass in which this arm had ``accepted`` tokens; None if it was not used."""
-        self._accepted *= _KEPT
-        self._asked *= _KEPT
+        self._accepted *= _DECAY
+        self._asked *= _DECAY
         if accepted is not None:
             self._accepted += accepted
             self._asked += 1

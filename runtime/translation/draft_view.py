@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from spectool.artifacts.alignment import Spellings
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import DraftContext
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _MUCH = 64  # bytes from which on text is encoded instead of joined
 
@@ -103,5 +103,5 @@ class DraftView:
     def _replace(self, start: int, tail: Sequence[int]) -> None:
         """Let the view go on with ``tail`` from ``start`` on."""
         if start < self._kept:
-            self._kept = min(self._kept, start + accepted_length(self.ids[start:], tail))
+            self._kept = min(self._kept, start + common_prefix(self.ids[start:], tail))
         self.ids[start:] = tail

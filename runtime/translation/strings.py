@@ -14,8 +14,8 @@ SLEM), 3.2.1, 3.2.2 and 3.3 (algorithm 2), 6.4 (windows in both directions, abso
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class ContextTranslator(NaiveTranslator):
         begin = max(0, len(self._ids) - self._window_back)
         before = self._decode(self._draft, self._ids[begin:])
         together = self._encode(self._draft, before + self._decode(self._target, tokens))
-        self._kept = min(self._kept, begin + accepted_length(self._ids[begin:], together))
+        self._kept = min(self._kept, begin + common_prefix(self._ids[begin:], together))
         self._ids[begin:] = together
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:

@@ -13,8 +13,8 @@ from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.controllers import new_controller
 from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
-from spectool.runtime.draft_length.session import new_controller
 from spectool.runtime.loading import load_drafter, load_model
 
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9)

@@ -9,7 +9,7 @@ from anthropic import Anthropic, BadRequestError
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
-from spectool.tests.serve.test_texts import CALL
+from spectool.tests.serve.test_answers import CALL
 
 pytestmark = pytest.mark.system
 

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.build.alignment.merge_table import has_lemma, last_merge, merge_table
+from spectool.build.alignment.merge_table import joins_by_merges, last_merge, merge_table
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
 from spectool.tokenization.roles import Roles
@@ -64,8 +64,8 @@ def test_byte_tokens_are_symbols(bundled: Tokenizer) -> None:
     "options", [{"dropout": 0.1}, {"end_of_word_suffix": "</w>"}, {"continuing_subword_prefix": "##"}]
 )
 def test_no_lemma_for_marks_and_dropout(options: dict[str, object]) -> None:
-    assert has_lemma(byte_level([], []))
-    assert not has_lemma(byte_level([], [], **options))
+    assert joins_by_merges(byte_level([], []))
+    assert not joins_by_merges(byte_level([], [], **options))
 
 
 def test_no_lemma_where_splitting_goes_on_after_bytes() -> None:
@@ -74,7 +74,7 @@ def test_no_lemma_where_splitting_goes_on_after_bytes() -> None:
     bytes_first = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Digits()])
     for pre_tokenizer, expected in ((bytes_last, True), (bytes_first, False)):
         tokenizer.backend.pre_tokenizer = pre_tokenizer
-        assert has_lemma(Tokenizer("made", tokenizer.backend, Roles())) == expected
+        assert joins_by_merges(Tokenizer("made", tokenizer.backend, Roles())) == expected
 
 
 def test_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
@@ -85,7 +85,7 @@ def test_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
         ("t5-small", False),
         ("bert-base-uncased", False),
     ):
-        assert has_lemma(real(name)) == expected, name
+        assert joins_by_merges(real(name)) == expected, name
 
 
 def test_every_merge_of_a_real_tokenizer_is_there(real: Callable[[str], Tokenizer]) -> None:

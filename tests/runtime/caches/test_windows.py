@@ -54,7 +54,7 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
         wraps += held > size
         assert window.offset == held
     assert wraps > 20
-    windows.use_host_masks([window])
+    windows.use_mlx_lm_masks([window])
     assert "make_mask" not in vars(window)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.generate import GenerationResponse as HostResponse
+from mlx_lm.generate import GenerationResponse as MlxLmResponse
 from mlx_lm.generate import stream_generate as host_stream_generate
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
@@ -56,7 +56,7 @@ def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -
     for drafter in (None, oracle, LookupDrafter(history=True)):
         got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter, num_draft_tokens=8))
         assert comparable(got) == comparable(expected)
-        assert all(isinstance(r, GenerationResponse) and isinstance(r, HostResponse) for r in got)
+        assert all(isinstance(r, GenerationResponse) and isinstance(r, MlxLmResponse) for r in got)
     assert oracle.started == tokenizer.encode(TEXT)
 
 

@@ -323,7 +323,7 @@ def test_tokens_fed_again_are_the_price_of_drafting() -> None:
     for _ in range(3):
         controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=1.0)
     for _ in range(20):
-        controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=5.0, again=4)
+        controller.learn(asked=0, proposed=0, accepted=0, committed=1, draft_seconds=0.0, pass_seconds=5.0, refed=4)
     controller.choose()
     assert controller.passes.curve[1] == 1.0
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 import pytest
 
-from spectool.build.alignment.merge_table import has_lemma
+from spectool.build.alignment.merge_table import joins_by_merges
 from spectool.runtime.translation.protocol import allow_any
 from spectool.tests.runtime.translation.translation_twin import text_bytes, whole
 from spectool.tests.runtime.translation.worlds import (
@@ -31,7 +31,7 @@ def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Ra
     translator = here.translator()
     wrong: list[str] = []
     frontiers = translations = 0
-    texts = 7 if has_lemma(here.target) else 14  # some of these leave out what they cannot spell
+    texts = 7 if joins_by_merges(here.target) else 14  # some of these leave out what they cannot spell
     for text in sample(rng, texts, 50):
         ids = here.committed(text)
         translator.start()
@@ -45,7 +45,7 @@ def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Ra
             assert context.kept == (min(len(before), len(now)) if agreed is None else agreed)
             before = now
             frontiers += 1
-            if text_bytes(here.draft, expected) == whole(text_bytes(here.target, committed)) or not has_lemma(
+            if text_bytes(here.draft, expected) == whole(text_bytes(here.target, committed)) or not joins_by_merges(
                 here.draft
             ):
                 assert now == expected, (text, place)
@@ -77,7 +77,7 @@ def test_special_tokens_divide_texts(pair: str, world: Callable[[str], World], r
                 for drafts in proposals(here, translator, here.present(committed), "so was da", rng):
                     if drafts:
                         wrong += judge(here, translator, here.present(committed), drafts)
-        if has_lemma(here.draft):
+        if joins_by_merges(here.draft):
             assert spelled(here.draft, translator.draft_context().ids) == spelled(here.draft, here.view(committed))
         else:
             assert list(translator.draft_context().ids) == here.view(committed)
@@ -110,7 +110,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             assert view == expected
             assert spelled(here.draft, view).count("\ufffd".encode()) == known.count("\ufffd".encode())
             checked += 1
-            if known != text_bytes(here.target, split[: place + 1]) or not has_lemma(here.target):
+            if known != text_bytes(here.target, split[: place + 1]) or not joins_by_merges(here.target):
                 continue
             said = here.twin.draft.encode(rng.choice(SENTENCES))[:4]
             drafts = list(takewhile(here.draft.token_bytes.__getitem__, said))  # up to what it cannot spell
@@ -118,7 +118,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             if raw.startswith(known) and whole(raw) == raw:
                 found = translator.translate(drafts)
                 assert known + spelled(here.target, found) == raw
-    assert checked > 100 or not has_lemma(here.draft)
+    assert checked > 100 or not joins_by_merges(here.draft)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -156,6 +156,6 @@ def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], W
                     asked += 1
                     refused += not expected.boundary
                     assert constraint.allows(token, healed) == expected.boundary, (text, place, token, healed)
-    if has_lemma(here.target) and has_lemma(here.draft):
+    if joins_by_merges(here.target) and joins_by_merges(here.draft):
         assert asked > 100
         assert refused > 5

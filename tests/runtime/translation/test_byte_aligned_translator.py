@@ -17,13 +17,13 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator, allow_any
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
 from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
 def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:
@@ -213,7 +213,7 @@ class Perfect(DraftSource):
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         ids = list(context.ids)
-        begin = accepted_length(ids, self._ids)
+        begin = common_prefix(ids, self._ids)
         healed = begin == len(ids) - 1 and self._ids[begin] in constraint.extensions
         if begin < len(ids) - healed or not constraint.allows(self._ids[begin], healed):
             return [], False

@@ -14,7 +14,7 @@ from spectool.runtime.draft_length.measured import known_costs
 _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
 
 
-def borrow(model: Any, drafter: Any) -> Controller:
+def acquire_controller(model: Any, drafter: Any) -> Controller:
     """The controller of ``model`` with ``drafter``; a new one where there is none or it is in use."""
     known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
@@ -30,7 +30,7 @@ def new_controller(model: Any) -> Controller:
     return controller
 
 
-def give_back(model: Any, drafter: Any, controller: Controller) -> None:
+def release_controller(model: Any, drafter: Any, controller: Controller) -> None:
     """Keep ``controller`` for the next generation of ``model`` with ``drafter``."""
     for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
         _idle.pop(pair, None)

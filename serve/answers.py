@@ -12,7 +12,7 @@ from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_l
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import Asked, ChatRequest
+from spectool.serve.requests import ChatRequest, GenerationRequest
 from spectool.serve.tool_calls import Call, Splitter
 
 _IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
@@ -26,34 +26,34 @@ class Prompt(NamedTuple):
     empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
 
 
-class Choice(NamedTuple):
+class TokenLogprob(NamedTuple):
     """A token and its probability."""
 
     token: bytes
     logprob: float
 
 
-class Place(NamedTuple):
+class TokenLogprobs(NamedTuple):
     """A token that was generated, and what could have been there instead."""
 
-    chosen: Choice
-    best: tuple[Choice, ...]  # the most probable ones, the best first
+    chosen: TokenLogprob
+    best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Delta:
     """What one of the answers to a request gained; ``end`` says why it ends here."""
 
     index: int
     text: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[TokenLogprobs, ...] = ()
     end: str | None = None  # stop, length, tool_calls or abort
     stopped_by: str | None = None  # the stop text, where one ended it
 
 
-class Text:
+class Answer:
     """One answer. The engine gives it its tokens; nothing in it is shared with other answers.
 
     Attributes:
@@ -64,45 +64,48 @@ class Text:
         statistics: What drafting did for it.
     """
 
-    def __init__(self, index: int, prompt: Prompt, asked: Asked, model: LoadedModel, options: ServerOptions) -> None:
-        """Begin an answer to ``asked``; a setting of it that is left out is the server's.
+    def __init__(
+        self, index: int, prompt: Prompt, request: GenerationRequest, model: LoadedModel, options: ServerOptions
+    ) -> None:
+        """Begin an answer to ``request``; a setting of it that is left out is the server's.
 
         Raises:
             WrongSetting: A setting of the sampler or of a penalty is out of range.
         """
-        self.index, self.prompt, self.asked = index, prompt, asked
+        self.index, self.prompt, self.request = index, prompt, request
         self.tokens: list[int] = []
         self.cached = 0
         self.statistics = DraftStatistics()
-        self.seed = None if asked.seed is None else (asked.seed + index) % 2**63  # answers draw differently
-        self.max_tokens = options.max_tokens if asked.limit is None else asked.limit
+        self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
+        self.max_tokens = options.max_tokens if request.limit is None else request.limit
         if model.context is not None and len(prompt.tokens) < model.context:
             self.max_tokens = min(self.max_tokens, model.context - len(prompt.tokens))
-        self.sampler = _sampler(asked, model, options)
-        self.processors = _processors(asked)
-        chat = asked if isinstance(asked, ChatRequest) else None
+        self.sampler = _sampler(request, model, options)
+        self.processors = _processors(request)
+        chat = request if isinstance(request, ChatRequest) else None
         self._model = model
-        self._text = AnswerText(model.tokenizer, asked.stops, own_text=chat is not None or prompt.empty)
+        self._text = AnswerText(model.tokenizer, request.stops, own_text=chat is not None or prompt.empty)
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
         )
-        self._waiting: list[tuple[int, Place]] = []  # tokens and where they begin, until their text is let through
+        # tokens and where they begin, until their text is let through
+        self._waiting: list[tuple[int, TokenLogprobs]] = []
         self._called = False
 
-    def add(self, token: int, logprobs: mx.array) -> Piece:
+    def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
         self.tokens.append(token)
         if token in self._model.ends:
             return self._write(None, "stop")
-        if self.asked.shown_logprobs is not None:
-            self._waiting.append((self._text.written, self._place(token, logprobs, self.asked.shown_logprobs)))
+        if self.request.shown_logprobs is not None:
+            self._waiting.append((self._text.written, self._place(token, logprobs, self.request.shown_logprobs)))
         return self._write(token, "length" if len(self.tokens) == self.max_tokens else None)
 
-    def abort(self) -> Piece:
+    def abort(self) -> Delta:
         """End the answer where it is, and return what was held back of it."""
         return self._write(None, "abort")
 
-    def _write(self, token: int | None, end: str | None) -> Piece:
+    def _write(self, token: int | None, end: str | None) -> Delta:
         certain, stopped_by = self._text.add(token, last=end is not None), self._text.stopped_by
         if stopped_by:
             end = "stop"
@@ -114,47 +117,47 @@ class Text:
         del self._waiting[: len(shown)]
         if end == "stop" and self._called:
             end = "tool_calls"
-        return Piece(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
+        return Delta(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
 
-    def _place(self, token: int, logprobs: mx.array, count: int) -> Place:
+    def _place(self, token: int, logprobs: mx.array, count: int) -> TokenLogprobs:
         best: list[int] = []
         if count:
             best = mx.argpartition(-logprobs, min(count, logprobs.size - 1))[:count].tolist()  # type: ignore[assignment]
         values: list[float] = logprobs[mx.array([token, *best])].astype(mx.float32).tolist()  # type: ignore[assignment]
         choices = [
-            Choice(self._model.tokens.shown_bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
+            TokenLogprob(self._model.tokens.shown_bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
             for each, value in zip([token, *best], values, strict=True)
         ]
-        return Place(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)))
+        return TokenLogprobs(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)))
 
 
-def _sampler(asked: Asked, model: LoadedModel, options: ServerOptions) -> Sampling | None:
+def _sampler(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> Sampling | None:
     """The sampler of a request; None takes the most probable tokens of all positions at once."""
 
     def given(value: Any, default: Any) -> Any:
         return default if value is None else value
 
-    temperature = given(asked.temperature, options.temp)
+    temperature = given(request.temperature, options.temp)
     if temperature == 0:
         return None
     return Sampling(
         temperature,
-        top_p=given(asked.top_p, options.top_p),
-        top_k=given(asked.top_k, options.top_k),
-        min_p=given(asked.min_p, options.min_p),
-        xtc_probability=asked.xtc_probability,
-        xtc_threshold=asked.xtc_threshold,
+        top_p=given(request.top_p, options.top_p),
+        top_k=given(request.top_k, options.top_k),
+        min_p=given(request.min_p, options.min_p),
+        xtc_probability=request.xtc_probability,
+        xtc_threshold=request.xtc_threshold,
         xtc_special_tokens=model.never_cut,
     )
 
 
-def _processors(asked: Asked) -> Sequence[LogitsProcessor]:
+def _processors(request: GenerationRequest) -> Sequence[LogitsProcessor]:
     return make_logits_processors(
-        {int(token): bias for token, bias in asked.logit_bias.items()},
-        repetition_penalty=asked.repetition_penalty or None,
-        repetition_context_size=asked.repetition_context_size,
-        presence_penalty=asked.presence_penalty or None,
-        presence_context_size=asked.presence_context_size,
-        frequency_penalty=asked.frequency_penalty or None,
-        frequency_context_size=asked.frequency_context_size,
+        {int(token): bias for token, bias in request.logit_bias.items()},
+        repetition_penalty=request.repetition_penalty or None,
+        repetition_context_size=request.repetition_context_size,
+        presence_penalty=request.presence_penalty or None,
+        presence_context_size=request.presence_context_size,
+        frequency_penalty=request.frequency_penalty or None,
+        frequency_context_size=request.frequency_context_size,
     )
