@@ -41,8 +41,6 @@ from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
-FORMAT = "spectool-alignment"
-VERSION = 6
 NONE = -1
 MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
@@ -118,7 +116,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, versions, roles = FORMAT, (VERSION,), ("draft", "target")
+    format, version, roles = "spectool-alignment", 6, ("draft", "target")
     again = "Align again"
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 

@@ -128,7 +128,7 @@ def build_dict(
         spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
         spectool build-dict --tokenizer ./Bielik-11B --counts pl-bielik.counts --max-bytes 2MB -o small.dict
     """
-    from spectool.artifacts.dictionary import FORMAT
+    from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
     from spectool.build.dictionary.dictspec import build_dictspec, count_corpus, open_counts
     from spectool.corpora import open_corpus
@@ -152,7 +152,7 @@ def build_dict(
     name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, least)}.dict"
     path = out or default_path(name)
     counting = CountOptions(min_count=least, memory=memory, workers=workers)
-    with stage(path, FORMAT, as_json, {"target": target.fingerprint}) as finish:
+    with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
         if isinstance(options, DictSpecOptions):
             words = open_counts(counts, orders) if counts else count_corpus(source, orders, counting)
             manifest = build_dictspec(target, words, path, options, say)

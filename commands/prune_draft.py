@@ -53,7 +53,8 @@ def prune_draft(
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
-    from spectool.build.pruning.stage import FORMAT, prune_model
+    from spectool.artifacts.pruned_draft import PrunedDraft
+    from spectool.build.pruning.stage import prune_model
     from spectool.commands.describe import pruning
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
@@ -62,7 +63,7 @@ def prune_draft(
     directory = _directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)
-    with stage(out, FORMAT, as_json, {"whole": whole.fingerprint}) as finish:
+    with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))

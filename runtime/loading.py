@@ -9,7 +9,7 @@ from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
-from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, Dictionary
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -122,7 +122,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
     for path in sorted(folder.glob("[!.]*.dict")):
         try:
             manifest = read_manifest(path)
-            if manifest.format != FORMAT or manifest.statistics.get("chained") is False:
+            if manifest.format != Dictionary.format or manifest.statistics.get("chained") is False:
                 continue
             tokenizer = open_tokenizer(tokenizer)
             recorded = manifest.tokenizers.get("target")

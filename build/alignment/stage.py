@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
+from spectool.artifacts.alignment import SIDES, Alignment, Side, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
@@ -93,9 +93,8 @@ def build_alignment(
         report = _replay(both, sides, texts)
         progress("writing")
         write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft))
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        manifest = Alignment.seal(
+            directory,
             arguments={"sample": sample, "counted": counted, "seed": SEED},
             tokenizers={role: side.identity for role, side in both.items()},
             inputs=describe_corpus(corpus),
@@ -109,7 +108,6 @@ def build_alignment(
                 **report,
             },
         )
-        manifest = seal(directory, manifest)
         if measure is None:
             return manifest
         progress("finding the translation ceiling")

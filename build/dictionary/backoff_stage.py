@@ -12,8 +12,8 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
-from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
@@ -91,15 +91,13 @@ def build_backoff(
                 "min_probability": MIN_PROBABILITY,
                 "tokens_per_pass_at_min_probability": round(default, 4),
             }
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return Dictionary.seal(
+            directory,
             arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
             tokenizers={"target": tokenizer.identity},
             inputs=counts.manifest.inputs,
             statistics=statistics | shape,
         )
-        return seal(directory, manifest)
 
 
 def count_and_build(

@@ -13,33 +13,22 @@ import tokenizers
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import Artifact, Manifest, seal
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.alignment.stage import SEED, draw
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
-from spectool.build.pruning.weights import open_weights, resized, write_rows
+from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-FORMAT, VERSION = "spectool-pruned-draft", 1
-COUNTED = 8_000_000  # characters of a corpus on which tokens are counted, at most
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", "LICEN*", "NOTICE*", "USE_POLICY*")
 
 Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
 """Shows progress: gets a title, how much there is to do, and the unit; gives a function to call with what was done."""
-
-
-class PrunedDraft(Artifact):
-    """A pruned draft model: an ordinary model directory with a manifest that says what it was made from."""
-
-    format = FORMAT
-    versions = (VERSION,)
-    roles = ("whole",)
-    again = "Prune the draft model again"
-    rebuild = "spectool prune-draft --draft {whole} --corpus … -o {path}"
 
 
 def prune_model(
@@ -51,7 +40,7 @@ def prune_model(
     reader: Reader = iter,
     bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
     ids: int | None = None,
-    counted: int = COUNTED,
+    counted: int = 8_000_000,
 ) -> Manifest:
     """Write a model with the ids that some corpora need to ``out``, which is replaced in one step.
 
@@ -107,11 +96,10 @@ def prune_model(
         _require_same(pruned, content)
         after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
         with bar("writing weights", weights.size, "B") as copied:
-            size = write_rows(weights, rows, directory, copied)
+            size = write_weights(weights, rows, directory, copied)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return PrunedDraft.seal(
+            directory,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
@@ -131,7 +119,6 @@ def prune_model(
                 ],
             },
         )
-        return seal(directory, manifest)
 
 
 def _ids_in(configs: Sequence[Any]) -> set[int]:

@@ -19,7 +19,7 @@ _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_id
 """Keys of a configuration or a post-processor whose values are token ids."""
 
 
-class Choice(NamedTuple):
+class KeptIds(NamedTuple):
     """The ids to keep, and how much of the text fewer or more of them would cover."""
 
     kept: frozenset[int]
@@ -59,7 +59,7 @@ def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable
 
 def choose_ids(
     tokenizer: Tokenizer, counts: Sequence[NDArray[np.int64]], needed: Iterable[int], ids: int | None = None
-) -> Choice:
+) -> KeptIds:
     """Choose the most frequent tokens, with the tokens that their merges are made of.
 
     Every corpus weighs the same, whatever its size.
@@ -99,7 +99,7 @@ def choose_ids(
     for token in ranking:
         if len(kept) + len(made[token] - kept) <= size:
             kept |= made[token]
-    return Choice(frozenset(kept), _covered(kept, counts), curve)
+    return KeptIds(frozenset(kept), _covered(kept, counts), curve)
 
 
 def _covered(kept: Iterable[int], counts: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:

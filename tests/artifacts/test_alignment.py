@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts import Alignment, Manifest, alignment_checks
-from spectool.artifacts.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
+from spectool.artifacts import Manifest, alignment_checks
+from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns, write_columns
@@ -89,7 +89,7 @@ def reseal(
     known = fingerprints or {role: role[0] * 64 for role in roles}
     tokenizers = {role: {"name": role, "fingerprint": known[role], "size": SIZES[role]} for role in roles}
     statistics = {"draft": {"lemma": lemma[0]}, "target": {"lemma": lemma[1]}}
-    seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, statistics))
+    Alignment.seal(directory, {}, tokenizers, {}, statistics)
 
 
 @pytest.fixture
@@ -181,8 +181,10 @@ def test_a_lemma_without_its_files(path: Path) -> None:
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
-    seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 6\. Align again with"):
+    seal(path, Manifest(Alignment.format, version, {}, manifest.tokenizers, {}, manifest.statistics))
+    with pytest.raises(
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 6\. Align again with"
+    ):
         Alignment(path)
 
 
