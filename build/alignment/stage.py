@@ -19,14 +19,14 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
-from spectool.build.alignment.merge_table import joins_by_merges, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
 from spectool.build.corpus_reading import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.ids_or_text import joins_by_merges, reasons_for_text
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -10,12 +10,12 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest
 from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
-from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
+from spectool.tokenization.incremental.merge_table import merge_table
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
