@@ -1,19 +1,14 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.console import say
 from spectool.commands.model_options import GROUP_SIZES, CacheChoice, DraftingChoice, SamplingChoice
-
-if TYPE_CHECKING:
-    from spectool.runtime.decoding.drafter import Drafter
 
 _LONGEST_ID = 20  # digits
 _MOST_QUOTED = 60  # characters
@@ -28,28 +23,6 @@ def check_drafting(drafting: DraftingChoice) -> None:
     for artifact in (*drafting.dictionaries, drafting.alignment):
         if isinstance(artifact, Path):
             read_manifest(artifact)
-
-
-def make_drafter(drafting: DraftingChoice, tokenizer: Any, note: Callable[[str], object] = say) -> "Drafter | None":
-    """The drafter for a model with this tokenizer, mlx-lm's ``TokenizerWrapper``.
-
-    ``note`` gets a line about dictionaries that were found without being named.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    from spectool.runtime.loading import load_drafter
-
-    return load_drafter(
-        tokenizer,
-        dictionary=drafting.dictionaries,
-        draft_model=drafting.draft_model,
-        alignment=drafting.alignment,
-        strategy=drafting.strategy,
-        history=drafting.history,
-        min_probability=drafting.min_draft_prob,
-        say=note,
-    )
 
 
 def open_model(
@@ -67,14 +40,16 @@ def open_model(
 
     import mlx.core as mx
 
-    from spectool.runtime.loading import open_target
+    from spectool.runtime.loading import load_drafter, load_model
 
     if sys.stderr.isatty():
         say(f"loading {name}")
-    group_size = cache.kv_group_size if cache.kv_bits else None
-    model, tokenizer, drafter = open_target(
-        name, partial(make_drafter, drafting), group_size, GROUP_SIZES, adapter_path
-    )
+    model, tokenizer = load_model(name, adapter_path, lazy=True)  # gigabytes are read once all else is there
+    if cache.kv_bits:
+        from spectool.runtime.caches.quantized import check_kv_bits
+
+        check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
+    drafter = load_drafter(tokenizer, **drafting.sources, say=say)
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": drafting.num_draft_tokens,

@@ -56,6 +56,18 @@ class DraftingChoice:
     min_draft_prob: float
     verify: Literal["exact", "rejection"] = "rejection"
 
+    @property
+    def sources(self) -> dict[str, Any]:
+        """What drafts, as arguments of `load_drafter`."""
+        return {
+            "dictionary": self.dictionaries,
+            "draft_model": self.draft_model,
+            "alignment": self.alignment,
+            "strategy": self.strategy,
+            "history": self.history,
+            "min_probability": self.min_draft_prob,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingChoice:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from spectool.commands.console import guarded, say
-from spectool.commands.load_model import check_drafting, make_drafter
+from spectool.commands.load_model import check_drafting
 from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
 from spectool.commands.options import Finite, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
@@ -179,13 +179,14 @@ def serve(
     logging.captureWarnings(True)
 
     from spectool.commands.blas import blas_hint
+    from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
     def drafter_of(name: str, tokenizer: Any) -> Any:
         # A dictionary and a draft are made for one tokenizer.
         others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
         chosen = drafting if name == started.model else others
-        return make_drafter(chosen, tokenizer, partial(_tell, as_json=json_logs))
+        return load_drafter(tokenizer, **chosen.sources, say=partial(_tell, as_json=json_logs))
 
     server = Server(host, port, started, drafter_of)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does

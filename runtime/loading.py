@@ -60,33 +60,6 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     return model, tokenizer
 
 
-def open_target(
-    name: str,
-    make_drafter: Callable[[Any], Drafter | None],
-    group_size: int | None,
-    group_sizes: Sequence[int] = (),
-    adapter_path: Path | None = None,
-) -> tuple[Any, Any, Drafter | None]:
-    """The target, mlx-lm's ``TokenizerWrapper``, and the drafter that ``make_drafter`` makes from it.
-
-    The target's weights stay on disk until ``mx.eval`` of its parameters, so that an error about the drafter comes
-    before gigabytes are read.
-
-    Args:
-        name: Directory or hub id of the target.
-        make_drafter: Gets the target's tokenizer.
-        group_size: Numbers of the target's cache that are quantised together; None if it is not quantised.
-        group_sizes: The sizes that the user can choose from, for the error message.
-        adapter_path: Directory of a trained adapter.
-    """
-    model, tokenizer = load_model(name, adapter_path, lazy=True)
-    if group_size is not None:
-        from spectool.runtime.caches.quantized import check_kv_bits
-
-        check_kv_bits(model, group_size, group_sizes)
-    return model, tokenizer, make_drafter(tokenizer)
-
-
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
     """The dictionary for the tokenizer in use, from a directory or a name in the folder that build-dict writes to.
 
