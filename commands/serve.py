@@ -14,19 +14,26 @@ import click
 
 from spectool.commands.console import guarded, say
 from spectool.commands.load_model import check_drafting
-from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
-from spectool.commands.options import Finite, SectionedCommand, Text, section, under
+from spectool.commands.model_options import (
+    DraftingChoice,
+    drafting_options,
+    kv_bits_option,
+    model_option,
+    sampling_option,
+    template_variables_option,
+)
+from spectool.commands.options import SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import MAX_DRAFT_TOKENS
+from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-_COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
+_COUNT = click.IntRange(1)
 _model, _access = under("Model"), under("Who may ask")
 _rarely = partial(click.option, **section("Model", rare=True))
 _limit = partial(click.option, **section("Limits", rare=True))
-_default = partial(click.option, **section("Defaults for requests that leave them out", rare=True))
+_DEFAULTS = section("Defaults for requests that leave them out", rare=True)
 _cache = partial(click.option, **section("Cache", rare=True))
 _log = partial(click.option, **section("Log", rare=True))
 
@@ -55,16 +62,20 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
-@_default(
-    "--max-tokens", "-m", type=_COUNT, default=512, show_default=True, help="Maximum number of tokens of an answer."
+@click.option(
+    "--max-tokens",
+    "-m",
+    type=_COUNT,
+    default=512,
+    show_default=True,
+    help="Maximum number of tokens of an answer.",
+    **_DEFAULTS,
 )
-@_default("--temp", type=Finite(0, 2), default=0.0, show_default=True, help="Temperature.")
-@_default("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
-@_default(
-    "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 for all."
-)
-@_default("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
-@template_variables_option(**section("Defaults for requests that leave them out", rare=True))
+@sampling_option("temp", most=2, **_DEFAULTS)
+@sampling_option("top_p", **_DEFAULTS)
+@sampling_option("top_k", **_DEFAULTS)
+@sampling_option("min_p", **_DEFAULTS)
+@template_variables_option(**_DEFAULTS)
 @_rarely(
     "--allow-model",
     "other_models",
@@ -102,7 +113,7 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="BYTES",
     help="Maximum size of the kept caches together; the oldest are dropped first.",
 )
-@_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
+@kv_bits_option(help="Quantise caches from 5,000 tokens on.", **section("Cache", rare=True))
 @_log(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
@@ -117,25 +128,9 @@ def serve(
     drafting: DraftingChoice,
     host: str,
     port: int,
-    api_keys: tuple[str, ...],
-    served_names: tuple[str, ...],
-    other_models: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
-    max_connections: int,
-    max_waiting: int,
-    max_body: int,
-    max_prompt_tokens: int | None,
-    temp: float,
-    top_p: float,
-    top_k: int,
-    min_p: float,
-    max_tokens: int,
-    prompt_cache_size: int,
-    prompt_cache_bytes: int | None,
-    template_variables: dict[str, Any],
-    kv_bits: str | None,
     log_level: str,
     json_logs: bool,
+    **options: Any,
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
@@ -147,31 +142,10 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     length = drafting.num_draft_tokens
-    if length is not None and length > MAX_DRAFT_TOKENS:
-        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {length}")
+    if length is not None and length > LONGEST_DRAFT:
+        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {LONGEST_DRAFT}, got {length}")
     check_drafting(drafting)
-    started = ServerOptions(
-        model=model,
-        served_names=served_names,
-        other_models=other_models,
-        num_draft_tokens=length,
-        verify=drafting.verify,
-        api_keys=api_keys,
-        allowed_origins=allowed_origins,
-        max_connections=max_connections,
-        max_body=max_body,
-        max_prompt_tokens=max_prompt_tokens,
-        max_waiting=max_waiting,
-        temp=temp,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        max_tokens=max_tokens,
-        chat_template_args=template_variables,
-        prompt_cache_size=prompt_cache_size,
-        prompt_cache_bytes=prompt_cache_bytes,
-        kv_bits=int(kv_bits) if kv_bits else None,
-    )
+    started = ServerOptions(model=model, num_draft_tokens=length, verify=drafting.verify, **options)
     _check_names(started)
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines() if json_logs else _PlainLines())
@@ -199,7 +173,7 @@ def serve(
         )
         if hint := blas_hint(loaded.model):
             _tell(hint, json_logs)
-        if host not in _LOOPBACK and not api_keys:
+        if host not in _LOOPBACK and not started.api_keys:
             _tell("Whoever reaches this address can use the model, because there is no --api-key.", json_logs)
         server.answer()
     except KeyboardInterrupt:  # which uvicorn raises after it has stopped

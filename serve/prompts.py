@@ -68,7 +68,7 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
             tokenize=False,
             add_generation_prompt=not continued,
             continue_final_message=continued,
-            **{**options.chat_template_args, **request.chat_template_kwargs},
+            **{**options.template_variables, **request.chat_template_kwargs},
         )
     except Exception as error:  # whatever a template raises
         raise wrong_field("messages", f"the model's chat template refuses them ({str(error)[:200]})") from error
