@@ -76,12 +76,10 @@ def merge_dictionaries(
     merged = mixture(tables, weights)
     if not merged:
         raise SpectoolError("the dictionaries have no entries. Name others")
-    choice = MergedEntries(merged)
+    best = MergedEntries(merged).best
     with atomic_directory(out) as directory:
-        shape = write_within(
-            directory, limits, lambda most: entries_of(choice.best(most)), bool(first.chained), progress
-        )
-        if shape is None:
+        written = write_within(directory, limits, best, entries_of, progress, chained=first.chained)
+        if written is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
             )
@@ -90,7 +88,7 @@ def merge_dictionaries(
             arguments={"method": "merge", "weights": list(weights), **asdict(limits)},
             tokenizers=first.manifest.tokenizers,
             inputs=_joined_inputs(dictionaries),
-            statistics={"entries_before_pruning": len(merged), **shape},
+            statistics={"entries_before_pruning": len(merged), **written[1]},
         )
 
 
