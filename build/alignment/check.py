@@ -208,7 +208,7 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
     """
     sides, statistics = [], manifest.statistics
     try:
-        for other, side in SIDES:
+        for side, other in SIDES:
             replayed, recorded = statistics[f"{other}_to_{side}"], statistics[side]["check"]
             counts = {name: int(recorded[name]) for name in ("places", "different", "texts", "left_out")}
             found = JoinCheck(**counts, example=str(recorded["example"]))

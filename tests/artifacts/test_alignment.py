@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Manifest, alignment_checks
-from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
+from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns, write_columns
@@ -63,15 +63,13 @@ BOUNDARIES = BoundaryTable("\0a", np.full((3, 2, 2), JOIN, np.uint8))
 DRAFT = Side(
     ints(FORTH),
     Spellings([(1,), (0,), (1, 0), ()], [(1,), (0,), (1, 0), ()]),
-    MERGES,
-    BOUNDARIES,
+    JoinTables(MERGES, BOUNDARIES),
     [b"a", b"b", b"ab", b""],
     np.array([0.5, 0, 1, np.nan], np.float16),
 )
 TARGET = Side(
     ints(BACK),
     Spellings([(1,), (0,), ()], [(2,), (0,), ()]),
-    None,
     None,
     [b"b", b"a", b"c"],
     np.zeros(3, np.float16),
@@ -122,20 +120,20 @@ def test_what_is_written_is_read(path: Path) -> None:
         for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
-    assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
+    assert alignment.draft.tables is not None
     for name in ("left", "right", "rank", "pairs", "ranks", "results"):
-        assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
-    assert np.array_equal(alignment.draft.boundaries.verdicts, BOUNDARIES.verdicts)
-    assert alignment.draft.boundaries.characters == "\0a"
-    assert alignment.target.merges is None and alignment.target.boundaries is None
+        assert np.array_equal(getattr(alignment.draft.tables.merges, name), getattr(MERGES, name)), name
+    assert np.array_equal(alignment.draft.tables.boundaries.verdicts, BOUNDARIES.verdicts)
+    assert alignment.draft.tables.boundaries.characters == "\0a"
+    assert alignment.target.tables is None
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     alignment.verify()
 
 
 def test_what_is_read_cannot_be_changed(path: Path) -> None:
     alignment = Alignment(path)
-    assert alignment.draft.merges is not None
-    for array in (alignment.draft.counterpart, alignment.draft.merges.pairs, alignment.prefix_index):
+    assert alignment.draft.tables is not None
+    for array in (alignment.draft.counterpart, alignment.draft.tables.merges.pairs, alignment.prefix_index):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 

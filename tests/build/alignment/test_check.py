@@ -102,7 +102,7 @@ def test_a_side_that_fails_goes_through_text(
     alignment = Alignment(path)
     alignment.verify()
     require_checked(path, manifest)
-    assert alignment.draft.merges is None and alignment.target.merges is not None
+    assert alignment.draft.tables is None and alignment.target.tables is not None
     assert not manifest.statistics["draft"]["lemma"] and manifest.statistics["target"]["lemma"]
     assert manifest.statistics["draft"]["check"]["different"] == 0
     facts = artifact_facts(manifest)
