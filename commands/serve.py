@@ -30,7 +30,7 @@ from spectool.tokenization.opening import looks_like_hub_id
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _COUNT = click.IntRange(1)
-_model, _access = under("Model"), under("Who may ask")
+_model, _access = under("Model"), under("Access")
 _rarely = partial(click.option, **section("Model", rare=True))
 _limit = partial(click.option, **section("Limits", rare=True))
 _DEFAULTS = section("Defaults for requests that leave them out", rare=True)
@@ -134,8 +134,8 @@ def serve(
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
-    Requests are answered one at a time, in the order in which they come. Each answer and /metrics say what was drafted
-    and accepted.
+    Requests are answered one at a time, in the order in which they come. Each response and /metrics report draft tokens
+    proposed and accepted.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def serve(
         if hint := blas_hint(loaded.model):
             _tell(hint, json_logs)
         if host not in _LOOPBACK and not started.api_keys:
-            _tell("Whoever reaches this address can use the model, because there is no --api-key.", json_logs)
+            _tell("Anyone who can reach this address can use the model. Set --api-key to require a key.", json_logs)
         server.answer()
     except KeyboardInterrupt:  # which uvicorn raises after it has stopped
         _tell("Stopped.", json_logs)

@@ -88,7 +88,7 @@ def build_alignment(
         progress("replaying a sample")
         report, risks = _replay(both, tables, spelled, texts)
         progress("writing")
-        sides = [
+        draft_side, target_side = (
             Side(
                 counterpart=shared[side],
                 spellings=spelled[side],
@@ -97,8 +97,8 @@ def build_alignment(
                 risks=risks[side],
             )
             for side, tokenizer in both.items()
-        ]
-        write_alignment(directory, *sides, prefix_index=_prefix_index(draft))
+        )
+        write_alignment(directory, draft_side, target_side, _prefix_index(draft))
         manifest = Alignment.seal(
             directory,
             arguments={"sample": sample, "counted": counted, "seed": SEED},
