@@ -66,7 +66,7 @@ _log = partial(click.option, **section("Log", rare=True))
     "--max-tokens",
     "-m",
     type=_COUNT,
-    default=512,
+    default=ServerOptions.max_tokens,
     show_default=True,
     help="Maximum number of tokens of an answer.",
     **_DEFAULTS,
@@ -91,9 +91,28 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="URL",
     help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
-@_limit("--max-connections", type=_COUNT, default=256, show_default=True, help="Connections that may be open at once.")
-@_limit("--max-waiting", type=_COUNT, default=64, show_default=True, help="Requests that may wait for their turn.")
-@_limit("--max-body", type=_COUNT, default=16 << 20, show_default=True, metavar="BYTES", help="Largest request.")
+@_limit(
+    "--max-connections",
+    type=_COUNT,
+    default=ServerOptions.max_connections,
+    show_default=True,
+    help="Connections that may be open at once.",
+)
+@_limit(
+    "--max-waiting",
+    type=_COUNT,
+    default=ServerOptions.max_waiting,
+    show_default=True,
+    help="Requests that may wait for their turn.",
+)
+@_limit(
+    "--max-body",
+    type=_COUNT,
+    default=ServerOptions.max_body,
+    show_default=True,
+    metavar="BYTES",
+    help="Largest request.",
+)
 @_limit(
     "--max-prompt-tokens",
     type=_COUNT,
@@ -103,7 +122,7 @@ _log = partial(click.option, **section("Log", rare=True))
 @_cache(
     "--prompt-cache-size",
     type=_COUNT,
-    default=10,
+    default=ServerOptions.prompt_cache_size,
     show_default=True,
     help="Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
 )
