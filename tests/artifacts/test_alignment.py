@@ -390,7 +390,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
     spelled = Spellings(nothing, nothing)
-    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.token_bytes, unknown)
+    return Side(np.full(tokenizer.size, -1), spelled, None, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture
