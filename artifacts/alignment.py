@@ -111,10 +111,6 @@ class Side:
     goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
     """
 
-    def engine(self, tokenizer: Tokenizer) -> IncrementalBPE | TailReencoder:
-        """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
-        return engine_of(tokenizer, self.tables)
-
 
 class Alignment(Artifact):
     """An open alignment, memory-mapped and read-only.

@@ -8,7 +8,7 @@ from typing import Any
 from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.console import say
-from spectool.commands.model_options import GROUP_SIZES, CacheChoice, DraftingChoice, SamplingChoice
+from spectool.commands.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 _LONGEST_ID = 20  # digits
 _MOST_QUOTED = 60  # characters
@@ -72,15 +72,7 @@ def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) ->
     more = {_token_id(model, tokenizer, token) for token in sampling.extra_eos_tokens}
     tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, *more}
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    sampler = Sampling(
-        temp=sampling.temp,
-        top_p=sampling.top_p,
-        min_p=sampling.min_p,
-        top_k=sampling.top_k,
-        xtc_probability=sampling.xtc_probability,
-        xtc_threshold=sampling.xtc_threshold,
-        xtc_special_tokens=special,
-    )
+    sampler = Sampling(**{name: getattr(sampling, name) for name in SAMPLING}, xtc_special_tokens=special)
     return {
         "sampler": sampler if sampling.temp else None,
         "logits_processors": make_logits_processors(repetition_penalty=sampling.repetition_penalty),

@@ -154,7 +154,7 @@ template_variables_option = partial(
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
 kv_bits_option = partial(click.option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
-_SAMPLING = {
+SAMPLING = {
     "temp": "Temperature; 0 draws nothing at random.",
     "top_p": "Sample from the most probable tokens up to this mass.",
     "top_k": "Sample from this many most probable tokens; 0 for all.",
@@ -175,7 +175,7 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
         default=setting.default,
         show_default=True,
         metavar="T" if name == "temp" else "N",
-        help=_SAMPLING[name],
+        help=SAMPLING[name],
         **where,
     )
 
@@ -259,7 +259,7 @@ _sampling_options = gathered(
         metavar="N",
         help="Seed of the sampler; to get the same text again, fix the draft length as well.",
     ),
-    *(sampling_option(name, **_as_in_mlx_lm) for name in _SAMPLING if name != "temp"),
+    *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
     _rare_sampling(
         "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
     ),

@@ -22,7 +22,7 @@ from spectool.commands.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.options import SectionedCommand, Text, section, under
+from spectool.commands.options import Decorator, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
@@ -32,10 +32,16 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _COUNT = click.IntRange(1)
 _model, _access = under("Model"), under("Access")
 _rarely = partial(click.option, **section("Model", rare=True))
-_limit = partial(click.option, **section("Limits", rare=True))
+_LIMITS, _CACHE = section("Limits", rare=True), section("Cache", rare=True)
+_limit, _cache = partial(click.option, **_LIMITS), partial(click.option, **_CACHE)
 _DEFAULTS = section("Defaults for requests that leave them out", rare=True)
-_cache = partial(click.option, **section("Cache", rare=True))
 _log = partial(click.option, **section("Log", rare=True))
+
+
+def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
+    """The option of a whole number of `ServerOptions`, with its default."""
+    default, long = getattr(ServerOptions, name), f"--{name.replace('_', '-')}"
+    return click.option(long, *others, type=_COUNT, default=default, show_default=True, help=help, **more)
 
 
 @click.command("serve", cls=SectionedCommand)
@@ -62,15 +68,7 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
-@click.option(
-    "--max-tokens",
-    "-m",
-    type=_COUNT,
-    default=512,
-    show_default=True,
-    help="Maximum number of tokens of an answer.",
-    **_DEFAULTS,
-)
+@_count("max_tokens", "Maximum number of tokens of an answer.", "-m", **_DEFAULTS)
 @sampling_option("temp", most=2, **_DEFAULTS)
 @sampling_option("top_p", **_DEFAULTS)
 @sampling_option("top_k", **_DEFAULTS)
@@ -91,21 +89,19 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="URL",
     help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
-@_limit("--max-connections", type=_COUNT, default=256, show_default=True, help="Connections that may be open at once.")
-@_limit("--max-waiting", type=_COUNT, default=64, show_default=True, help="Requests that may wait for their turn.")
-@_limit("--max-body", type=_COUNT, default=16 << 20, show_default=True, metavar="BYTES", help="Largest request.")
+@_count("max_connections", "Connections that may be open at once.", **_LIMITS)
+@_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)
+@_count("max_body", "Largest request.", metavar="BYTES", **_LIMITS)
 @_limit(
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
     help="Longest prompt; by default what the model was made for, with room for an answer.",
 )
-@_cache(
-    "--prompt-cache-size",
-    type=_COUNT,
-    default=10,
-    show_default=True,
-    help="Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+@_count(
+    "prompt_cache_size",
+    "Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+    **_CACHE,
 )
 @_cache(
     "--prompt-cache-bytes",
@@ -113,7 +109,7 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="BYTES",
     help="Maximum size of the kept caches together; the oldest are dropped first.",
 )
-@kv_bits_option(help="Quantise caches from 5,000 tokens on.", **section("Cache", rare=True))
+@kv_bits_option(help="Quantise caches from 5,000 tokens on.", **_CACHE)
 @_log(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),

@@ -9,7 +9,7 @@ import hashlib
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectool import CorpusError
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import Document, Reading
 
 COMPRESSIONS = (".gz", ".zst", ".xz")
 """Suffixes of compressed files, before which stands that of the format."""
@@ -26,13 +26,21 @@ _CHUNK_BYTES = 1 << 20
 _COMPRESSED_CHUNK_BYTES = 1 << 16
 
 
+class Format(NamedTuple):
+    """How files of one kind are read."""
+
+    read: Callable[["InputFile", Reading], Iterator[Document]]  # the documents in their order
+    has_columns: bool = False
+    compressible: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """One local file of a corpus."""
 
     path: Path  # as the user named it
     name: str  # in document ids and manifests: relative to the folder that was opened
-    suffix: str  # in lower case, of the decompressed file
+    format: Format
     compression: str  # one of `COMPRESSIONS`, or ``""``
     size: int  # bytes on disk when the corpus was opened
 

@@ -1,23 +1,14 @@
 """The formats that a corpus can have: a reader for each suffix, and the files of a folder that one of them reads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from spectool import CorpusError
 from spectool.corpora.documents import Document, Reading
-from spectool.corpora.files import COMPRESSIONS, InputFile, visible_files
+from spectool.corpora.files import COMPRESSIONS, Format, InputFile, visible_files
 from spectool.corpora.parquet import parquet_rows
 from spectool.corpora.readers import documents, read_json_lines, read_text
-
-
-class Format(NamedTuple):
-    """How files of one kind are read."""
-
-    read: Callable[[InputFile, Reading], Iterator[Document]]  # the documents in their order
-    has_columns: bool = False
-    compressible: bool = True
 
 
 def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
@@ -42,11 +33,6 @@ _NOT_READ = {
     ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
-
-
-def format_of(suffix: str) -> Format:
-    """The format of a file that is named."""
-    return FORMATS.get(suffix, _TEXT)
 
 
 def input_files(path: Path) -> list[InputFile]:
@@ -83,6 +69,7 @@ def _input_file(path: Path, name: str) -> InputFile:
     if suffix in _NOT_READ:
         step = _NOT_READ[suffix].format(path=path, stem=path.stem)
         raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
-    if compression and not format_of(suffix).compressible:
+    format = FORMATS.get(suffix, _TEXT)
+    if compression and not format.compressible:
         raise CorpusError(f"{path}: expected a {suffix} file, got a compressed one. Decompress it")
-    return InputFile(path, name, suffix, compression, path.stat().st_size)
+    return InputFile(path, name, format, compression, path.stat().st_size)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts import Manifest, alignment_checks
-from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, write_alignment
+from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns, write_columns
@@ -149,8 +149,8 @@ def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
     tokenizer = Tokenizer("made", byte_level, Roles())
     table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
-    assert isinstance(replace(DRAFT, merges=table).engine(tokenizer), IncrementalBPE)
-    assert isinstance(Alignment(path).target.engine(tokenizer), TailReencoder)
+    assert isinstance(engine_of(tokenizer, JoinTables(table, BOUNDARIES)), IncrementalBPE)
+    assert isinstance(engine_of(tokenizer, Alignment(path).target.tables), TailReencoder)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -390,7 +390,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
     spelled = Spellings(nothing, nothing)
-    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.token_bytes, unknown)
+    return Side(np.full(tokenizer.size, -1), spelled, None, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture
