@@ -15,6 +15,7 @@ from spectool.commands.console import guarded
 
 _PURPOSES = {
     "Use": {
+        "setup": "spectool.commands.setup:setup",
         "generate": "spectool.commands.generate:generate",
         "chat": "spectool.commands.chat:chat",
         "serve": "spectool.commands.serve:serve",

@@ -59,7 +59,7 @@ def prune_draft(
     from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_corpus(corpus, **reads) for corpus in corpora]
-    directory = _directory(draft)
+    directory = model_directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)
     with stage(out, FORMAT, as_json, {"whole": whole.fingerprint}) as finish:
@@ -72,7 +72,7 @@ def prune_draft(
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
-def _directory(draft: str) -> Path:
+def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id.
 
     Raises:
