@@ -1,16 +1,12 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
-import shlex
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import click
 
 from spectool.commands.console import guarded, say, show, table
-from spectool.commands.options import Finite, SectionedCommand, json_option, option, size_in_bytes
-
-if TYPE_CHECKING:
-    from spectool.commands.setup_steps import Setup
+from spectool.commands.options import Finite, SectionedCommand, json_option, option
 
 
 @click.command(cls=SectionedCommand)
@@ -27,14 +23,12 @@ if TYPE_CHECKING:
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
 @option("--prune/--no-prune", default=True, show_default=True, help="Leave out tokens that the draft does not need.")
 @option(
-    "--hub-text",
-    type=size_in_bytes,
-    default="20MB",
+    "--seconds",
+    type=Finite(1),
+    default=120.0,
     show_default=True,
-    metavar="SIZE",
-    help="Amount of each text to fetch from the hub.",
+    help="Time for the benchmark; slow models take longer.",
 )
-@option("--seconds", type=Finite(1), default=120.0, show_default=True, help="Time for the benchmark, roughly.")
 @json_option
 @guarded
 def setup(
@@ -43,7 +37,6 @@ def setup(
     corpora: tuple[str, ...],
     draft: str | None,
     prune: bool,
-    hub_text: int,
     seconds: float,
     as_json: bool,
 ) -> None:
@@ -58,85 +51,46 @@ def setup(
         spectool setup ./Bielik-11B --language pl
         spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
     """
+    from spectool.artifacts.default_paths import slug
     from spectool.commands.blas import blas_hint
-    from spectool.commands.setup_steps import Setup, is_here
+    from spectool.commands.prune_draft import model_directory
+    from spectool.commands.setup_steps import Setup
     from spectool.corpora import preset_for
     from spectool.runtime.loading import load_model
 
-    wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, hub_text, seconds)
+    if len(set(map(slug, corpora))) < len(corpora):
+        raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
+    for name in filter(None, (model, draft)):
+        if not Path(name).is_dir():
+            say(f"{name}: fetching from the hub what is not here yet")
+            model_directory(name)
+    wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())
     missing = [step for step in plan if not step.kept]
     for step in plan:
         say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
     say(f"{_minutes(sum(step.seconds for step in missing))} in all. After Ctrl-C the same command goes on.")
-    if missing and is_here(model) and (hint := blas_hint(load_model(model, lazy=True)[0])):
+    if missing and (hint := blas_hint(load_model(model, lazy=True)[0])):
         say(hint)
     done = []
-    try:
-        for step in wanted.steps():
-            began = time.perf_counter()
-            if not step.kept:
-                say(f"\n{step.name}: {step.what}")
-                step.make()
-            taken = round(time.perf_counter() - began, 1)
-            done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
-    except KeyboardInterrupt as stop:
-        stop.args = ("Interrupted. Finished steps are kept; the same command goes on from there.",)
-        raise
-    found = {"model": model, "language": language, "steps": done, **_outcome(wanted)}
+    for step in wanted.steps():
+        began = time.perf_counter()
+        if not step.kept:
+            say(f"\n{step.name}: {step.what}")
+            step.make()
+        taken = round(time.perf_counter() - began, 1)
+        done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
+    found = {"model": model, "language": language, "steps": done, **wanted.outcome()}
     if as_json:
         show(found, as_json=True)
         return
-    if found["configurations"]:
-        rows = [
-            [each["drafter"], f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}"]
-            for each in found["configurations"]
-        ]
-        click.echo("\n" + table(["drafter", "speed-up", "tokens per pass"], rows) + "\n")
-    click.echo(found["verdict"])
-    if wanted.unusable:
-        click.echo(f"The draft model is left out: {wanted.unusable}")
-    click.echo(f'\nFrom now on:\n  {found["command"]} --prompt "…"')
-
-
-def _outcome(wanted: "Setup") -> dict[str, Any]:
-    """What the benchmark says, and the command to use."""
-    from spectool import ArtifactError
-    from spectool.artifacts.benchmark import Benchmark
-    from spectool.commands.setup_steps import LOOK_UPS
-    from spectool.measure.report.trials import read_trials
-    from spectool.measure.report.verdicts import verdicts
-
-    assert wanted.run is not None
-    found: dict[str, Any] = {"run": str(wanted.run), "pays": None, "configurations": []}
-    best = None  # plain decoding
-    try:
-        verdict, *_ = verdicts(read_trials(Benchmark(wanted.run)))
-    except ArtifactError as error:  # too short to compare anything
-        found["verdict"] = str(error)
-    else:
-        speedups = {one.drafter: one.speedup.value for one in verdict.results}
-        found |= {"pays": verdict.pays, "configurations": [one.figures() for one in verdict.results]}
-        found["verdict"] = verdict.sentence
-        if verdict.pays:
-            best = verdict.fastest.drafter
-        elif verdict.pays is None and speedups[LOOK_UPS] > 1:
-            best = LOOK_UPS
-            found["verdict"] += " Look-ups cost next to nothing, and `generate` stops drafting where it does not pay."
-    found["recommended"] = best or "plain decoding"
-    found["command"] = shlex.join(["spectool", "generate", "--model", wanted.model, *_options(wanted, best)])
-    return found
-
-
-def _options(wanted: "Setup", name: str | None) -> list[str]:
-    """The options of `generate` for what was measured under a name; None for plain decoding."""
-    if name is None:
-        return ["--num-draft-tokens", "0"]
-    drafter = wanted.drafters[name]
-    found = [] if "dictionary" in drafter else ["--no-dict", "--no-history"]  # it finds the dictionary itself
-    for key, option_name in (("draft_model", "--draft-model"), ("alignment", "--alignment")):
-        found += [option_name, drafter[key]] if key in drafter else []
-    return found
+    rows = [
+        [each["drafter"], f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}"]
+        for each in found["configurations"]
+    ]
+    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass"], rows))
+    click.echo(f"\n{found['verdict']}")
+    click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
 
 
 def _minutes(seconds: float) -> str:
