@@ -24,7 +24,7 @@ from spectool.commands.options import Finite, SectionedCommand, json_option, opt
 @option("--prune/--no-prune", default=True, show_default=True, help="Leave out tokens that the draft does not need.")
 @option(
     "--seconds",
-    type=Finite(1),
+    type=Finite(0.1),
     default=120.0,
     show_default=True,
     help="Time for the benchmark; slow models take longer.",

@@ -176,7 +176,8 @@ def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], tex
 
 def _beginning(spec: str) -> Path:
     """Where the beginning of a text on the hub is kept."""
-    return default_path("texts") / f"{slug(spec)}-{_HUB_BYTES}.jsonl"
+    source = digest(spec, _HUB_BYTES, open_corpus(spec).describe_inputs())
+    return default_path("texts") / f"{slug(spec)}-{source}.jsonl"
 
 
 def _text(spec: str) -> Corpus:
