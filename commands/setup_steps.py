@@ -216,7 +216,8 @@ def _dictionary(target: Tokenizer, text: Corpus) -> Step:
         say(amount_of_text(manifest.statistics["tokens"]))
 
     kept = _made(path, dictionary.FORMAT, {"target": target}, [text])
-    return Step("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", 60, kept, make)
+    seconds = 10 + (text.total_bytes or _HUB_BYTES) / 250_000
+    return Step("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
 
 
 def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
