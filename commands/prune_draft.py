@@ -88,6 +88,7 @@ def model_directory(draft: str) -> Path:
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     require_on_hub(draft)
+    say(f"{draft}: fetching from the hub what is not here yet")
     return Path(
         snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", "LICEN*"])
     )

@@ -1,7 +1,6 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
 import time
-from pathlib import Path
 
 import click
 
@@ -61,9 +60,7 @@ def setup(
     if len(set(map(slug, corpora))) < len(corpora):
         raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
     for name in filter(None, (model, draft)):
-        if not Path(name).is_dir():
-            say(f"{name}: fetching from the hub what is not here yet")
-            model_directory(name)
+        model_directory(name)
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())
     missing = [step for step in plan if not step.kept]

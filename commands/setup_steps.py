@@ -131,7 +131,7 @@ class Setup:
             self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
         return Step(
             "bench",
-            f"plain decoding, {', '.join(self.drafters)}: {count} prompts",
+            f"plain decoding, {', '.join(self.drafters)}" + f", on {count} prompts" * ready,
             step * count * tokens if ready else self.seconds,
             self.run is not None and self.run.exists(),
             lambda: run_experiment(experiment, self.run or Path(), 0.0, say, progress),

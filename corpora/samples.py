@@ -51,8 +51,8 @@ def preset_for(language: str) -> str:
     languages = {name.rpartition("-")[2]: name for name in reversed(PRESETS)}
     if language not in languages:
         raise CorpusError(
-            f"{language}: expected a language with a preset ({', '.join(sorted(languages))}), or text. Name text with "
-            f"--corpus FILE, or the Wikipedia of the language: --corpus hf:wikimedia/wikipedia:20231101.{language}"
+            f"{language}: no preset has text in this language, only in {', '.join(sorted(languages))}. Name text with "
+            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}"
         )
     return languages[language]
 
