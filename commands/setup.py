@@ -87,6 +87,8 @@ def setup(
     ]
     click.echo("\n" + table(["drafter", "speed-up", "tokens per pass"], rows))
     click.echo(f"\n{found['verdict']}")
+    if found["pays"] is None:
+        click.echo(f"A longer benchmark may tell: --seconds {5 * seconds:.0f}")
     click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts import alignment, dictionary
-from spectool.artifacts.benchmark import PLAIN, Benchmark
+from spectool.artifacts.benchmark import Benchmark
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
@@ -41,8 +41,8 @@ from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-LOOK_UPS, DRAFT, ALL = "dictionary + history", "draft model", "all together"
-"""The names of the drafters that are measured."""
+PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft model", "all together"
+"""What is measured and may be recommended."""
 
 _DOCTOR = 10.0  # seconds of passes, as in `spectool doctor`
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
@@ -131,7 +131,7 @@ class Setup:
             self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
         return Step(
             "bench",
-            f"plain decoding, {', '.join(self.drafters)}" + f", on {count} prompts" * ready,
+            ", ".join([PLAIN, *self.drafters]) + f", on {count} prompts" * ready,
             step * count * tokens if ready else self.seconds,
             self.run is not None and self.run.exists(),
             lambda: run_experiment(experiment, self.run or Path(), 0.0, say, progress),

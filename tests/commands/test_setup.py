@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts.benchmark import PLAIN, Row
-from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, Setup
+from spectool.artifacts import benchmark
+from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.report.runs import write_run
@@ -116,11 +116,11 @@ def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -
 def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
     tmp_path: Path, speeds: Sequence[float], pays: bool, best: str, options: list[str]
 ) -> None:
-    rows: list[Row] = []
+    rows: list[benchmark.Row] = []
     for block in range(12):
-        for name, speed in zip((PLAIN, LOOK_UPS, DRAFT, ALL), (1.0, *speeds), strict=True):
-            row: Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
-            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != PLAIN else 0}
+        for name, speed in zip((benchmark.PLAIN, LOOK_UPS, DRAFT, ALL), (1.0, *speeds), strict=True):
+            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
+            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
             rows.append({**row, "tokens": 64, "passes": 64, "seconds": (1 + block % 3 / 100) / speed, "output": []})
     draft = {"draft_model": "D", "alignment": "A"}
     drafters = {LOOK_UPS: {"dictionary": ["d"], "history": True}, DRAFT: draft, ALL: {"dictionary": ["d"], **draft}}
@@ -131,11 +131,11 @@ def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
 
 
 def test_a_bench_that_cannot_tell_recommends_no_draft_model(tmp_path: Path) -> None:
-    rows: list[Row] = []
+    rows: list[benchmark.Row] = []
     for block in range(12):
-        for name, speed in ((PLAIN, 1.0), (LOOK_UPS, 0.99), (DRAFT, 3.0 if block % 2 else 0.5)):
-            row: Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
-            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != PLAIN else 0}
+        for name, speed in ((benchmark.PLAIN, 1.0), (LOOK_UPS, 0.99), (DRAFT, 3.0 if block % 2 else 0.5)):
+            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
+            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
             rows.append({**row, "tokens": 64, "passes": 64, "seconds": 1 / speed, "output": []})
     drafters = {LOOK_UPS: {"dictionary": ["d"]}, DRAFT: {"draft_model": "D"}}
     found = Setup("M", "pl", [], "D", True, 1.0, drafters, write_run(tmp_path / "run", rows, [])).outcome()
