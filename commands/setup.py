@@ -66,14 +66,15 @@ def setup(
     missing = [step for step in plan if not step.kept]
     for step in plan:
         say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
-    say(f"{_minutes(sum(step.seconds for step in missing))} in all. After Ctrl-C the same command goes on.")
+    total = _minutes(sum(step.seconds for step in missing))
+    say(f"{total} in all. Close other programs, because passes are timed. After Ctrl-C the same command goes on.")
     if missing and (hint := blas_hint(load_model(model, lazy=True)[0])):
         say(hint)
     done = []
     for step in wanted.steps():
         began = time.perf_counter()
         if not step.kept:
-            say(f"\n{step.name}: {step.what}")
+            say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
             step.make()
         taken = round(time.perf_counter() - began, 1)
         done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
