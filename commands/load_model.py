@@ -67,6 +67,7 @@ def open_model(
 
     import mlx.core as mx
 
+    from spectool.runtime.draft_length.measured import known_costs
     from spectool.runtime.loading import open_target
 
     if sys.stderr.isatty():
@@ -75,6 +76,9 @@ def open_model(
     model, tokenizer, drafter = open_target(
         name, partial(make_drafter, drafting), group_size, GROUP_SIZES, adapter_path
     )
+    costs = known_costs(model)
+    if drafter is not None and costs is not None and costs.exact and not costs.longest_exact:
+        say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": drafting.num_draft_tokens,

@@ -172,7 +172,7 @@ class GuardedDrafter:
         limit = length if left is None else min(length, left)
         if refeed:
             # A pass without drafts takes all of it in, and the next one is short again.
-            limit = min(limit, MAX_REFEED - refeed)
+            limit = min(limit, (self.controller.longest if self.controller else MAX_REFEED) - refeed)
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.

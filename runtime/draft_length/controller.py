@@ -94,6 +94,7 @@ class Controller:
 
     Attributes:
         chosen: The best draft length by the estimates.
+        longest: The longest draft length that may be chosen.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
@@ -102,6 +103,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.chosen = self.verified = 0
+        self.longest = MAX_DRAFT_TOKENS
         self.processor_share: float | None = None
         self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
         self.drafts = DraftTimes()
@@ -140,7 +142,7 @@ class Controller:
     def choose(self) -> int:
         """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
-        if not known(1):
+        if not known(1) or not self.longest:
             return 0
         if not self._cycles_to_decision:
             self._decide()
@@ -261,7 +263,7 @@ class Controller:
             # Costly exploration comes late; a cheap one also shows whether everything has become faster.
             lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
             return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
-        unknown = [k for k in range(1, MAX_DRAFT_TOKENS + 1) if not known(k + 1)]
+        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self.expected(optimistic=True)
@@ -270,12 +272,12 @@ class Controller:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
-        high = next((k for k in range(best, MAX_DRAFT_TOKENS + 1) if known(k + 1)), 0)
+        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, MAX_DRAFT_TOKENS)
+        return min(2 * max(self.passes.measured()) - 1, self.longest)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False
