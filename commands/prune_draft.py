@@ -60,7 +60,7 @@ def prune_draft(
     from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_corpus(corpus, **reads) for corpus in corpora]
-    directory = _directory(draft)
+    directory = model_directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)
     with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
@@ -73,8 +73,8 @@ def prune_draft(
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
-def _directory(draft: str) -> Path:
-    """The directory of a model; a model with a hub id is downloaded first.
+def model_directory(draft: str) -> Path:
+    """The directory of a model, which is downloaded if it is given by its hub id.
 
     Raises:
         SpectoolError: There is no such model.
@@ -90,6 +90,7 @@ def _directory(draft: str) -> Path:
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     require_on_hub(draft)
+    say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
 
 
