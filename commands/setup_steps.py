@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectool import ArtifactError, CorpusError, TokenizerError
-from spectool.artifacts import alignment, dictionary
+from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.benchmark import Benchmark
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
+from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
+from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.artifacts.resumable import resumable_work
 from spectool.build.alignment.check import require_checked
 from spectool.build.alignment.stage import build_alignment
@@ -215,7 +217,7 @@ def _dictionary(target: Tokenizer, text: Corpus) -> Step:
         manifest = count_and_build(target, text, path, options, CountOptions(min_count=least), say)
         say(amount_of_text(manifest.statistics["tokens"]))
 
-    kept = _made(path, dictionary.FORMAT, {"target": target}, [text])
+    kept = _made(path, Dictionary.format, {"target": target}, [text])
     seconds = 10 + (text.total_bytes or _HUB_BYTES) / 250_000
     return Step("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
 
@@ -229,7 +231,7 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
         except TokenizerError as error:
             raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
 
-    kept = _made(path, pruning.FORMAT, {"whole": whole}, texts)
+    kept = _made(path, PrunedDraft.format, {"whole": whole}, texts)
     return Step("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
 
 
@@ -238,7 +240,7 @@ def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Cor
         assert draft is not None
         require_checked(path, build_alignment(draft, target, text, path, say, reading), say)
 
-    if kept := _made(path, alignment.FORMAT, {"draft": draft, "target": target}, [text]):
+    if kept := _made(path, Alignment.format, {"draft": draft, "target": target}, [text]):
         require_checked(path, read_manifest(path))
     return Step("alignment", "of the two tokenizers, about 40 MB for large ones", 60, kept, make)
 
