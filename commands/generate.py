@@ -189,7 +189,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
         known = facts["draft length"]
         facts["draft length"] = f"{known['draft_length']} at the end (auto)" if known else "not chosen: too few drafts"
     if facts["tokens"] < _TIMED:
-        facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
+        facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():
         say(f"{key:<24}  {value}")
 

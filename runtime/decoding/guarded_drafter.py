@@ -15,7 +15,7 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
+from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, MAX_PREDICTED_TOKENS, Controller
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
@@ -66,6 +66,8 @@ class GuardedDrafter:
         if self._timed is not None and prediction is not None:
             self.predicting = Controller(MAX_PREDICTED_TOKENS, self._timed.passes)
             self.predicting.processor_share = self._timed.processor_share
+            if self._timed.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+                self.predicting.longest = self._timed.longest
         self._prediction, self._by_prediction = prediction, False
         self._fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
@@ -213,7 +215,7 @@ class GuardedDrafter:
         limit = length if left is None else min(length, left)
         if refeed:
             # A pass without drafts takes all of it in, and the next one is short again.
-            limit = min(limit, MAX_REFEED - refeed)
+            limit = min(limit, (self.controller.longest if self.controller else MAX_REFEED) - refeed)
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.

@@ -95,6 +95,7 @@ class Controller:
 
     Attributes:
         chosen: The best draft length by the estimates.
+        longest: The longest draft length that may be chosen.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
@@ -107,7 +108,7 @@ class Controller:
         self.processor_share: float | None = None
         self.passes = PassTimes(MAX_PREDICTED_TOKENS + 1) if passes is None else passes
         self.drafts = DraftTimes()
-        self._most = most
+        self._most = self.longest = most
         self._accepted = _ByPosition(most)
         self._proposed = _ByPosition(most)
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
@@ -143,7 +144,7 @@ class Controller:
     def choose(self) -> int:
         """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
-        if not known(1):
+        if not known(1) or not self.longest:
             return 0
         if not self._cycles_to_decision:
             self._decide()
@@ -264,7 +265,7 @@ class Controller:
             # Costly exploration comes late; a cheap one also shows whether everything has become faster.
             lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
             return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
-        unknown = [k for k in range(1, self._most + 1) if not known(k + 1)]
+        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self.expected(optimistic=True)
@@ -273,12 +274,12 @@ class Controller:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
-        high = next((k for k in range(best, self._most + 1) if known(k + 1)), 0)
+        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, self._most)
+        return min(2 * max(self.passes.measured()) - 1, self.longest)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False
