@@ -53,16 +53,17 @@ def prune_draft(
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
-    from spectool.build.pruning.stage import FORMAT, prune_model
+    from spectool.artifacts.pruned_draft import PrunedDraft
+    from spectool.build.pruning.stage import prune_model
     from spectool.commands.describe import pruning
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_corpus(corpus, **reads) for corpus in corpora]
-    directory = _directory(draft)
+    directory = model_directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)
-    with stage(out, FORMAT, as_json, {"whole": whole.fingerprint}) as finish:
+    with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
@@ -72,8 +73,8 @@ def prune_draft(
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
-def _directory(draft: str) -> Path:
-    """The directory of a model; a model with a hub id is downloaded first.
+def model_directory(draft: str) -> Path:
+    """The directory of a model, which is downloaded if it is given by its hub id.
 
     Raises:
         SpectoolError: There is no such model.
@@ -89,6 +90,7 @@ def _directory(draft: str) -> Path:
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     require_on_hub(draft)
+    say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
 
 

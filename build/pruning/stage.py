@@ -13,35 +13,24 @@ import tokenizers
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import Artifact, Manifest, seal
-from spectool.build.alignment.stage import SEED, draw
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
-from spectool.build.pruning.weights import open_weights, resized, write_rows
+from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
+from spectool.corpora.document_sample import SEED, sample_documents
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-FORMAT, VERSION = "spectool-pruned-draft", 1
-COUNTED = 8_000_000  # characters of a corpus on which tokens are counted, at most
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
 
 Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
 """Shows progress: gets a title, how much there is to do, and the unit; gives a function to call with what was done."""
-
-
-class PrunedDraft(Artifact):
-    """A pruned draft model: an ordinary model directory with a manifest that says what it was made from."""
-
-    format = FORMAT
-    versions = (VERSION,)
-    roles = ("whole",)
-    again = "Prune the draft model again"
-    rebuild = "spectool prune-draft --draft {whole} --corpus … -o {path}"
 
 
 def prune_model(
@@ -53,7 +42,7 @@ def prune_model(
     reader: Reader = iter,
     bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
     ids: int | None = None,
-    counted: int = COUNTED,
+    counted: int = 8_000_000,
 ) -> Manifest:
     """Write a copy of a model with only the ids that some corpora need.
 
@@ -82,7 +71,7 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
+        texts = [sample_documents(reader(corpus), 0, counted)[1] for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
@@ -107,11 +96,10 @@ def prune_model(
         _require_same(pruned, content)
         after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
         with bar("writing weights", weights.size, "B") as copied:
-            size = write_rows(weights, rows, directory, copied)
+            size = write_weights(weights, rows, directory, copied)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return PrunedDraft.seal(
+            directory,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
@@ -131,7 +119,6 @@ def prune_model(
                 ],
             },
         )
-        return seal(directory, manifest)
 
 
 def _ids_in(configs: Sequence[Any]) -> set[int]:

@@ -2,24 +2,26 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
+from spectool.tokenization.incremental.merge_table import merge_list
+from spectool.tokenization.incremental.merges import Merges
 from spectool.tokenization.tokenizer import Tokenizer
 
 COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
 LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
+_UNKNOWN = -1  # a character without a token
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
 _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
 """Keys of a configuration or a post-processor whose values are token ids."""
 
 
-class Choice(NamedTuple):
+class KeptIds(NamedTuple):
     """The ids to keep, and how much of the text fewer or more of them would cover."""
 
     kept: frozenset[int]
@@ -59,7 +61,7 @@ def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable
 
 def choose_ids(
     tokenizer: Tokenizer, counts: Sequence[NDArray[np.int64]], needed: Iterable[int], ids: int | None = None
-) -> Choice:
+) -> KeptIds:
     """Choose the most frequent tokens, with the tokens that their merges are made of.
 
     Every corpus has the same weight.
@@ -99,7 +101,7 @@ def choose_ids(
     for token in ranking:
         if len(kept) + len(made[token] - kept) <= size:
             kept |= made[token]
-    return Choice(frozenset(kept), _covered(kept, counts), curve)
+    return KeptIds(frozenset(kept), _covered(kept, counts), curve)
 
 
 def _covered(kept: Iterable[int], counts: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:
@@ -111,18 +113,14 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
     """A function that gives the tokens that BPE makes on its way to a token; Unigram makes none."""
     if tokenizer.kind == "Unigram":
         return lambda token: ()
-    vocabulary = tokenizer.model["vocab"]
-    ranks = {(first, second): rank for rank, (first, second) in enumerate(tokenizer.model["merges"])}
-    names = {index: name for name, index in vocabulary.items()}
+    vocabulary, table = tokenizer.model["vocab"], merge_list(tokenizer)
+    names, merges = {index: name for name, index in vocabulary.items()}, Merges(table, {}, {})
 
     def parts(token: int) -> set[int]:
-        symbols = list(names.get(token, ""))
-        made = set(symbols)
-        while known := [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]:
-            _, at = min(known)
-            symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
-            made.add(symbols[at])
-        return {vocabulary[name] for name in made if name in vocabulary}
+        symbols = [vocabulary.get(char, _UNKNOWN) for char in names.get(token, "")]
+        made: list[int] = []
+        merges.merge(symbols, made)
+        return {*symbols, *table.results[made].tolist()} - {_UNKNOWN}
 
     return parts
 

@@ -98,7 +98,7 @@ def resized(config: Mapping[str, Any], rows: int, ids: int) -> dict[str, Any]:
     return {**({} if any(_sizes(config)) else {"vocab_size": ids}), **changed(config)}
 
 
-def write_rows(
+def write_weights(
     weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
 ) -> int:
     """Write the weight files with the ``kept`` rows of the embedding and output matrices to a directory.

@@ -21,7 +21,8 @@ from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.manifest import verify_files
-from spectool.build.pruning.stage import PrunedDraft, prune_model
+from spectool.artifacts.pruned_draft import PrunedDraft
+from spectool.build.pruning.stage import prune_model
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
@@ -299,7 +300,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spectool.build.pruning.stage.write_rows", interrupt)
+    monkeypatch.setattr("spectool.build.pruning.stage.write_weights", interrupt)
     done = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
     assert done.exit_code == 130
     assert list(tmp_path.iterdir()) == []
