@@ -268,10 +268,13 @@ def _forget(drafter: Drafter) -> None:
 
 
 def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
-    """Start a drafter, and ask it and its members once, because a draft model reads the prompt when first asked."""
+    """Start a drafter, and ask it once, because a draft model reads the prompt when first asked.
+
+    That of a hybrid reads it while the clock runs, if it is asked at all.
+    """
     drafter.start(prompt)
-    for member in getattr(drafter, "drafters", (drafter,)):
-        member.propose(1)
+    if not drafter.chooses_length:
+        drafter.propose(1)
 
 
 _CONTEXT = 64  # tokens before a timed pass

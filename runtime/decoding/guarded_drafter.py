@@ -77,10 +77,11 @@ class GuardedDrafter:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt."""
-        if self.controller is not None:
-            self.controller.begin(len(prompt))
+        if self.controller is not None and self._drafter is not None:
+            self.controller.begin(len(prompt), self._drafter.chooses_length)
 
         def start(drafter: Drafter) -> None:
+            drafter.costs = self.controller
             drafter.report = self._report
             drafter.draw_with(self._draw)
             drafter.start(prompt)

@@ -74,6 +74,7 @@ class Controller:
         self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
         self.drafts = DraftRecord()
         self._losses = LossAccount()
+        self._whole = False  # whether the drafter chooses the length of each proposal
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
@@ -95,8 +96,12 @@ class Controller:
         self.passes.carry(curve)
         self.processor_share = processor_share
 
-    def begin(self, prompt: int = 0) -> None:
-        """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts."""
+    def begin(self, prompt: int = 0, chooses_length: bool = False) -> None:
+        """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts.
+
+        A drafter that ``chooses_length`` itself, by `pass_seconds`, is asked for the longest one or not at all.
+        """
+        self._whole = chooses_length
         self.passes.begin()
         self.drafts.times.begin()
         self._callers.clear()
@@ -122,7 +127,7 @@ class Controller:
             self._exploration_budget -= self._exploration_cost
             self._cycles_to_decision = 0
             return self._exploration
-        if self.chosen and self._plain_cost <= self._plain_budget:
+        if not self._whole and self.chosen and self._plain_cost <= self._plain_budget:
             self._plain_budget = 0.0
             self._cycles_to_decision = 0
             return 0
@@ -164,6 +169,9 @@ class Controller:
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
             pass_seconds = None
         if pass_seconds is not None and (proposed or not refed):
+            if self._whole and not self.passes.known(proposed + 1) and self.passes.known(1):
+                surprise = pass_seconds / self.passes.at_least()[proposed + 1] - 1
+                self._exploration_budget -= min(max(surprise, 0.0), EXPLORATION_BUDGET)
             self.passes.add(proposed + 1, pass_seconds)
         plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
         if asked:
@@ -181,8 +189,10 @@ class Controller:
                 typical = min(pass_seconds, OUTLIER * typical)
             spent += typical + self.caller_seconds * committed
             if plain:
-                self._losses.settle((1 + MAX_LOSS) * committed - spent / plain)
+                self._losses.settle(committed - spent / plain, committed)
                 self._plain_budget += EXPLORATION_SHARE * spent / plain
+            if self._whole:
+                self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         else:
             self._exploration_budget += EXPLORATION_SHARE
             self._losses.rest()
@@ -197,6 +207,9 @@ class Controller:
         """Update the estimates, the best length, and the length to explore with its cost."""
         self.passes.update()
         self.drafts.update()
+        if self._whole:
+            self.chosen = self._reach()
+            return
         tokens, seconds = self.expected()
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
@@ -266,6 +279,11 @@ class Controller:
             draft_ms=self.drafts.times.fixed * 1e3,
             draft_token_ms=self.drafts.times.per_token * 1e3,
         )
+
+    @property
+    def pass_seconds(self) -> list[float]:
+        """Seconds of a pass by rows; those not measured lately seem cheap as long as exploration has a budget."""
+        return self.passes.at_least() if self._exploration_budget > 0 else self.passes.curve
 
     @property
     def caller_seconds(self) -> float:

@@ -26,11 +26,11 @@ class ByPosition:
 
     NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
 
-    def __init__(self) -> None:
+    def __init__(self, prior: float = 0.5) -> None:
         self._passed = [0.0] * MAX_DRAFT_TOKENS
         self.tried = [0.0] * MAX_DRAFT_TOKENS
-        self._passed[0], self.tried[0] = 1.0, 2.0
-        self.steps = [0.5] * MAX_DRAFT_TOKENS
+        self._passed[0], self.tried[0] = 2.0 * prior, 2.0
+        self.steps = [prior] * MAX_DRAFT_TOKENS
 
     def start_from(self, steps: Sequence[float], observations: float) -> None:
         """Start from earlier estimates, each of which counts for this many observations."""
@@ -66,10 +66,11 @@ class DraftRecord:
         proposed: How far it gets before a token is not proposed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fills: float = 0.5) -> None:
+        """``fills`` is the probability at first that it proposes one more of the tokens that it is asked for."""
         self.times = DraftTimes()
         self.accepted = ByPosition()
-        self.proposed = ByPosition()
+        self.proposed = ByPosition(fills)
 
     def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
         """Record a proposal; earlier ones weigh ``weight`` times as much."""
@@ -113,13 +114,15 @@ class LossAccount:
         left: Beyond 0 there is no drafting, no matter what the estimates say.
     """
 
-    def __init__(self) -> None:
-        self.left = ALLOWANCE
+    def __init__(self, part: float = 1.0) -> None:
+        """An account of ``ALLOWANCE`` passes and `MAX_LOSS` of the time since, or of a ``part`` of both."""
+        self._allowance, self._share = part * ALLOWANCE, part * MAX_LOSS
+        self.left = self._allowance
 
-    def settle(self, won: float) -> None:
-        """Add the passes that a cycle with drafts has won; below 0, take what it lost."""
-        self.left = min(SURPLUS, self.left + won)
+    def settle(self, won: float, passes: float) -> None:
+        """Add what a cycle with drafts has won, below 0 lost, in the time of this many passes."""
+        self.left = min(SURPLUS, self.left + won + self._share * passes)
 
     def rest(self) -> None:
         """Let a cycle without drafts pass."""
-        self.left = max(self.left, min(ALLOWANCE, self.left + MAX_LOSS))
+        self.left = max(self.left, min(self._allowance, self.left + self._share))
