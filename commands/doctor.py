@@ -1,5 +1,6 @@
 """The command ``doctor``."""
 
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -42,7 +43,7 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
     """
     from spectool.commands.blas import blas_hint
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import model_key
+    from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
 
     found: dict[str, Any] = {}
@@ -55,7 +56,10 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
             say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds")
         costs[role] = measure_costs(loaded, tokenizer, name, seconds, say)
+        if (earlier := known_costs(loaded)) is not None:
+            costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         path = save_costs(model_key(loaded), costs[role])
+        forget_known_costs()
         found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0

@@ -6,6 +6,7 @@ seconds(k) = drafter + pass + caller, averaged over the lengths that proposals o
 
 from collections.abc import Sequence
 
+from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.draft_length.timings import DraftTimes
 
 MAX_DRAFT_TOKENS = 16
@@ -13,6 +14,7 @@ MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
 MEMORY = 0.93  # weight of a cycle when another has followed
+KNOWN = 8.0  # observations that an earlier estimate counts for
 FADING = 0.98  # weight of a cycle for each plain token since, which teaches nothing about the drafter
 
 
@@ -32,10 +34,10 @@ class ByPosition:
         self._passed[0], self.tried[0] = 2.0 * prior, 2.0
         self.steps = [prior] * MAX_DRAFT_TOKENS
 
-    def start_from(self, steps: Sequence[float], observations: float) -> None:
-        """Start from earlier estimates, each of which counts for this many observations."""
+    def start_from(self, steps: Sequence[float]) -> None:
+        """Start from earlier estimates."""
         for position, step in enumerate(steps[:MAX_DRAFT_TOKENS]):
-            self._passed[position], self.tried[position] = observations * step, observations
+            self._passed[position], self.tried[position] = KNOWN * step, KNOWN
         self.update()
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
@@ -71,9 +73,28 @@ class DraftRecord:
         self.times = DraftTimes()
         self.accepted = ByPosition()
         self.proposed = ByPosition(fills)
+        self._news = 0  # proposals since anything was kept
+
+    def start_from(self, facts: DraftFacts) -> None:
+        """Start from what was learnt before."""
+        self.times.start_from(facts.fixed, facts.per_token, facts.per_missed)
+        self.accepted.start_from(facts.accepted)
+        self.proposed.start_from(facts.proposed)
+
+    @property
+    def is_news(self) -> bool:
+        """Whether so much has been learnt since `facts` that it is worth keeping."""
+        return self._news >= 2 * KNOWN
+
+    def facts(self) -> DraftFacts:
+        """What is worth keeping."""
+        self._news, times = 0, self.times
+        steps = tuple(self.accepted.steps), tuple(self.proposed.steps)
+        return DraftFacts(*steps, times.fixed, times.per_token, times.per_missed)
 
     def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
         """Record a proposal; earlier ones weigh ``weight`` times as much."""
+        self._news += 1
         self.accepted.observe(accepted, asked, weight)
         self.proposed.observe(proposed, asked, weight)
 

@@ -31,7 +31,7 @@ from functools import partial
 from itertools import accumulate, islice, repeat
 from operator import mul
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.record import ALLOWANCE, FADING, MAX_DRAFT_TOKENS, DraftRecord, LossAccount
@@ -260,6 +260,12 @@ class HybridDrafter(Drafter):
     def acceptance(self) -> dict[str, float]:
         """By member name, the tokens that were right as a share of those it was sure of."""
         return {member.drafter.name: member.acceptance for member in self._working}
+
+    @property
+    def draft_models(self) -> list[tuple[Any, DraftRecord]]:
+        """The models that it can ask, and what is known of each."""
+        found = [(member.drafter.cache, member.record) for member in self._members if member.drafter.costs_a_pass]
+        return [(cache.model, record) for cache, record in found if cache is not None]
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
