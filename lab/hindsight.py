@@ -139,7 +139,8 @@ def play(
     for text in texts:
         began, at, pending = clock.now, 0, list[int]()
         for member in getattr(drafter, "drafters", (drafter,)):
-            member.text = text
+            if isinstance(member, SavedMember):
+                member.text = text
         controller.begin(len(text.prompt), drafter.chooses_length)
         drafter.costs = controller
         drafter.start(text.prompt)
