@@ -33,8 +33,9 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
     Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
     long context, works out how often a draft has to be right to pay, and checks whether such a pass gives the same bits
     as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from what it has measured, instead of
-    learning it from their own first passes. Close other programs first: measurements of a busy machine are left out as
-    far as they can be told.
+    learning it from their own first passes; next to a dictionary, so does the use of a draft model that was measured
+    here, and what they learn of it is kept with these figures. Close other programs first: measurements of a busy
+    machine are left out as far as they can be told.
 
     \b
     Examples:

@@ -224,7 +224,7 @@ class Target:
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=self._controller(arm) if length is None else length,
+            num_draft_tokens=self._controller(arm, configuration.drafter) if length is None else length,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
@@ -234,10 +234,10 @@ class Target:
         )
         return (token for token, _, _ in steps)
 
-    def _controller(self, arm: tuple[int, float]) -> Controller:
+    def _controller(self, arm: tuple[int, float], drafter: Drafter | None) -> Controller:
         """The controller of a configuration at a temperature, kept from prompt to prompt."""
         if arm not in self._controllers:
-            self._controllers[arm] = new_controller(self.model)
+            self._controllers[arm] = new_controller(self.model, drafter)
         return self._controllers[arm]
 
     def _difference(

@@ -1,10 +1,7 @@
 """How many tokens to draft: the length that promises the most tokens per second, 0 included.
 
-Every cycle measures the time of the drafter and of the target's pass, and how much of the proposal was
-accepted. From these follow, for each draft length k, the expected tokens and seconds of a cycle:
-
-    tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
-    seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
+Every cycle measures the time of the drafter and of the target's pass, and how much of the proposal was accepted. From
+these follow the expected tokens and seconds of a cycle by draft length (`DraftRecord`).
 
 What the caller does with each token belongs to the time of a cycle. A plain pass begins while the caller works, so it
 takes the longer of the two. The k with the best ratio is used. Two rules bound what this can cost:
@@ -15,11 +12,16 @@ takes the longer of the two. The k with the best ratio is used. Two rules bound 
 - *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond `ALLOWANCE` plain
   passes and `MAX_LOSS` of the time since, there is no drafting, no matter what the estimates say.
 
+A drafter that chooses the length of each proposal itself is asked for the longest one that does not go too far beyond
+what was measured. It chooses by `Controller.pass_seconds`, and takes part in exploration and in the bound on losses.
+
 Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import mul
 from statistics import median_low
 from typing import NamedTuple
 
@@ -47,7 +49,7 @@ OUTLIER = 3.0  # a cycle that takes more than this many times the expected secon
 class ControllerState(NamedTuple):
     """What a controller has measured and concluded."""
 
-    draft_length: int  # the best one; 0 for plain decoding
+    draft_length: int  # the best one, 0 for plain decoding; the mean one of a drafter that chooses it
     speedup: float | None  # tokens per second at that length over plain decoding; None if such passes were not timed
     acceptance: float  # expected share of accepted draft tokens at that length, or at length 1 where it is 0
     pass_ms: dict[int, float]  # milliseconds of a target pass by the number of tokens in it
@@ -271,9 +273,10 @@ class Controller:
             return None
         tokens, seconds = self.expected()
         chosen, length = self.chosen, max(1, self.chosen)
+        proposed = sum(accumulate(self.drafts.proposed.steps[:chosen], mul))
         return ControllerState(
-            draft_length=chosen,
-            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if chosen + 1 in measured else None,
+            draft_length=round(proposed) if self._whole else chosen,
+            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if self._whole or chosen + 1 in measured else None,
             acceptance=(tokens[length] - 1) / length,
             pass_ms={size: time * 1e3 for size, time in measured.items()},
             draft_ms=self.drafts.times.fixed * 1e3,
