@@ -29,6 +29,7 @@ from real_text import FOLDER, read_text, repeated_4_grams
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
+from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
 from spectool.lab.prompt_lookup import PromptLookupDrafter, with_prompt_lookup
 from spectool.measure.emulate import replay
@@ -54,13 +55,20 @@ def drafters(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
 
 
 def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, float, float]]:
-    """Yield each way of drafting, its speed, and that of the first three texts, in plain decoding's."""
+    """Yield each way of drafting, its speed, and that of the first three texts, in plain decoding's.
+
+    The last ways begin as if `spectool doctor` had measured both models before.
+    """
     ways = {"look-ups": ["look-ups"], "draft": ["draft"], "both": ["look-ups", "draft"]}
-    for way, names in ways.items():
-        clock = Clock()
+    for way, names in (*ways.items(), *((f"{way}, measured before", names) for way, names in ways.items())):
+        clock, controller = Clock(), Controller()
         members: list[Drafter] = [SavedMember(name, machine, clock) for name in names]
         drafter = HybridDrafter(members, clock=clock) if len(members) > 1 else members[0]
-        yield way, *_speeds(saved, play(saved, drafter, machine, clock, Controller()))
+        if way not in ways:
+            controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
+            for known in drafter.records if isinstance(drafter, HybridDrafter) else ():
+                known.start_from(DraftFacts((), (), 0.0, machine.drafts["draft"], machine.reading))
+        yield way, *_speeds(saved, play(saved, drafter, machine, clock, controller))
     for way, names in ways.items():
         yield f"{way}, best in hindsight", *_speeds(saved, [best_seconds(text, machine, names) for text in saved])
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _NOTHING = Proposal((), "")
 _PRIOR_OBSERVED = 4.0  # tokens of a look-up that the prior counts for
-_PRIOR_RIGHT = 3.0  # of them, tokens that were right
+_PRIOR_RIGHT = 3.6  # of them, tokens that were right
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 _HOPED = 0.9  # acceptance of one more first token of a model, so that one not asked for long is tried again
 _UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
@@ -262,10 +262,15 @@ class HybridDrafter(Drafter):
         return {member.drafter.name: member.acceptance for member in self._working}
 
     @property
+    def records(self) -> list[DraftRecord]:
+        """What is known of each model."""
+        return [member.record for member in self._members if member.drafter.costs_a_pass]
+
+    @property
     def draft_models(self) -> list[tuple[Any, DraftRecord]]:
-        """The models that it can ask, and what is known of each."""
-        found = [(member.drafter.cache, member.record) for member in self._members if member.drafter.costs_a_pass]
-        return [(cache.model, record) for cache, record in found if cache is not None]
+        """The models that have a cache, and what is known of each."""
+        models = [drafter.cache for drafter in self.drafters if drafter.costs_a_pass]
+        return [(cache.model, record) for cache, record in zip(models, self.records, strict=True) if cache is not None]
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
