@@ -190,7 +190,7 @@ class HybridDrafter(Drafter):
         self._cycles = 0  # of this generation
         self._text = _TEXT  # cycles of a generation, on average
         self._prices = Prices((), 0.0, 0.0)
-        self._unread: list[int] = []  # the text, as long as there is a model that has not been started with it
+        self._unread: list[int] | None = None  # the text, as long as there is a model that was not started with it
         self._spent = 0.0  # seconds of drafting in this cycle
         self._rows = 1  # of the pass of this cycle
         # The model whose guess was proposed, and what the best look-up was worth.
@@ -249,7 +249,7 @@ class HybridDrafter(Drafter):
             self._pass_seconds += (seconds - self._pass_seconds) / 10 if self._pass_seconds else seconds
             self._proposed_at = None
             self._settle(tokens)
-        if self._unread:
+        if self._unread is not None:
             self._unread += tokens
         for member in tuple(self._working):
             reads = member.reads or not member.drafter.costs_a_pass
@@ -341,10 +341,10 @@ class HybridDrafter(Drafter):
         """What a model proposes; its time is measured."""
         begun, times = self._clock(), model.record.times
         if not model.reads:
-            self._guarded(model, partial(model.drafter.start, tuple(self._unread)))
+            self._guarded(model, partial(model.drafter.start, tuple(self._unread or ())))
             model.reads = True
             if all(member.reads or not member.drafter.costs_a_pass for member in self._members):
-                self._unread = []
+                self._unread = None
         if model in self._working:
             model.proposal, model.asked = self._asked(model, limit), limit
         seconds, count = self._clock() - begun, len(model.proposal.tokens)

@@ -112,6 +112,23 @@ def test_a_model_is_asked_where_the_cheap_ones_are_unsure(probability: float, as
     assert costly.seen == [5, 6] * asked, "a model follows the text once it is asked"
 
 
+@pytest.mark.parametrize("prompt", [[], [9]])
+def test_a_model_is_started_with_the_whole_text(prompt: list[int]) -> None:
+    class Starting(Costly):
+        def start(self, prompt_ids: Sequence[int]) -> None:
+            self.seen = list(prompt_ids)
+
+    model, sure = Starting([4]), Sure([5, 6], 1.0)
+    hybrid = HybridDrafter([sure, model], draft_cost=0.3)
+    hybrid.start(prompt)
+    text = list(prompt)
+    while not model.asked:
+        hybrid.propose(8)
+        hybrid.commit([1, 2])  # nobody was right
+        text += [1, 2]
+    assert len(text) > 4 and model.seen == text, "what was committed before it was asked as well"
+
+
 def test_a_model_that_costs_too_much_is_not_asked() -> None:
     costly = Costly([4, 4, 4])
     hybrid = HybridDrafter([Fixed([]), costly], draft_cost=0.8)
