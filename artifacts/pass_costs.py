@@ -49,6 +49,7 @@ class PassCosts:
         same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
         processor_share: Processor seconds per second of a pass when nothing else is running; None if the processor is
             idle during a pass, as with a GPU, so that a busy machine cannot be told from it.
+        exact: Whether drafts are kept to lengths whose passes have the same bits.
         drafts: What was learnt of draft models with this one as the target, by their keys.
     """
 
@@ -57,7 +58,16 @@ class PassCosts:
     seconds: dict[int, dict[int, float]]
     same_bits: tuple[int, ...]
     processor_share: float | None
+    exact: bool = False
     drafts: dict[str, DraftFacts] = field(default_factory=dict)
+
+    @property
+    def longest_exact(self) -> int:
+        """Draft tokens up to which every pass that verifies some has the same bits; 0 if none has."""
+        rows = 1
+        while rows + 1 in self.same_bits:
+            rows += 1
+        return rows - 1
 
     @property
     def curve(self) -> dict[int, float]:
@@ -113,6 +123,7 @@ def _parsed(found: Any) -> PassCosts:
         same_bits=tuple(int(rows) for rows in found["same_bits"]),
         processor_share=None if share is None else _number(share),
         drafts={str(key): _facts(each) for key, each in found.get("drafts", {}).items()},
+        exact=found.get("exact", False) is True,
     )
 
 

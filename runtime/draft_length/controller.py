@@ -35,6 +35,7 @@ from spectool.runtime.draft_length.record import (
 )
 from spectool.runtime.draft_length.timings import RECENT_SAMPLES, STALE, PassTimes
 
+MAX_PREDICTED_TOKENS = 64  # the most draft tokens of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that exploration may take
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
 LEAST_SPEEDUP = 1.05  # times the best known speed that a length must promise to be tried
@@ -64,18 +65,21 @@ class Controller:
 
     Attributes:
         chosen: The best draft length by the estimates.
+        longest: The longest draft length that may be chosen.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: What the drafter has shown.
         processor_share: Processor seconds per second of a pass on an idle machine; None if not known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_DRAFT_TOKENS, passes: PassTimes | None = None) -> None:
+        """Choose lengths of up to ``most`` tokens, by times of passes that may be shared with another controller."""
         self.chosen = self.verified = 0
         self.processor_share: float | None = None
-        self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
-        self.drafts = DraftRecord()
+        self.passes = PassTimes(MAX_PREDICTED_TOKENS + 1) if passes is None else passes
+        self.drafts = DraftRecord(most)
         self._losses = LossAccount()
+        self._most = self.longest = most
         self._whole = False  # whether the drafter chooses the length of each proposal
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
@@ -113,7 +117,7 @@ class Controller:
     def choose(self) -> int:
         """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
-        if not known(1):
+        if not known(1) or not self.longest:
             return 0
         if not self._cycles_to_decision:
             self._decide()
@@ -231,7 +235,7 @@ class Controller:
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for the cost of exploring it, if the drafter had become good.
-            hoped, least = self.expected([HOPED_ACCEPTANCE] * MAX_DRAFT_TOKENS, optimistic=True)
+            hoped, least = self.expected([HOPED_ACCEPTANCE] * self._most, optimistic=True)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -240,7 +244,7 @@ class Controller:
             # Costly exploration comes late; a cheap one also shows whether everything has become faster.
             lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
             return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
-        unknown = [k for k in range(1, MAX_DRAFT_TOKENS + 1) if not known(k + 1)]
+        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self.expected(optimistic=True)
@@ -249,12 +253,12 @@ class Controller:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
-        high = next((k for k in range(best, MAX_DRAFT_TOKENS + 1) if known(k + 1)), 0)
+        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, MAX_DRAFT_TOKENS)
+        return min(2 * max(self.passes.measured()) - 1, self.longest)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False

@@ -22,21 +22,21 @@ class ByPosition:
     """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
 
     Attributes:
-        steps: Probability of getting past each position after those before it, shape [MAX_DRAFT_TOKENS].
+        steps: Probability of getting past each position after those before it, shape [most].
         tried: Observations that each of them rests on; earlier ones count less.
     """
 
     NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
 
-    def __init__(self, prior: float = 0.5) -> None:
-        self._passed = [0.0] * MAX_DRAFT_TOKENS
-        self.tried = [0.0] * MAX_DRAFT_TOKENS
+    def __init__(self, most: int, prior: float = 0.5) -> None:
+        self._passed = [0.0] * most
+        self.tried = [0.0] * most
         self._passed[0], self.tried[0] = 2.0 * prior, 2.0
-        self.steps = [prior] * MAX_DRAFT_TOKENS
+        self.steps = [prior] * most
 
     def start_from(self, steps: Sequence[float]) -> None:
         """Start from earlier estimates."""
-        for position, step in enumerate(steps[:MAX_DRAFT_TOKENS]):
+        for position, step in enumerate(steps[: len(self.steps)]):
             self._passed[position], self.tried[position] = KNOWN * step, KNOWN
         self.update()
 
@@ -68,11 +68,11 @@ class DraftRecord:
         proposed: How far it gets before a token is not proposed.
     """
 
-    def __init__(self, fills: float = 0.5) -> None:
-        """``fills`` is the probability at first that it proposes one more of the tokens that it is asked for."""
+    def __init__(self, most: int = MAX_DRAFT_TOKENS, fills: float = 0.5) -> None:
+        """Of proposals of up to ``most`` tokens; ``fills`` is the probability at first that it proposes one more."""
         self.times = DraftTimes()
-        self.accepted = ByPosition()
-        self.proposed = ByPosition(fills)
+        self.accepted = ByPosition(most)
+        self.proposed = ByPosition(most, fills)
         self._news = 0  # proposals since anything was kept
 
     def start_from(self, facts: DraftFacts) -> None:
@@ -106,7 +106,7 @@ class DraftRecord:
     def expected(
         self, curve: Sequence[float], caller: float, steps: Sequence[float] | None = None
     ) -> tuple[list[float], list[float]]:
-        """Expected tokens and seconds of a cycle by draft length, shape [MAX_DRAFT_TOKENS + 1] each.
+        """Expected tokens and seconds of a cycle by draft length, shape [most + 1] each.
 
         Args:
             curve: Seconds of a pass by rows.

@@ -114,7 +114,7 @@ class _Member:
     proposal: Proposal = _NOTHING  # of this cycle
     asked: int = 0  # tokens that it was asked for in this cycle
     # For models only.
-    record: DraftRecord = field(default_factory=partial(DraftRecord, 1.0))
+    record: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))
     losses: LossAccount = field(default_factory=partial(LossAccount, _PART))
     missed: int = 0  # tokens that it has not read
     unasked: int = 0  # cycles since it was asked
