@@ -1,9 +1,7 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
 import random
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from heapq import heappop, heappush
 from pathlib import Path
@@ -22,9 +20,9 @@ from spectool.build.alignment.intersection import Coverage, coverage, duplicate_
 from spectool.build.alignment.merge_table import joins_by_merges, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
+from spectool.build.corpus_reading import Progress, describe_corpus, encoded
 from spectool.build.corpus_reading import Reader as CorpusReader
-from spectool.corpora import Corpus, open_corpus
+from spectool.corpora import Corpus
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
@@ -115,16 +113,6 @@ def build_alignment(
         progress("finding the translation ceiling")
         found = measure(Alignment(directory), draft, target, texts)
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
-
-
-@contextmanager
-def temporary_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
-    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
-        path = Path(scratch) / "pair.align"
-        build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
-        yield Alignment(path)
 
 
 def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:

@@ -17,8 +17,8 @@ from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.cli import main
 from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
-from spectool.runtime import make_translator
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
@@ -107,7 +107,7 @@ def test_a_side_that_fails_goes_through_text(
     facts = artifact_facts(manifest)
     assert facts["draft joins"].startswith("text, encoded again in every cycle: joined by merges, ids were unlike")
     assert "equal to the tokenizer" in facts["draft check"]
-    translator = make_translator("byte-aligned", alignment, other_bundled, bundled)
+    translator = ByteAlignedTranslator(alignment, other_bundled, bundled)
     text = "O'Neill mówi: 2024, а кіт спить."
     ids = bundled.encode(text)
     for place, token in enumerate(ids, 1):
