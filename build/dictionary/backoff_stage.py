@@ -1,4 +1,4 @@
-"""The stage behind ``spectool build-dict --method backoff``: token windows and tokenizer in, dictionary out."""
+"""The stage behind ``spectool build-dict``: token windows and tokenizer in, dictionary out."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ def build_backoff(
     with atomic_directory(out) as directory:
         candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
         best = _BestEntries(candidates, text, counts)
-        shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, True, progress)
+        shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, progress)
         if shape is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
@@ -162,11 +162,9 @@ class _BestEntries:
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
     advice = f"Count with `spectool count --tokenizer {tokenizer.name}`"
-    if counts.kind != "windows":
-        raise SpectoolError(f"{counts.path}: counts of {counts.kind}, expected of token windows. {advice}")
     if counts.fingerprint != tokenizer.fingerprint:
         raise SpectoolError(
-            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint or '')}), expected "
+            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint)}), expected "
             f"{tokenizer.name} ({short(tokenizer.fingerprint)}). {advice}"
         )
     if counts.orders <= options.max_context:

@@ -15,7 +15,7 @@ _TRIALS = 8
 
 
 def write_within(
-    directory: Path, limits: Limits, choose: Callable[[int], list[Entry]], chained: bool, progress: Progress
+    directory: Path, limits: Limits, choose: Callable[[int], list[Entry]], progress: Progress
 ) -> dict[str, Any] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 
@@ -34,7 +34,7 @@ def write_within(
         if not entries:
             break
         progress(f"writing {len(entries):,} entries")
-        shape = write_dictionary(directory, entries, chained)
+        shape = write_dictionary(directory, entries, True)
         size = sum(file.stat().st_size for file in directory.iterdir())
         all_of_them = len(entries) < _AIM * most or most == asked
         if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):
