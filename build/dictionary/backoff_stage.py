@@ -19,7 +19,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions, Limits
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
@@ -74,7 +74,7 @@ def build_backoff(
     with atomic_directory(out) as directory:
         candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
         best = _BestEntries(candidates, text, counts)
-        shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, progress)
+        shape = write_within(directory, options, best.choose, progress)
         if shape is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from spectool.artifacts.dictionary import Entry, write_dictionary
 from spectool.build.corpus_reading import Progress
-from spectool.build.dictionary.options import Limits
+from spectool.build.dictionary.options import BackoffOptions
 
 _ANY_NUMBER = 1 << 40
 _BYTES_PER_ENTRY = 6.8  # first guess; then what the files turn out to take
@@ -15,7 +15,7 @@ _TRIALS = 8
 
 
 def write_within(
-    directory: Path, limits: Limits, choose: Callable[[int], list[Entry]], progress: Progress
+    directory: Path, limits: BackoffOptions, choose: Callable[[int], list[Entry]], progress: Progress
 ) -> dict[str, Any] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 

@@ -8,8 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool.artifacts.dictionary import Entry
-from spectool.build.dictionary.predictions import Prediction, as_text, as_tokens, entries_of
-from spectool.lab.dictspec import DictSpecOptions, Reading, predict, without_redundant
+from spectool.lab.dictspec import (
+    DictSpecOptions,
+    Prediction,
+    Reading,
+    as_text,
+    as_tokens,
+    entries_of,
+    predict,
+    without_redundant,
+)
 
 Ngrams = list[tuple[Sequence[int], int]]
 readings: tuple[Reading, ...] = ("whole", "path")
