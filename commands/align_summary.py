@@ -107,18 +107,12 @@ def _riskiest(absorption: Mapping[str, Any]) -> str:
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:
-    """Tokens per pass with a perfect draft, of the default strategy and of the best one."""
-    ceiling, default = statistics["ceiling"], statistics["default"]
-    if _mostly_left_out(statistics) or any(None in by_length.values() for by_length in ceiling.values()):
+    """Tokens per pass with a perfect draft."""
+    ceiling = statistics["ceiling"][statistics["default"]]
+    if _mostly_left_out(statistics) or None in ceiling.values():
         return "not counted: hardly any text of the sample is kept by both tokenizers"
-
-    def reached(name: str) -> str:
-        return ", ".join(f"{tokens:.2f}" for tokens in ceiling[name].values())
-
-    lengths = ", ".join(ceiling[default])
-    found = f"{reached(default)} tokens per pass with a perfect draft of {lengths} tokens ({default}, the default)"
-    best = max(ceiling, key=lambda name: ceiling[name][_K])
-    return f"{found}; {reached(best)} with --strategy {best}" if ceiling[best][_K] > ceiling[default][_K] else found
+    reached = ", ".join(f"{tokens:.2f}" for tokens in ceiling.values())
+    return f"{reached} tokens per pass with a perfect draft of {', '.join(ceiling)} tokens"
 
 
 def _mostly_left_out(statistics: Mapping[str, Any]) -> bool:

@@ -1,8 +1,6 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
+from spectool.build.corpus_reading import Progress, describe_corpus, encoded
 from spectool.build.corpus_reading import Reader as CorpusReader
-from spectool.corpora import Corpus, open_corpus
+from spectool.corpora import Corpus
 from spectool.corpora.document_sample import SEED, sample_documents
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -119,16 +117,6 @@ def build_alignment(
         progress("finding the translation ceiling")
         found = measure(Alignment(directory), draft, target, texts)
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
-
-
-@contextmanager
-def temporary_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress = quiet) -> Iterator[Alignment]:
-    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        progress("aligning the two tokenizers; `spectool align` keeps the result for later runs")
-        path = Path(scratch) / "pair.align"
-        build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
-        yield Alignment(path)
 
 
 def _tables(tokenizer: Tokenizer) -> JoinTables | None:
