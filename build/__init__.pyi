@@ -1,5 +1,3 @@
-from .alignment.intersection import Coverage as Coverage
-from .alignment.intersection import coverage as coverage
 from .alignment.intersection import intersect as intersect
 from .alignment.merge_table import joins_by_merges as joins_by_merges
 from .alignment.merge_table import merge_table as merge_table

@@ -36,14 +36,9 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
 
 
 def figures_of_pair(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """What two tokenizers share, how drafts are translated between them, and what that leaves of a perfect draft."""
-    draft, target = (statistics[side]["coverage"] for side, _ in SIDES)
+    """How drafts are translated between two tokenizers, and what that leaves of a perfect draft."""
     measured = {"ceiling": _ceiling(statistics)} if "ceiling" in statistics else {}
     return {
-        "shared ids": f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's",
-        "shared in the text": (
-            f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
-        ),
         **{f"{side} to {other}": _direction(statistics, side, other) for side, other in SIDES},
         "riskiest tokens": _riskiest(statistics["absorption"]),
         **measured,

@@ -1,9 +1,7 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,11 @@ from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
-from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
+from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.merge_table import joins_by_merges, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.corpus_reading import Progress, describe_corpus, encoded
+from spectool.build.corpus_reading import Progress, describe_corpus
 from spectool.build.corpus_reading import Reader as CorpusReader
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.boundaries import boundary_table
@@ -29,9 +27,8 @@ from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
-COUNTED = 5_000_000  # characters
 FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
-SEED = 11  # of the texts that a check makes, and of those that are drawn
+SEED = 11  # of the texts that a check makes
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
 """Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
@@ -46,7 +43,6 @@ def build_alignment(
     reader: CorpusReader = iter,
     sample: int = SAMPLE,
     measure: Measure | None = None,
-    counted: int = COUNTED,
 ) -> Manifest:
     """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
@@ -57,14 +53,12 @@ def build_alignment(
     Args:
         draft: Tokenizer of the draft model.
         target: Tokenizer of the target model.
-        corpus: Text on which is counted; read once.
+        corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
-        counted: Characters, at most, on which occurrences are counted: all of a smaller corpus, and documents drawn
-            from a larger one, each equally likely.
 
     Raises:
         TokenizerError: One of the two has a token of more bytes than an alignment takes.
@@ -73,9 +67,8 @@ def build_alignment(
     for side in both.values():
         _require_short_tokens(side)
     with atomic_directory(out) as directory:
-        progress("counting occurrences")
-        texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
-        counts = {role: occurrences((ids for _, ids in encoded(side, drawn)), side.size) for role, side in both.items()}
+        progress("reading")
+        texts = _beginning((document.text for document in reader(corpus)), sample)
         progress("deriving merges and splits")
         tables = {role: _tables(side) for role, side in both.items()}
         progress("spelling both vocabularies in each other's ids")
@@ -94,16 +87,12 @@ def build_alignment(
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
-            arguments={"sample": sample, "counted": counted, "seed": SEED},
+            arguments={"sample": sample, "seed": SEED},
             tokenizers={role: side.identity for role, side in both.items()},
             inputs=describe_corpus(corpus),
             statistics={
-                **{
-                    role: _side(side, coverage(side, sides[role].counterpart, counts[role])) | checks[role]
-                    for role, side in both.items()
-                },
-                "counted": _extent(drawn),
-                "sample": _extent(texts),
+                **{role: _side(side) | checks[role] for role, side in both.items()},
+                "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
                 **report,
             },
         )
@@ -191,41 +180,20 @@ def _require_short_tokens(tokenizer: Tokenizer) -> None:
         )
 
 
-def _extent(texts: Sequence[str]) -> dict[str, int]:
-    return {"texts": len(texts), "characters": sum(map(len, texts))}
-
-
 def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
     with_bytes = [token for token, raw in enumerate(draft.token_bytes) if raw]
     return np.array(sorted(with_bytes, key=lambda token: (draft.token_bytes[token], token)), np.int32)
 
 
-def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
-    return {
-        "kind": tokenizer.kind,
-        "roles": tokenizer.roles.as_dict(),
-        "limits": list(limits(tokenizer)),
-        "duplicate_token_bytes": duplicate_token_bytes(tokenizer),
-        "coverage": {
-            **asdict(covered),
-            "by_vocabulary": round(covered.by_vocabulary, 6),
-            "by_occurrence": round(covered.by_occurrence, 6),
-        },
-    }
+def _side(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"kind": tokenizer.kind, "roles": tokenizer.roles.as_dict(), "limits": list(limits(tokenizer))}
 
 
-def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], list[str]]:
-    """The first ``sample`` characters of texts, and ``counted`` characters of texts drawn from all of them."""
+def _beginning(texts: Iterable[str], size: int) -> list[str]:
+    """The first ``size`` characters of texts, all of which are read."""
     first: list[str] = []
-    rng = random.Random(SEED)
-    drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go
-    size = 0
     for text in texts:
-        if sample > 0:
-            first.append(text[:sample])
-            sample -= len(text)
-        heappush(drawn, (-rng.random(), text))
-        size += len(text)
-        while size > counted and len(drawn) > 1:
-            size -= len(heappop(drawn)[1])
-    return first, [text[:counted] for _, text in drawn]
+        if size > 0:
+            first.append(text[:size])
+            size -= len(text)
+    return first

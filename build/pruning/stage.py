@@ -14,8 +14,7 @@ import tokenizers
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Artifact, Manifest, seal
-from spectool.build.alignment.stage import SEED, draw
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus, draw, encoded
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
 from spectool.build.pruning.weights import open_weights, resized, write_rows
 from spectool.corpora import Corpus
@@ -26,6 +25,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 FORMAT, VERSION = "spectool-pruned-draft", 1
 COUNTED = 8_000_000  # characters of a corpus on which tokens are counted, at most
+SEED = 11  # of the documents that are drawn from a larger one
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", "LICEN*", "NOTICE*", "USE_POLICY*")
 
 Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
@@ -82,7 +82,7 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
+        texts = [draw((document.text for document in reader(corpus)), counted, SEED) for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
