@@ -40,7 +40,6 @@ def figures_of_pair(statistics: Mapping[str, Any]) -> dict[str, str]:
     measured = {"ceiling": _ceiling(statistics)} if "ceiling" in statistics else {}
     return {
         **{f"{side} to {other}": _direction(statistics, side, other) for side, other in SIDES},
-        "riskiest tokens": _riskiest(statistics["absorption"]),
         **measured,
     }
 
@@ -89,16 +88,6 @@ def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
 def _free(counts: Mapping[str, Any]) -> str:
     """The share of one side's text, in runs of four tokens, that becomes the other's without strings."""
     return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
-
-
-def _riskiest(absorption: Mapping[str, Any]) -> str:
-    """The tokens that following text replaces most often."""
-    found = [
-        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
-        for side in ("draft", "target")
-        if absorption[side]["riskiest"]
-    ]
-    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.merge_table import joins_by_merges, merge_table
-from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
+from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus
 from spectool.build.corpus_reading import Reader as CorpusReader
@@ -27,7 +27,6 @@ from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
-FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
 SEED = 11  # of the texts that a check makes
 
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
@@ -139,32 +138,13 @@ def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequen
         engine = sides[other].engine(both[other])
         counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents)
         report[f"{role}_to_{other}"] = counts.as_dict()
-        risks = absorption_risks(counts.last, counts.replaced)
-        sides[other] = replace(sides[other], risks=risks)
-        report["absorption"][other] = _absorption(both[other], counts, risks)
+        sides[other] = replace(sides[other], risks=absorption_risks(counts.last, counts.replaced))
+        report["absorption"][other] = {
+            "last": int(counts.last.sum()),
+            "replaced": int(counts.replaced.sum()),
+            "tokens": int((counts.last > 0).sum()),
+        }
     return report
-
-
-def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
-    """The absorption of one side, and its riskiest frequent tokens."""
-    frequent = np.flatnonzero(counts.last >= FREQUENT)
-    riskiest = sorted(frequent.tolist(), key=lambda token: (-float(risks[token]), token))[:RISKIEST]
-    return {
-        "last": int(counts.last.sum()),
-        "replaced": int(counts.replaced.sum()),
-        "tokens": int((counts.last > 0).sum()),
-        "riskiest": [
-            {
-                "id": token,
-                "text": tokenizer.token_bytes[token].decode("utf-8", "backslashreplace"),
-                "last": int(counts.last[token]),
-                "replaced": int(counts.replaced[token]),
-                "risk": round(float(risks[token]), 3),
-            }
-            for token in riskiest
-            if counts.replaced[token]
-        ],
-    }
 
 
 def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
