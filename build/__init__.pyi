@@ -1,5 +1,3 @@
-from .alignment.intersection import Coverage as Coverage
-from .alignment.intersection import coverage as coverage
 from .alignment.intersection import intersect as intersect
 from .alignment.stage import build_alignment as build_alignment
 from .alignment.translation_table import spellings as spellings

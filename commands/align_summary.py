@@ -36,16 +36,10 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
 
 
 def figures_of_pair(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """What two tokenizers share, how drafts are translated between them, and what that leaves of a perfect draft."""
-    draft, target = (statistics[side]["coverage"] for side, _ in SIDES)
+    """How drafts are translated between two tokenizers, and what that leaves of a perfect draft."""
     measured = {"ceiling": _ceiling(statistics)} if "ceiling" in statistics else {}
     return {
-        "shared ids": f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's",
-        "shared in the text": (
-            f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
-        ),
         **{f"{side} to {other}": _direction(statistics, side, other) for side, other in SIDES},
-        "riskiest tokens": _riskiest(statistics["absorption"]),
         **measured,
     }
 
@@ -94,16 +88,6 @@ def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
 def _free(counts: Mapping[str, Any]) -> str:
     """The share of one side's text, in runs of four tokens, that becomes the other's without strings."""
     return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
-
-
-def _riskiest(absorption: Mapping[str, Any]) -> str:
-    """The tokens that following text replaces most often."""
-    found = [
-        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
-        for side in ("draft", "target")
-        if absorption[side]["riskiest"]
-    ]
-    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
 
 
 def _ceiling(statistics: Mapping[str, Any]) -> str:

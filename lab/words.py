@@ -7,9 +7,6 @@ Shape of the pattern, where A is an atom::
 
     A    = letter+ (mark+ letter*)*        letter: \w without _ and ʼ
     word = A (joint A)*                    joint: one apostrophe or hyphen
-
-Most pieces between spaces are one word and at most one closing mark. String methods recognise these faster than the
-pattern, which decides about the others.
 """
 
 import re
@@ -22,7 +19,6 @@ _JOINTS = "'\u2019\u02bc\\-\u2010\u2011"
 # A letter by its category, and here a joint by its use.
 _LETTER_JOINT = "\u02bc"
 _LETTER = f"[^\\W_{_LETTER_JOINT}]"
-_CLOSING = frozenset(".,;:!?)»”…")
 
 
 def word_runs(text: str) -> Iterator[list[str]]:
@@ -35,17 +31,8 @@ def word_runs(text: str) -> Iterator[list[str]]:
     [['Ой'], ['у', 'лузі', 'червона', 'калина']]
     """
     word = _word()
-    by_pattern = _LETTER_JOINT in text
     run: list[str] = []
     for piece in text.split(" "):
-        if not by_pattern:
-            if piece.isalnum():
-                run.append(piece)
-                continue
-            if piece[-1:] in _CLOSING and piece[:-1].isalnum():
-                yield [*run, piece[:-1]]
-                run = []
-                continue
         end = 0
         for match in word.finditer(piece):
             if run and (end or match.start()):
