@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from spectool.commands.options import (
     tokenizer_option,
     workers_option,
 )
+
+if TYPE_CHECKING:
+    from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 _rare = section(rare=True)
@@ -103,10 +106,8 @@ def build_dict(
     source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
-    small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
-    least = min_count or (1 if small else 2)
-    name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.backoff-{digest(options, least)}.dict"
-    path = out or default_path(name)
+    least = min_count or least_count(source)
+    path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
     counting = CountOptions(min_count=least, memory=memory, workers=workers)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
         if counts:
@@ -116,6 +117,16 @@ def build_dict(
         finish(manifest, _what_to_expect(manifest.statistics, as_json))
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+
+
+def least_count(corpus: "Corpus | None") -> int:
+    """Occurrences of the n-grams that a dictionary of a corpus, or of counts, has by default."""
+    return 1 if corpus is not None and corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
+
+
+def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least: int) -> Path:
+    """Where a dictionary is written without ``-o``, by the name of its text and the fingerprint of its tokenizer."""
+    return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options, least)}.dict")
 
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:

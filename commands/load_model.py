@@ -40,6 +40,7 @@ def open_model(
 
     import mlx.core as mx
 
+    from spectool.runtime.draft_length.measured import known_costs
     from spectool.runtime.loading import load_drafter, load_model
 
     if sys.stderr.isatty():
@@ -50,6 +51,9 @@ def open_model(
 
         check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
     drafter = load_drafter(tokenizer, **drafting.sources, say=say)
+    costs = known_costs(model)
+    if drafter is not None and costs is not None and costs.exact and not costs.longest_exact:
+        say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": drafting.num_draft_tokens,

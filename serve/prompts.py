@@ -5,6 +5,8 @@ import math
 from typing import Any
 
 from spectool.runtime.chat_template import TemplateRefused, encode, rendered_text
+from spectool.runtime.decoding.answer_text import encode_answer
+from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
@@ -27,7 +29,8 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
     if isinstance(request, ChatRequest):
-        name, prompts = "messages", [_read_chat(request, model, options)]
+        prediction = _read_prediction(request.predicted, model, options)
+        name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
     else:
         assert isinstance(request, CompletionRequest)
         name, prompts = "prompt", _read_texts(request, model, options)
@@ -69,6 +72,15 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     thinks = tokenizer.has_thinking and text.rstrip().endswith(tokenizer.think_start)
     return Prompt(encode(tokenizer, text), thinks)
+
+
+def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
+    if not text:
+        return None
+    _check_characters("prediction", len(text), model, options)
+    tokens = encode_answer(model.tokenizer, text)
+    _check_length("prediction", len(tokens), f"{len(tokens):,}", model, options)
+    return PredictionDrafter(tokens)
 
 
 def _for_template(message: Message) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Message(_Given):
     @property
     def text(self) -> str:
         """The content as one text."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return _joined(self.content)
 
 
 class _Function(_Given):
@@ -130,6 +130,11 @@ class Tool(_Given):
 
     type: Literal["function"]
     function: _Function
+
+
+class _Prediction(_Given):
+    type: Literal["content"]
+    content: _String | list[_Part]
 
 
 class _StreamOptions(_Given):
@@ -201,11 +206,17 @@ class ChatRequest(GenerationRequest):
     messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
     tools: list[Tool] = _field("a list of functions", [])
     tool_choice: Literal["auto", "none"] = _field("auto or none, because the model decides whether to call", "auto")
+    prediction: _Prediction | None = _field('an object with the type "content" and a content of text alone')
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
         "an object with variables of the chat template alone", {}
     )
+
+    @property
+    def predicted(self) -> str:
+        """The text that the answer is expected to repeat."""
+        return _joined(self.prediction.content) if self.prediction else ""
 
     @property
     def offered(self) -> list[dict[str, Any]]:
@@ -278,6 +289,10 @@ def quoted(value: Any) -> str:
     """A value as JSON, short enough for a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _joined(content: str | list[_Part]) -> str:
+    return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
 def _finite(digits: str) -> float:

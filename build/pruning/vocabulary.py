@@ -41,12 +41,12 @@ def require_prunable(tokenizer: Tokenizer) -> None:
         found = " with ".join([tokenizer.kind, *marks])
         raise TokenizerError(
             f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {found}. Use the "
-            "draft model as it is"
+            "original draft model"
         )
 
 
 def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable[int] = ()) -> set[int]:
-    """The ids that are kept at any rate: added and special tokens, bytes, single characters, and ``others``.
+    """The ids that are always kept: added and special tokens, bytes, single characters, and ``others``.
 
     Where bytes stand in for unknown characters, only the ``characters`` of the text are kept as tokens of their own;
     elsewhere all single characters are, because the tokenizer could not spell them otherwise.
@@ -64,23 +64,23 @@ def choose_ids(
 ) -> KeptIds:
     """Choose the most frequent tokens, with the tokens that their merges are made of.
 
-    Every corpus weighs the same, whatever its size.
+    Every corpus has the same weight.
 
     Args:
         tokenizer: The whole tokenizer.
         counts: Occurrences by id in each corpus, ``[size]``.
-        needed: Ids that are kept at any rate.
-        ids: Number of ids to keep at most; by default what covers `COVERAGE` of every corpus, rounded up to a multiple
-            of 64.
+        needed: Ids that are always kept.
+        ids: Maximum number of ids to keep; by default as many as cover `COVERAGE` of every corpus, rounded up to a
+            multiple of 64.
 
     Raises:
-        TokenizerError: More than ``ids`` are needed at any rate.
+        TokenizerError: There are more than ``ids`` ids that are always kept.
     """
     first = frozenset(needed)
     if ids is not None and ids < len(first):
         raise TokenizerError(
-            f"{tokenizer.name}: {len(first):,} ids are needed at any rate (added tokens, bytes and characters), "
-            f"expected at most the {ids:,} of --ids. Give a larger number"
+            f"{tokenizer.name}: expected --ids of at least {len(first):,}, because added tokens, bytes and single "
+            f"characters are always kept, got {ids:,}"
         )
     parts = _parts(tokenizer)
     shares = np.sum([count / count.sum() for count in counts], axis=0)
@@ -126,9 +126,9 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
 
 
 def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:
-    """A configuration or post-processor with the token ids in it given to ``new``; those that it maps to None go.
+    """A configuration or post-processor with ``new`` applied to every token id in it.
 
-    A single id that goes becomes None, and one in a list is left out. Negative numbers are no ids.
+    An id that ``new`` maps to None becomes None, or is left out of a list. Negative numbers are not ids.
     """
     if isinstance(node, dict):
         return {name: renumber(value, new, name) for name, value in node.items()}
@@ -141,10 +141,10 @@ def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:
 
 
 def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, Any], dict[int, int]]:
-    """A ``tokenizer.json`` with the ``kept`` ids alone, and its new id for each old one.
+    """A ``tokenizer.json`` with only the ``kept`` ids, and the new id of each old one.
 
-    Ids keep their order. A merge stays where both its parts and what it makes are kept, so a text whose tokens are all
-    kept is spelled as before.
+    Ids keep their order. A merge is kept if both its parts and its result are, so a text whose tokens are all kept is
+    encoded as before.
 
     Args:
         spec: The whole ``tokenizer.json``, as the backend writes it.

@@ -76,6 +76,23 @@ def test_a_short_answer_is_not_timed() -> None:
     assert json.loads(CliRunner().invoke(main, [*command, "15", "--json"]).stdout)["tokens_per_second"] > 0
 
 
+def test_a_prediction_is_followed(tmp_path: Path) -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu", "--temp", "0", "-m", "40"]
+    plain = json.loads(CliRunner().invoke(main, [*command, "--json", "--num-draft-tokens", "0"]).stdout)
+    file = tmp_path / "prediction.txt"
+    file.write_bytes(plain["text"].encode())
+    for drafting in ((), ("--no-history", "--no-dict")):
+        followed = [*command, "--json", "--prediction", str(file), "--num-draft-tokens", "16", *drafting]
+        found = json.loads(CliRunner().invoke(main, followed).stdout)
+        assert found["text"] == plain["text"]
+        assert found["target_passes"] <= 6 and found["sources"]["prediction"]["accepted"] >= 30
+    file.write_bytes(b"\xff")
+    refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
+    assert refused.exit_code == 1 and f"{file}: not UTF-8 at byte 0" in refused.stderr
+    saving = CliRunner().invoke(main, [*command, "--prediction", str(file), "--save-prompt-cache", str(tmp_path / "x")])
+    assert saving.exit_code == 2 and "--prediction" in saving.stderr
+
+
 def test_nothing_drafted_is_said() -> None:
     command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--no-history"]
     said = CliRunner().invoke(main, command).stderr
