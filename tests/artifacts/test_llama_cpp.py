@@ -13,7 +13,7 @@ from .lookup_caches import read_cache
 
 NGRAMS = [((7,), {3: 5, 8: 2}), ((7, 8), {9: 1}), ((1, 2, 3, 4), {5: 6, 0: 7})]
 RECORDS = [
-    struct.pack("<4i i 4i", 7, -1, -1, -1, 2, 3, 5, -1, 2),
+    struct.pack("<4i i 4i", 7, -1, -1, -1, 2, 3, 5, 8, 2),
     struct.pack("<4i i 2i", 7, 8, -1, -1, 1, 9, 1),
     struct.pack("<4i i 4i", 1, 2, 3, 4, 2, 5, 6, 0, 7),
 ]
