@@ -82,7 +82,7 @@ def emulate(
     from spectool.commands.display import by_drafter, gains
     from spectool.corpora import open_corpus
     from spectool.measure.emulate import encode_text, replay
-    from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS
+    from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
     from spectool.tokenization.opening import open_named
