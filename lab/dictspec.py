@@ -18,54 +18,26 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from spectool import SpectoolError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Dictionary, write_dictionary
 from spectool.artifacts.manifest import Manifest
+from spectool.build.dictionary.predictions import (
+    Prediction,
+    PredictionTable,
+    TokenString,
+    as_text,
+    as_tokens,
+    entries_of,
+    longest_suffix,
+)
 from spectool.lab.words import word_runs
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
 Reading = Literal["whole", "path"]
-
-
-TokenString = str
-"""Tokens as a string, one code point per id: strings are hashed and sliced several times faster than tuples."""
-
-
-class Prediction(NamedTuple):
-    """What follows a context."""
-
-    continuation: tuple[int, ...]  # tokens proposed
-    probability: float  # of the whole continuation, 0..1
-    occurrences: int  # of the context in the text
-
-
-PredictionTable = dict[TokenString, Prediction]
-"""Context -> what follows it."""
-
-
-def as_text(tokens: Iterable[int]) -> TokenString:
-    """Tokens as a string."""
-    return "".join(map(chr, tokens))
-
-
-def as_tokens(text: TokenString) -> tuple[int, ...]:
-    """Tokens of a string from `as_text`."""
-    return tuple(map(ord, text))
-
-
-def longest_suffix(context: TokenString, known: PredictionTable) -> Prediction | None:
-    """What is known of the longest known proper suffix of a context."""
-    suffixes = (context[start:] for start in range(1, len(context)))
-    return next((known[suffix] for suffix in suffixes if suffix in known), None)
-
-
-def entries_of(table: PredictionTable) -> list[Entry]:
-    """The entries of a dictionary that predicts the same."""
-    return [Entry(as_tokens(context), p.continuation, p.probability, p.occurrences) for context, p in table.items()]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def run(work: Path, line: str, **options: Any) -> str:
 COMMANDS = {
     "build-dict": (f"--tokenizer {TARGET} --corpus sample:pl --entries 500 -o W/pl.dict", "bytes"),
     "count": (f"--corpus sample:pl --tokenizer {TARGET} -o W/pl.counts", "bytes"),
+    "merge-dict": ("W/pl.dict W/pl.dict -o W/both.dict", "bytes"),
     "inspect": ("W/pl.dict --lookup w", "lookup"),
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "ceiling"),
     "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "ms after"),

@@ -87,7 +87,7 @@ class CandidateEntries:
             if by_threshold:
                 p_c = _after(self._conditional[length], row, np.float32(0))
                 q_c = _after(self._conditional[length], other, inherited.conditional)
-                gain = gain + _gain_over_thresholds(p_c, q_c, stated)
+                gain = gain + gain_over_thresholds(p_c, q_c, stated)
                 new |= np.abs(p_c - stated) > PROBABILITY_STEP
             kept = (token >= 0) & new & (contexts.count * gain > least)
             chosen.append(
@@ -170,7 +170,7 @@ class CandidateEntries:
         return rows
 
 
-def _gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
+def gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
     """What an entry adds on average over the least probability from which on tokens are drafted, 0..1.
 
     Its token has the probability ``p``. Without it, a token of probability ``q`` is proposed that is ``stated`` to have

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from spectool.artifacts.dictionary import Entry, write_dictionary
 from spectool.build.corpus_reading import Progress
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.options import Limits
 
 Chosen = TypeVar("Chosen")
 _ANY_NUMBER = 1 << 40
@@ -17,7 +17,7 @@ _TRIALS = 8
 
 def write_within(
     directory: Path,
-    limits: BackoffOptions,
+    limits: Limits,
     choose: Callable[[int], Chosen],
     entries_of: Callable[[Chosen], list[Entry]],
     progress: Progress,

@@ -34,14 +34,12 @@ from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.console import progress
 from spectool.lab.dictspec import (
     DictSpecOptions,
-    PredictionTable,
-    as_text,
     continuations,
     encoded_ngrams,
-    longest_suffix,
     probable_continuations,
     without_redundant,
 )

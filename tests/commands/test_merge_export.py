@@ -1,4 +1,4 @@
-"""``inspect --export-llama-cpp``, as a user runs it."""
+"""``merge-dict`` and ``inspect --export-llama-cpp``, as a user runs them."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from spectool.artifacts import Dictionary
 from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, run
@@ -23,8 +24,23 @@ def folder(tmp_path: Path, bundled: Tokenizer) -> Path:
     entries = [(context, (token,), 0.5, 8) for context, token in rows.items()]
     identity = {**bundled.identity, "name": TOKENIZER}
     written(tmp_path / "a.dict", entries, tokenizer=identity)
+    written(tmp_path / "b.dict", entries[::2], tokenizer=identity)
     written(tmp_path / "c.dict", [(tuple(range(20, 26)), (30,), 0.5, 8)], tokenizer=identity)
     return tmp_path
+
+
+def test_merge(folder: Path) -> None:
+    result = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "--weight", 2.5, "-o", folder / "m",
+                 "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["path"] == str(folder / "m") and facts["statistics"]["entries"] > 0
+    Dictionary(folder / "m").verify()
+    wrong = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "-o", folder / "n")
+    assert wrong.exit_code == 2 and "1 weights for 2 dictionaries" in wrong.output
+    assert run("merge-dict", folder / "a.dict", "-o", folder / "n").exit_code == 2
+    assert run("merge-dict", folder / "a.dict", folder / "nothing", "-o", folder / "n").exit_code == 1
+    assert not (folder / "n").exists()
 
 
 def export(dictionary: Path, out: Path, *options: object) -> Result:
@@ -56,3 +72,11 @@ def test_an_export_replaces_nothing(folder: Path) -> None:
     refused = export(folder / "a.dict", notes)
     assert refused.exit_code == 1 and f"{notes}: exists and is not replaced" in refused.stderr
     assert notes.read_text(encoding="utf-8") == "# My notes\n"
+
+
+def test_inspect_and_verify_know_what_was_merged(folder: Path) -> None:
+    run("merge-dict", folder / "a.dict", folder / "b.dict", "-o", folder / "m")
+    assert run("verify", folder / "m").exit_code == 0
+    shown = run("inspect", folder / "m")
+    assert shown.exit_code == 0, shown.output
+    assert "merge" in shown.stdout
