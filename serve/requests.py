@@ -7,7 +7,7 @@ and in a header of the answer.
 import inspect
 import json
 import math
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -137,8 +137,40 @@ class _StreamOptions(_Given):
     include_usage: StrictBool = False
 
 
-class _TextFormat(_Given):
-    type: Literal["text"]
+class _PlainFormat(_Given):
+    type: Literal["text", "json_object"]
+
+
+class _Schema(_Given):
+    content: dict[str, Any] | bool = Field(alias="schema")
+
+
+class _SchemaFormat(_Given):
+    type: Literal["json_schema"]
+    json_schema: _Schema
+
+
+class _StructuredOutputs(_Given):
+    """vLLM's field of this name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    json_schema: dict[str, Any] | bool | str | None = Field(None, alias="json")
+    json_object: Literal[True] | None = None
+    regex: _Text | None = None
+    choice: Annotated[list[_String], Field(min_length=1)] | None = None
+    grammar: _Text | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError
+        return self
+
+
+class _NamedTool(_Given):
+    type: Literal["function"]
+    function: _Function
 
 
 class GenerationRequest(_Given):
@@ -168,7 +200,12 @@ class GenerationRequest(_Given):
         "a text, or a list of at most 16, none of them empty", []
     )
     num_draft_tokens: int | None = _whole(0, MAX_DRAFT_TOKENS)
-    response_format: _TextFormat | None = _field('an object with the type "text", because no other form is enforced')
+    response_format: _PlainFormat | _SchemaFormat | None = _field(
+        'an object with the type "text", "json_object", or "json_schema" and an object "json_schema" with a "schema"'
+    )
+    structured_outputs: _StructuredOutputs | None = _field(
+        'an object with one of "json", "json_object", "regex", "choice" and "grammar"'
+    )
     chat_template: None = _field(_STARTED)
     adapters: None = _field(_STARTED)
     draft_model: None = _field(_STARTED)
@@ -191,6 +228,12 @@ class GenerationRequest(_Given):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     @property
+    def constrained(self) -> bool:
+        """Whether not every text is an answer."""
+        form = self.response_format
+        return self.structured_outputs is not None or (form is not None and form.type != "text")
+
+    @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
         return None
@@ -201,7 +244,9 @@ class ChatRequest(GenerationRequest):
 
     messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
     tools: list[Tool] = _field("a list of functions", [])
-    tool_choice: Literal["auto", "none"] = _field("auto or none, because the model decides whether to call", "auto")
+    tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
+        "auto, none, required, or an object that names a function", "auto"
+    )
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
@@ -211,7 +256,19 @@ class ChatRequest(GenerationRequest):
     @property
     def offered(self) -> list[dict[str, Any]]:
         """The tools that the model gets to see."""
-        return [tool.model_dump(exclude_unset=True) for tool in self.tools] if self.tool_choice == "auto" else []
+        return [tool.model_dump(exclude_unset=True) for tool in self.tools] if self.tool_choice != "none" else []
+
+    @property
+    def callable_names(self) -> list[str] | None:
+        """The functions of which one has to be called; None where the model decides whether to call."""
+        if isinstance(self.tool_choice, _NamedTool):
+            return [self.tool_choice.function.name]
+        return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether not every text is an answer."""
+        return super().constrained or self.callable_names is not None
 
     @property
     def shown_logprobs(self) -> int | None:

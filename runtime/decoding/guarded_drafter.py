@@ -15,10 +15,11 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, Controller
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.grammar import GrammarConstraint
 
 _Result = TypeVar("_Result")
 NOTHING = Proposal((), "")
@@ -44,6 +45,8 @@ class GuardedDrafter:
         *,
         vocabulary: int,
         statistics: DraftStatistics,
+        constraint: "GrammarConstraint | None" = None,
+        with_forced: bool = True,
     ) -> None:
         """Ask ``drafter`` for proposals of ``length`` tokens, or as many as a controller chooses.
 
@@ -55,12 +58,16 @@ class GuardedDrafter:
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Receives the failures.
+            constraint: Which tokens may follow; drafts end before any other. None for all.
+            with_forced: Draft what the constraint leaves no choice about, in cycles without other drafts too. It is not
+                counted in the draft length, and teaches the controller nothing about the drafter.
         """
         self.controller = length if isinstance(length, Controller) and drafter is not None else None
         self._fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
+        self._constraint, self._with_forced = constraint, constraint is not None and with_forced
         self._statistics = statistics
         self._random = state()  # before the drafter acts
         self._next_length: int | None = None  # draft length of the next cycle, where it is settled already
@@ -89,11 +96,14 @@ class GuardedDrafter:
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
+        return self._length() <= 0 and not self._with_forced
+
+    def _length(self) -> int:
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
             self._next_length = self.controller.choose() if self.controller else self._fixed_length
-        return self._next_length <= 0
+        return self._next_length
 
     def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
         """A proposal that can be verified safely.
@@ -103,13 +113,13 @@ class GuardedDrafter:
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
         """
-        self._paused = self.drafting_paused()
-        length, self._next_length = self._next_length or 0, None
+        length, self._next_length = self._length(), None
+        self._paused = length <= 0
         began = perf_counter()
         self._begun = begun
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
         self._limit, self._refeed = self._limited(length, left, refeed), refeed
-        proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
+        proposal = self._forced(left) or (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
         self._pass_began, self._processor_began = perf_counter(), process_time()
         self.draft_seconds = self._pass_began - began
@@ -155,10 +165,33 @@ class GuardedDrafter:
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
-        proposed = map(int, proposal.tokens[: self._limit])
-        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
+        tokens = self._valid(proposal.tokens[: self._limit])
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+
+    def _valid(self, tokens: Sequence[int], after: Sequence[int] = ()) -> list[int]:
+        """Leading tokens that the target has and the constraint allows ``after`` others."""
+        valid = list(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, tokens)))
+        if self._constraint is None:
+            return valid
+        return valid[: max(0, self._constraint.allowed([*after, *valid]) - len(after))]
+
+    def _forced(self, left: int | None) -> Proposal | None:
+        """The tokens of the only text that the constraint allows, and what the drafter expects after them."""
+        most = self._limited(MAX_DRAFT_TOKENS, left, self._refeed) if self._with_forced else 0
+        tokens = self._constraint.forced(most) if self._constraint is not None and most else []
+        if not tokens:
+            return None
+        limit, self._limit = min(self._limit, most - len(tokens)), 0
+        self._paused = limit <= 0
+
+        def extend(drafter: Drafter) -> Proposal:
+            self._give_pending(drafter)
+            more = drafter.extend(tokens, limit)
+            return Proposal(self._valid(more.tokens[:limit], tokens), more.source)
+
+        more = NOTHING if self._paused else self._guarded(extend) or NOTHING
+        return Proposal([*tokens, *more.tokens], f"grammar+{more.source}" if more.tokens else "grammar")
 
     def _give_pending(self, drafter: Drafter) -> None:
         if self._pending:

@@ -1,0 +1,275 @@
+"""Answers that follow a JSON schema, a regular expression or a grammar: which tokens may come next, and which must.
+
+A parser, llguidance's, follows the text. At each position it allows the tokens after which the text can still become
+one of the grammar; the target chooses among these, by their probabilities divided by their sum. In a pass over drafts,
+the parser follows the drafts and is taken back to the committed text afterwards. Where the grammar leaves only one
+text, such as the names in a JSON object, its tokens are drafted: the target verifies them like any others, because it
+may divide the same text in another way.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import RuntimeUnsupported
+from spectool.tokenization.opening import open_tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
+# Between the tokens of JSON. Unbounded, small models write it until the answer is full.
+_WHITE_SPACE = r"\n[ \t]{0,40}| ?"
+_REASON = 300  # characters of the parser's explanations
+_known: WeakKeyDictionary[Any, "_Vocabulary"] = WeakKeyDictionary()
+
+
+class Grammar:
+    """What an answer has to look like, compiled for the tokens of a model. Generations may share it.
+
+    The text of the answer is that of its tokens with all spaces. With ``reasoning``, a model that reasons does so
+    freely before it: True if the prompt ends in the marker that begins this, False if the answer may begin with it, and
+    None, the default, if there is none.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        rules: Sequence[Mapping[str, Any]],
+        *,
+        reasoning: bool | None = None,
+        name: str = "grammar",
+    ) -> None:
+        """Compile ``rules``, which are llguidance's grammars; the first one is the answer.
+
+        Args:
+            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. What has to be known about its tokens
+                is computed once and takes seconds.
+            rules: Objects with ``json_schema`` or ``lark_grammar``, and a ``name`` by which Lark refers to them.
+            reasoning: Whether there is free text before the answer, as above.
+            name: What the user calls this, for messages.
+
+        Raises:
+            RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
+                supported.
+        """
+        from llguidance import LLMatcher, LLParserLimits
+
+        self.vocabulary = _vocabulary_of(tokenizer)
+        think_start, think_end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
+        if reasoning is not None and think_start and think_end:
+            begun = (
+                "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, think_start)} reasoning /\\n{{0,2}}/)?"
+            )
+            start = f"start: {begun} @answer\n{free_up_to(tokenizer, think_end, 'reasoning')}"
+            rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
+        try:
+            text = json.dumps({"grammars": rules}, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise RuntimeUnsupported(f"{name}: expected what JSON can say ({error})") from error
+        self.name = name
+        self._matcher = LLMatcher(self.vocabulary.trie, text, log_level=0, limits=LLParserLimits(verbose_errors=False))
+        allowed = any(self._matcher.compute_bitmask())
+        if problem := self._matcher.get_error() or ("" if allowed else "no token can begin it"):
+            raise RuntimeUnsupported(f"{name}: {_shortened(problem)}")
+
+    @classmethod
+    def from_json_schema(
+        cls, tokenizer: Any, schema: Mapping[str, Any] | bool | str, *, reasoning: bool | None = None
+    ) -> "Grammar":
+        """The JSON texts of a schema, an object or JSON; keywords that cannot be enforced are errors."""
+        return cls(tokenizer, json_rules(schema), reasoning=reasoning, name="JSON schema")
+
+    @classmethod
+    def from_regex(cls, tokenizer: Any, pattern: str, *, reasoning: bool | None = None) -> "Grammar":
+        """The texts that a regular expression of Rust's syntax matches as a whole."""
+        return cls(tokenizer, regex_rules(pattern), reasoning=reasoning, name="regex")
+
+    @classmethod
+    def from_lark(cls, tokenizer: Any, text: str, *, reasoning: bool | None = None) -> "Grammar":
+        """The texts of a grammar in llguidance's variant of Lark, whose rule ``start`` is the answer."""
+        return cls(tokenizer, [{"lark_grammar": text}], reasoning=reasoning)
+
+    def constraint(self, rows: int) -> "GrammarConstraint":
+        """The state of one answer of a model with this many ``rows``."""
+        return GrammarConstraint(self, self._matcher, rows)
+
+
+class GrammarConstraint:
+    """What may follow in one answer. Between calls, its parser has read the committed tokens and nothing else."""
+
+    def __init__(self, grammar: Grammar, matcher: "LLMatcher", rows: int) -> None:
+        self._grammar, self._rows = grammar, rows
+        self._start, self._matcher = matcher, matcher.deep_copy()
+        self._known = min(rows, grammar.vocabulary.trie.vocab_size)  # the other ids are never text
+        self._ends = grammar.vocabulary.ends
+        self._committed: list[int] = []
+        self._ended = self._unforced = False
+
+    def masks(self, draft: Sequence[int] = ()) -> mx.array:
+        """Which tokens may follow the committed ones, and each draft token in addition, bool [positions, rows].
+
+        Positions end where the text does: at the first draft token that is not allowed, or that ends the answer.
+
+        Raises:
+            RuntimeUnsupported: What follows the committed tokens is too complex for the parser, or has no tokens.
+        """
+        masks: list[NDArray[np.bool_]] = []
+        taken, error = 0, ""
+        for token in (*draft, None):
+            mask = self._mask()
+            error = self._matcher.get_error()
+            if error or not mask.any():
+                break
+            masks.append(mask)
+            if token is None or not self._follow(token):
+                break
+            taken += 1
+        self._take_back(taken)
+        if not masks:
+            raise RuntimeUnsupported(
+                f"{self._grammar.name}: cannot go on after {len(self._committed)} tokens "
+                f"({_shortened(error) or 'the tokenizer has no token for what has to follow'}). Make it simpler"
+            )
+        return mx.array(np.stack(masks))
+
+    def allowed(self, tokens: Sequence[int]) -> int:
+        """Number of leading ``tokens`` that may have a probability above 0; none of the others has."""
+        end = next((at for at, token in enumerate(tokens) if token in self._ends or token >= self._known), len(tokens))
+        count = 0 if self._ended else self._matcher.validate_tokens(list(tokens[:end]))
+        if self._matcher.is_error():  # the masks will show how far it gets
+            self._take_back(0)
+            return len(tokens)
+        return min(count + 1, len(tokens)) if count == end else count
+
+    def forced(self, limit: int) -> list[int]:
+        """At most ``limit`` tokens of the only text that can follow; none where the model has a choice."""
+        if self._ended or self._unforced or limit <= 0:
+            return []
+        tokens = self._matcher.compute_ff_tokens()
+        self._unforced = len(tokens) > _MOST_FORCED
+        return tokens[: self.allowed(tokens[:limit])]
+
+    def commit(self, tokens: Iterable[int]) -> None:
+        """Follow the tokens that the target chose.
+
+        Raises:
+            RuntimeUnsupported: The sampler chose a token of probability 0.
+        """
+        for token in tokens:
+            self._ended = self._ended or token in self._ends
+            if self._ended:
+                return
+            if not self._follow(token):
+                raise RuntimeUnsupported(
+                    f"sampler: chose token {token}, which has probability 0 because the {self._grammar.name} forbids it"
+                )
+            self._committed.append(token)
+
+    def _mask(self) -> NDArray[np.bool_]:
+        mask = np.zeros(self._rows, bool)
+        if self._ended:
+            mask[[end for end in self._ends if end < self._rows]] = True
+            return mask
+        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+        mask[: self._known] = bits[: self._known]
+        return mask
+
+    def _follow(self, token: int) -> bool:
+        # The parser does not count an end token where nothing else can follow, so it could not be taken back.
+        return not self._ended and token not in self._ends and self._matcher.try_consume_tokens([token]) == 1
+
+    def _take_back(self, tokens: int) -> None:
+        """Leave the parser with the committed tokens; after an error it never recovers by itself."""
+        if self._matcher.is_error() or (tokens and not self._matcher.rollback(tokens)):
+            self._matcher = self._start.deep_copy()
+            self._matcher.consume_tokens(self._committed)
+
+
+def json_rules(schema: Mapping[str, Any] | bool | str) -> list[Mapping[str, Any]]:
+    """The rules of a JSON schema, with bounded white space unless it says otherwise in ``x-guidance``."""
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except (ValueError, RecursionError) as error:
+            raise RuntimeUnsupported(f"JSON schema: not JSON ({error})") from error
+    if isinstance(schema, Mapping):
+        schema = {"x-guidance": {"whitespace_pattern": _WHITE_SPACE}, **schema}
+    return [{"json_schema": schema}]
+
+
+def regex_rules(pattern: str) -> list[Mapping[str, Any]]:
+    """The rules of a regular expression."""
+    from llguidance import LLMatcher
+
+    rules: list[Mapping[str, Any]] = json.loads(LLMatcher.grammar_from_regex(pattern))["grammars"]
+    return rules
+
+
+def literal(tokenizer: Any, text: str) -> str:
+    """``text`` as Lark writes it, with special tokens by their ids because they are not text."""
+    specials = _vocabulary_of(tokenizer).specials
+    names = sorted(map(re.escape, specials), key=len, reverse=True)
+    parts = re.split(f"({'|'.join(names)})", text) if names else [text]
+    return " ".join(
+        f"<[{specials[part]}]>" if part in specials else json.dumps(part, ensure_ascii=False) for part in parts if part
+    )
+
+
+def free_up_to(tokenizer: Any, marker: str, name: str) -> str:
+    """A rule for any text that ends in ``marker``, where it occurs first."""
+    text, anything = literal(tokenizer, marker), "/(?s:.*)/"
+    return f"{name}: {anything} {text}" if text.startswith("<") else f"{name}[suffix={text}]: {anything}"
+
+
+class _Vocabulary:
+    """The tokens of one tokenizer, as llguidance reads them.
+
+    Attributes:
+        trie: llguidance's form of the tokens.
+        ends: Ids that end an answer.
+        specials: Ids of the tokens that are not text, by name.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        from llguidance import LLTokenizer
+        from llguidance import TokenizerWrapper as Wrapper
+
+        opened = open_tokenizer(tokenizer)
+        self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))
+        ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
+        if opened.kind == "WordPiece" or opened.edges.trailing_space or not ends:
+            problem = "tokens that do not make a text by their bytes" if ends else "no token that ends a text"
+            raise RuntimeUnsupported(f"grammar: {opened.name} has {problem}, so that answers cannot be constrained")
+        special = opened.specials | set(ends)
+        self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
+        spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
+
+        class Tokens:
+            """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
+
+            eos_token_id, bos_token_id, special_token_ids = ends[0], opened.roles.bos, sorted(special)
+            tokens = spelled
+
+            def __call__(self, text: str) -> list[int]:
+                ids = opened.text_backend.encode(text, add_special_tokens=False).ids
+                same = b"".join(spelled[token] for token in ids) == text.encode()
+                return ids if same else trie.greedy_tokenize(text)
+
+        self.trie = trie = LLTokenizer(Wrapper(Tokens()), eos_token=ends)
+
+
+def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
+    if tokenizer not in _known:
+        _known[tokenizer] = _Vocabulary(tokenizer)
+    return _known[tokenizer]
+
+
+def _shortened(reason: str) -> str:
+    return " ".join(reason.split())[:_REASON]
