@@ -2,9 +2,10 @@
 
 A parser, llguidance's, follows the text. At each position it allows the tokens after which the text can still become
 one of the grammar; the target chooses among these, by their probabilities divided by their sum. In a pass over drafts,
-the parser follows the drafts and is taken back to the committed text afterwards. Where the grammar leaves only one
-text, such as the names in a JSON object, its tokens are drafted: the target verifies them like any others, because it
-may divide the same text in another way.
+the parser follows the drafts and is taken back to the committed text afterwards.
+
+Where only one text can follow, such as a name in a JSON object, it allows only the token that the tokenizer writes it
+with. These tokens are drafted before all others, so that a single pass reads them.
 """
 
 import json
@@ -59,8 +60,6 @@ class Grammar:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
                 supported.
         """
-        from llguidance import LLMatcher, LLParserLimits
-
         self.vocabulary = _vocabulary_of(tokenizer)
         think_start, think_end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
         if reasoning is not None and think_start and think_end:
@@ -70,14 +69,14 @@ class Grammar:
             start = f"start: {begun} @answer\n{free_up_to(tokenizer, think_end, 'reasoning')}"
             rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
         try:
-            text = json.dumps({"grammars": rules}, allow_nan=False)
+            self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{name}: expected what JSON can say ({error})") from error
         self.name = name
-        self._matcher = LLMatcher(self.vocabulary.trie, text, log_level=0, limits=LLParserLimits(verbose_errors=False))
-        allowed = any(self._matcher.compute_bitmask())
-        if problem := self._matcher.get_error() or ("" if allowed else "no token can begin it"):
-            raise RuntimeUnsupported(f"{name}: {_shortened(problem)}")
+        matcher = self.matcher()
+        matcher.compute_bitmask()  # finds more errors
+        if problem := matcher.get_error():
+            raise RuntimeUnsupported(f"{name}: expected one that can be enforced, got: {_shortened(problem)}")
 
     @classmethod
     def from_json_schema(
@@ -96,17 +95,23 @@ class Grammar:
         """The texts of a grammar in llguidance's variant of Lark, whose rule ``start`` is the answer."""
         return cls(tokenizer, [{"lark_grammar": text}], reasoning=reasoning)
 
+    def matcher(self) -> "LLMatcher":
+        """A parser at the beginning of an answer. Copies of one would share what it fails with."""
+        from llguidance import LLMatcher, LLParserLimits
+
+        return LLMatcher(self.vocabulary.trie, self._rules, log_level=0, limits=LLParserLimits(verbose_errors=False))
+
     def constraint(self, rows: int) -> "GrammarConstraint":
         """The state of one answer of a model with this many ``rows``."""
-        return GrammarConstraint(self, self._matcher, rows)
+        return GrammarConstraint(self, rows)
 
 
 class GrammarConstraint:
     """What may follow in one answer. Between calls, its parser has read the committed tokens and nothing else."""
 
-    def __init__(self, grammar: Grammar, matcher: "LLMatcher", rows: int) -> None:
+    def __init__(self, grammar: Grammar, rows: int) -> None:
         self._grammar, self._rows = grammar, rows
-        self._start, self._matcher = matcher, matcher.deep_copy()
+        self._matcher = grammar.matcher()
         self._known = min(rows, grammar.vocabulary.trie.vocab_size)  # the other ids are never text
         self._ends = grammar.vocabulary.ends
         self._committed: list[int] = []
@@ -128,19 +133,16 @@ class GrammarConstraint:
             if error or not mask.any():
                 break
             masks.append(mask)
-            if token is None or not self._follow(token):
+            if token is None or not mask[token] or not self._follow(token):
                 break
             taken += 1
         self._take_back(taken)
         if not masks:
-            raise RuntimeUnsupported(
-                f"{self._grammar.name}: cannot go on after {len(self._committed)} tokens "
-                f"({_shortened(error) or 'the tokenizer has no token for what has to follow'}). Make it simpler"
-            )
+            raise self._stuck(error)
         return mx.array(np.stack(masks))
 
     def allowed(self, tokens: Sequence[int]) -> int:
-        """Number of leading ``tokens`` that may have a probability above 0; none of the others has."""
+        """Number of leading ``tokens`` that can have a probability above 0; the one after them cannot."""
         end = next((at for at, token in enumerate(tokens) if token in self._ends or token >= self._known), len(tokens))
         count = 0 if self._ended else self._matcher.validate_tokens(list(tokens[:end]))
         if self._matcher.is_error():  # the masks will show how far it gets
@@ -160,17 +162,25 @@ class GrammarConstraint:
         """Follow the tokens that the target chose.
 
         Raises:
-            RuntimeUnsupported: The sampler chose a token of probability 0.
+            RuntimeUnsupported: The sampler chose a token of probability 0, or the parser gives up.
         """
         for token in tokens:
             self._ended = self._ended or token in self._ends
             if self._ended:
                 return
             if not self._follow(token):
+                if error := self._matcher.get_error():
+                    raise self._stuck(error)
                 raise RuntimeUnsupported(
                     f"sampler: chose token {token}, which has probability 0 because the {self._grammar.name} forbids it"
                 )
             self._committed.append(token)
+
+    def _stuck(self, error: str) -> RuntimeUnsupported:
+        reason = _shortened(error) or "the model has no token for what has to follow"
+        return RuntimeUnsupported(
+            f"{self._grammar.name}: cannot go on after {len(self._committed)} tokens ({reason}). Make it simpler"
+        )
 
     def _mask(self) -> NDArray[np.bool_]:
         mask = np.zeros(self._rows, bool)
@@ -188,7 +198,7 @@ class GrammarConstraint:
     def _take_back(self, tokens: int) -> None:
         """Leave the parser with the committed tokens; after an error it never recovers by itself."""
         if self._matcher.is_error() or (tokens and not self._matcher.rollback(tokens)):
-            self._matcher = self._start.deep_copy()
+            self._matcher = self._grammar.matcher()
             self._matcher.consume_tokens(self._committed)
 
 
@@ -272,4 +282,5 @@ def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
 
 
 def _shortened(reason: str) -> str:
+    reason = reason.replace("NoExtensionBias", "no text of it can be written with the tokens of the model")
     return " ".join(reason.split())[:_REASON]
