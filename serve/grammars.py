@@ -25,7 +25,7 @@ class _Form(NamedTuple):
 
 _AS_JSON = '{"name": "{}", "arguments": '
 # By mlx-lm's parsers. Those whose arguments are not JSON are missing.
-_FORMS = {
+FORMS = {
     "json_tools": _Form("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
     "mistral": _Form("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
     "mistral[ARGS]": _Form("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
@@ -98,10 +98,10 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[Mapp
     kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
     if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
         kind = "mistral[ARGS]"
-    if kind not in _FORMS:
+    if kind not in FORMS:
         problem = f"expected auto or none, because calls of {model.name} ({kind}) are of a form that is not enforced"
         raise wrong_field("tool_choice", problem)
-    form = _FORMS[kind]
+    form = FORMS[kind]
     begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
     more = f"({between} call)*" if isinstance(chat.tool_choice, str) else ""
     lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
