@@ -166,7 +166,7 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     reasoning = None
     if chat and tokenizer.has_thinking:
         reasoning = str(tokenizer.decode(list(prompt)[-32:])).rstrip().endswith(tokenizer.think_start)
-    return Grammar.from_json_schema(tokenizer, text, reasoning=reasoning)
+    return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
 
 
 def _figures(response: Any) -> dict[str, Any]:

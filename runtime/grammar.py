@@ -11,7 +11,7 @@ with. These tokens are drafted before all others, so that a single pass reads th
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import mlx.core as mx
@@ -39,61 +39,35 @@ class Grammar:
     None, the default, if there is none.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        rules: Sequence[Mapping[str, Any]],
-        *,
-        reasoning: bool | None = None,
-        name: str = "grammar",
-    ) -> None:
-        """Compile ``rules``, which are llguidance's grammars; the first one is the answer.
+    def __init__(self, tokenizer: Any, kind: str, value: Any, *, reasoning: bool | None = None) -> None:
+        """Compile a grammar.
 
         Args:
             tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. What has to be known about its tokens
                 is computed once and takes seconds.
-            rules: Objects with ``json_schema`` or ``lark_grammar``, and a ``name`` by which Lark refers to them.
+            kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
+                or GBNF), or ``rules`` for llguidance's own form.
+            value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
             reasoning: Whether there is free text before the answer, as above.
-            name: What the user calls this, for messages.
 
         Raises:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
                 supported.
         """
-        self.vocabulary = _vocabulary_of(tokenizer)
-        think_start, think_end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
-        if reasoning is not None and think_start and think_end:
-            begun = (
-                "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, think_start)} reasoning /\\n{{0,2}}/)?"
-            )
-            start = f"start: {begun} @answer\n{free_up_to(tokenizer, think_end, 'reasoning')}"
+        self.vocabulary, self.kind, rules = _vocabulary_of(tokenizer), kind, rules_of(kind, value)
+        begin, end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
+        if reasoning is not None and begin and end:
+            free = "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, begin)} reasoning /\\n{{0,2}}/)?"
+            start = f"start: {free} @answer\n{free_up_to(tokenizer, end, 'reasoning')}"
             rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
         try:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (ValueError, RecursionError) as error:
-            raise RuntimeUnsupported(f"{name}: expected what JSON can say ({error})") from error
-        self.name = name
+            raise RuntimeUnsupported(f"{kind}: expected what JSON can say ({error})") from error
         matcher = self.matcher()
         matcher.compute_bitmask()  # finds more errors
         if problem := matcher.get_error():
-            raise RuntimeUnsupported(f"{name}: expected one that can be enforced, got: {_shortened(problem)}")
-
-    @classmethod
-    def from_json_schema(
-        cls, tokenizer: Any, schema: Mapping[str, Any] | bool | str, *, reasoning: bool | None = None
-    ) -> "Grammar":
-        """The JSON texts of a schema, an object or JSON; keywords that cannot be enforced are errors."""
-        return cls(tokenizer, json_rules(schema), reasoning=reasoning, name="JSON schema")
-
-    @classmethod
-    def from_regex(cls, tokenizer: Any, pattern: str, *, reasoning: bool | None = None) -> "Grammar":
-        """The texts that a regular expression of Rust's syntax matches as a whole."""
-        return cls(tokenizer, regex_rules(pattern), reasoning=reasoning, name="regex")
-
-    @classmethod
-    def from_lark(cls, tokenizer: Any, text: str, *, reasoning: bool | None = None) -> "Grammar":
-        """The texts of a grammar in llguidance's variant of Lark, whose rule ``start`` is the answer."""
-        return cls(tokenizer, [{"lark_grammar": text}], reasoning=reasoning)
+            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 
     def matcher(self) -> "LLMatcher":
         """A parser at the beginning of an answer. Copies of one would share what it fails with."""
@@ -172,14 +146,14 @@ class GrammarConstraint:
                 if error := self._matcher.get_error():
                     raise self._stuck(error)
                 raise RuntimeUnsupported(
-                    f"sampler: chose token {token}, which has probability 0 because the {self._grammar.name} forbids it"
+                    f"sampler: chose token {token}, which has probability 0 because of the {self._grammar.kind}"
                 )
             self._committed.append(token)
 
     def _stuck(self, error: str) -> RuntimeUnsupported:
         reason = _shortened(error) or "the model has no token for what has to follow"
         return RuntimeUnsupported(
-            f"{self._grammar.name}: cannot go on after {len(self._committed)} tokens ({reason}). Make it simpler"
+            f"{self._grammar.kind}: cannot go on after {len(self._committed)} tokens ({reason}). Make it simpler"
         )
 
     def _mask(self) -> NDArray[np.bool_]:
@@ -202,24 +176,26 @@ class GrammarConstraint:
             self._matcher.consume_tokens(self._committed)
 
 
-def json_rules(schema: Mapping[str, Any] | bool | str) -> list[Mapping[str, Any]]:
-    """The rules of a JSON schema, with bounded white space unless it says otherwise in ``x-guidance``."""
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except (ValueError, RecursionError) as error:
-            raise RuntimeUnsupported(f"JSON schema: not JSON ({error})") from error
-    if isinstance(schema, Mapping):
-        schema = {"x-guidance": {"whitespace_pattern": _WHITE_SPACE}, **schema}
-    return [{"json_schema": schema}]
+def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
+    """The rules of a grammar in llguidance's form: objects with ``json_schema`` or ``lark_grammar``, the answer first.
 
+    White space in JSON is bounded, unless a schema says otherwise in ``x-guidance``. Arguments and errors are those of
+    `Grammar`.
+    """
+    from llguidance import grammar_from
 
-def regex_rules(pattern: str) -> list[Mapping[str, Any]]:
-    """The rules of a regular expression."""
-    from llguidance import LLMatcher
-
-    rules: list[Mapping[str, Any]] = json.loads(LLMatcher.grammar_from_regex(pattern))["grammars"]
-    return rules
+    try:
+        if kind == "rules":
+            return list(value)
+        if kind == "json_schema":
+            schema = json.loads(value) if isinstance(value, str) else value
+            bounded = {"x-guidance": {"whitespace_pattern": _WHITE_SPACE}}
+            return [{"json_schema": {**bounded, **schema} if isinstance(schema, Mapping) else schema}]
+        text = json.dumps(list(value), ensure_ascii=False) if kind == "choice" else value
+        made = grammar_from(cast(Any, kind), text)
+        return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
+    except Exception as error:  # converting GBNF raises all kinds
+        raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
 
 
 def literal(tokenizer: Any, text: str) -> str:

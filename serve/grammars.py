@@ -3,12 +3,10 @@
 A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema.
 """
 
-import json
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.grammar import Grammar, free_up_to, json_rules, literal, regex_rules
+from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.requests import ChatRequest, GenerationRequest, wrong_field
 
@@ -29,17 +27,10 @@ FORMS = {
     "json_tools": _Form("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
     "mistral": _Form("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
     "mistral[ARGS]": _Form("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
-    "kimi_k2": _Form(
-        "<|tool_calls_section_begin|>",
-        "<|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>",
-        "<|tool_call_end|>",
-        "",
-        "<|tool_calls_section_end|>",
-    ),
 }
 
 
-def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar | None:
+def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar:
     """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
 
     Takes up to seconds where the tokenizer was not used for this before.
@@ -59,37 +50,15 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
         if chat is not None and chat.callable_names is not None:
             rules = _calls(chat, model, chat.callable_names)
         else:
-            rules = _answer(request)
+            rules = rules_of(*request.form)
             if chat is not None and chat.offered:
                 rules = _or_calls(model.tokenizer, rules)
-        return Grammar(model.tokenizer, rules, reasoning=reasoning)
+        return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
     except RuntimeUnsupported as error:
         raise wrong_field(field, str(error)) from error
 
 
-def _answer(request: GenerationRequest) -> list[Mapping[str, Any]]:
-    """The rules of an answer that is text."""
-    form, wanted = request.response_format, request.structured_outputs
-    if wanted is None:
-        return json_rules(
-            {"type": "object"} if form is None or form.type != "json_schema" else form.json_schema.content
-        )
-    if wanted.regex is not None:
-        return regex_rules(wanted.regex)
-    if wanted.choice is not None:
-        texts = (json.dumps(text, ensure_ascii=False) for text in wanted.choice)
-        return [{"lark_grammar": f"start: {' | '.join(texts)}"}]
-    if wanted.grammar is not None:
-        from llguidance.gbnf_to_lark import any_to_lark
-
-        try:
-            return [{"lark_grammar": any_to_lark(wanted.grammar)}]
-        except Exception as error:  # of a grammar in GBNF
-            raise RuntimeUnsupported(f"grammar: {error}") from error
-    return json_rules({"type": "object"} if wanted.json_schema is None else wanted.json_schema)
-
-
-def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[Mapping[str, Any]]:
+def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
     """The rules of one call of a tool with one of these names or, if there are several, of one or more."""
     tools = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
     if not names or not set(names) <= tools.keys():
@@ -108,12 +77,12 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[Mapp
     rules = []
     for i, name in enumerate(names):
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
-        (rule,) = json_rules(tools[name].get("parameters") or {"type": "object"})
+        (rule,) = rules_of("json_schema", tools[name].get("parameters") or {"type": "object"})
         rules.append({**rule, "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
 
 
-def _or_calls(tokenizer: Any, rules: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _or_calls(tokenizer: Any, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rules of an answer, or of calls in any form between the markers of the model."""
     begin, end = literal(tokenizer, tokenizer.tool_call_start), tokenizer.tool_call_end
     call = free_up_to(tokenizer, end, "called") if end else "called: /(?s:.*)/"

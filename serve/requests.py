@@ -90,6 +90,7 @@ _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _LEAST = 1e-6  # logits divided by less than this leave float32
+_JSON = "json_schema", {"type": "object"}
 _STARTED = "no such field, because the server decides it when it starts"
 
 
@@ -151,7 +152,7 @@ class _SchemaFormat(_Given):
 
 
 class _StructuredOutputs(_Given):
-    """vLLM's field of this name."""
+    """vLLM's field of this name, with one of these forms."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -228,10 +229,18 @@ class GenerationRequest(_Given):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     @property
+    def form(self) -> tuple[str, Any]:
+        """What the text of an answer has to look like, as the kind and the value of a `Grammar`."""
+        if self.structured_outputs is not None:
+            (kind,) = self.structured_outputs.model_fields_set
+            return _JSON if kind == "json_object" else (kind, getattr(self.structured_outputs, kind))
+        wanted = self.response_format
+        return ("json_schema", wanted.json_schema.content) if isinstance(wanted, _SchemaFormat) else _JSON
+
+    @property
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
-        form = self.response_format
-        return self.structured_outputs is not None or (form is not None and form.type != "text")
+        return self.structured_outputs is not None or getattr(self.response_format, "type", "text") != "text"
 
     @property
     def shown_logprobs(self) -> int | None:

@@ -93,9 +93,9 @@ def demo() -> tuple[Any, Any, Any]:
 def grammars() -> Iterator[tuple[str, Grammar]]:
     tokenizer = demo()[1]
     for pattern in PATTERNS:
-        yield pattern, Grammar.from_regex(tokenizer, pattern)
+        yield pattern, Grammar(tokenizer, "regex", pattern)
     for schema in SCHEMAS:
-        yield json.dumps(schema), Grammar.from_json_schema(tokenizer, schema)
+        yield json.dumps(schema), Grammar(tokenizer, "json_schema", schema)
 
 
 def matched(pattern: str, token_bytes: list[bytes], written: bytes, ends: frozenset[int]) -> NDArray[np.bool_]:
@@ -133,7 +133,7 @@ def test_masks_are_those_of_brute_force(pattern: str) -> None:
     print("seed", seed)
     rng, opened = random.Random(seed), open_tokenizer(tokenizer)
     token_bytes, ends = list(opened.token_bytes), frozenset(tokenizer.eos_token_ids)
-    grammar, forced = Grammar.from_regex(tokenizer, pattern), 0
+    grammar, forced = Grammar(tokenizer, "regex", pattern), 0
     for _ in range(6):
         constraint, written = grammar.constraint(ROWS), b""
         for _ in range(12):
@@ -230,7 +230,7 @@ def test_every_drafter_writes_what_constrained_plain_decoding_writes() -> None:
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_whole_answers_are_json_of_the_schema(schema: Any) -> None:
     model, tokenizer, _ = demo()
-    grammar = Grammar.from_json_schema(tokenizer, schema)
+    grammar = Grammar(tokenizer, "json_schema", schema)
     for seed in range(2):
         options: Any = {"max_tokens": 200, "sampler": Sampling(temp=1.0), "seed": seed}
         responses = list(stream_generate(model, tokenizer, "Tekst:", grammar=grammar, **options))
@@ -275,7 +275,7 @@ def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verif
         drafter = ModelDrafter(perturbed(model, vocabulary=8, noise=0.4))
     elif drafting == "guesses":
         drafter = Guesser(vocabulary=8)
-    grammar = Grammar.from_regex(letters(), "(abc|c)bcabb*")
+    grammar = Grammar(letters(), "regex", "(abc|c)bcabb*")
     prompt, bias = [5, 1], LogitBias({6: 1.5, 3: 0.5})
 
     def following(prefix: tuple[int, ...]) -> NDArray[np.float64]:
@@ -309,7 +309,7 @@ def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verif
 
 def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
     model, tokenizer, _ = demo()
-    grammar = Grammar.from_regex(tokenizer, "[b-d]?(a{1000}){1000}")
+    grammar = Grammar(tokenizer, "regex", "[b-d]?(a{1000}){1000}")
     constraint, text = grammar.constraint(ROWS), list[int]()
     with pytest.raises(RuntimeUnsupported, match="regex: cannot go on after"):
         while len(text) < 50:
@@ -327,17 +327,17 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda t: Grammar.from_json_schema(t, {"type": "strin"}), "JSON schema: .*strin"),
-        (lambda t: Grammar.from_json_schema(t, {"propertyNames": {"pattern": "a"}}), "propertyNames"),
-        (lambda t: Grammar.from_json_schema(t, {"$ref": "http://127.0.0.1:1/x"}), "127.0.0.1"),
-        (lambda t: Grammar.from_json_schema(t, {"enum": [float("nan")]}), "JSON can say"),
-        (lambda t: Grammar.from_json_schema(t, "{"), "not JSON"),
-        (lambda t: Grammar.from_json_schema(t, {"properties": {str(i): {} for i in range(20_000)}}), "(?i)schema"),
-        (lambda t: Grammar.from_regex(t, "a("), "regex: .*unclosed group"),
-        (lambda t: Grammar.from_regex(t, "(" * 9_000 + ")" * 9_000), "regex: "),
-        (lambda t: Grammar.from_lark(t, "start: word"), "grammar: .*word"),
-        (lambda t: Grammar.from_lark(t, "start: start"), "grammar: "),
-        (lambda t: Grammar.from_regex(letters(), "[x-z]"), "regex: .*no text of it can be written"),
+        (lambda t: Grammar(t, "json_schema", {"type": "strin"}), "json_schema: .*strin"),
+        (lambda t: Grammar(t, "json_schema", {"propertyNames": {"pattern": "a"}}), "propertyNames"),
+        (lambda t: Grammar(t, "json_schema", {"$ref": "http://127.0.0.1:1/x"}), "127.0.0.1"),
+        (lambda t: Grammar(t, "json_schema", {"enum": [float("nan")]}), "JSON can say"),
+        (lambda t: Grammar(t, "json_schema", "{"), "json_schema: .*read"),
+        (lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}), "(?i)schema"),
+        (lambda t: Grammar(t, "regex", "a("), "regex: .*unclosed group"),
+        (lambda t: Grammar(t, "regex", "(" * 9_000 + ")" * 9_000), "regex: "),
+        (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
+        (lambda t: Grammar(t, "grammar", "start: start"), "grammar: "),
+        (lambda t: Grammar(letters(), "regex", "[x-z]"), "regex: .*no text of it can be written"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], problem: str) -> None:
@@ -348,7 +348,7 @@ def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], prob
 
 def test_a_sampler_that_ignores_probabilities_is_an_error() -> None:
     model, tokenizer, _ = demo()
-    grammar = Grammar.from_regex(tokenizer, "[a-z]+")
+    grammar = Grammar(tokenizer, "regex", "[a-z]+")
     steps = generate_step([1], model, sampler=lambda logprobs: mx.zeros(1, dtype=mx.int32), grammar=grammar)
     with pytest.raises(RuntimeUnsupported, match="chose token 0"):
         list(steps)
@@ -363,7 +363,7 @@ def test_an_answer_may_be_preceded_by_reasoning() -> None:
         False: ([0, 2], [begin, 1, 4, 2, end, 0, 2]),
         True: ([1, 4, 2, end, 0, 2], [end, 0, 2]),
     }.items():
-        grammar = Grammar.from_regex(wrapped, "ac", reasoning=reasoning)
+        grammar = Grammar(wrapped, "regex", "ac", reasoning=reasoning)
         for text in texts:
             constraint = committed_to(grammar, text, rows=16)
             assert np.flatnonzero(bits(constraint.masks())[0]).tolist() == [6]

@@ -169,4 +169,4 @@ def test_an_answer_may_be_a_call_where_tools_are_offered(chatting: Server) -> No
     with writing_down(chatting, call):
         answer = ask(chatting, tools=TOOLS, response_format=FORM)
     assert answer.choices[0].finish_reason == "tool_calls"
-    assert literal(tokenizer, "</s>a") == '<[2]> "a"' and isinstance(Grammar.from_regex(tokenizer, "a").name, str)
+    assert literal(tokenizer, "</s>a") == '<[2]> "a"' and isinstance(Grammar(tokenizer, "regex", "a").kind, str)
