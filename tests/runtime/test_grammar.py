@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -153,6 +154,46 @@ def test_masks_are_those_of_brute_force(pattern: str) -> None:
         after = bits(constraint.masks())[0]
         assert token not in ends or set(np.flatnonzero(after)) == ends
     assert forced or "mo" not in pattern
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["qwen2.5", "mistral-7b-v0.1", "llama-3.2", "gemma-3"])
+def test_masks_of_real_tokenizers(name: str, shared: Path) -> None:
+    from transformers import AutoTokenizer
+
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    tokenizer = TokenizerWrapper(AutoTokenizer.from_pretrained(str(shared / "tokenizers" / name)))
+    opened = open_tokenizer(tokenizer)
+    token_bytes, ends = list(opened.token_bytes), frozenset(tokenizer.eos_token_ids)
+    rows = len(token_bytes) + 7  # padded
+    pattern = r'\{"(name|nazwisko|ім’я)": ?"[^"\\]{1,20}"(, "x": [0-9]{2,4})?\}'
+    grammar = Grammar(tokenizer, "regex", pattern)
+    constraint, written, mask = grammar.constraint(rows), b"", np.zeros(rows, bool)
+    while not mask[list(ends)].any():
+        mask = bits(constraint.masks())[0]
+        assert not mask[len(token_bytes) :].any() and not mask[list(opened.specials - ends)].any()
+        # By characters, the text may not end within one: only tokens that end with one are compared.
+        whole = [token for token, raw in enumerate(token_bytes) if raw and _is_text(written + raw)]
+        expected = {token for token in whole if _begins(pattern, (written + token_bytes[token]).decode())}
+        allowed = set(whole) & set(np.flatnonzero(mask).tolist())
+        assert allowed == expected or (len(allowed) <= 1 and allowed <= expected), (written, allowed ^ expected)
+        token = rng.choice(sorted(allowed or np.flatnonzero(mask).tolist()))
+        constraint.commit([token])
+        written += token_bytes[token] if token not in ends else b""
+    assert regex.fullmatch(pattern, written.decode())
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        return bool(raw.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _begins(pattern: str, text: str) -> bool:
+    return regex.fullmatch(pattern, text, partial=True) is not None
 
 
 def test_drafts_leave_no_trace_and_have_the_masks_of_committed_text() -> None:
