@@ -30,6 +30,7 @@ class PassCosts:
         same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
         processor_share: Processor seconds per second of a pass when nothing else is running; None if the processor is
             idle during a pass, as with a GPU, so that a busy machine cannot be told from it.
+        exact: Whether drafts are kept to lengths whose passes have the same bits.
     """
 
     model: str
@@ -37,6 +38,15 @@ class PassCosts:
     seconds: dict[int, dict[int, float]]
     same_bits: tuple[int, ...]
     processor_share: float | None
+    exact: bool = False
+
+    @property
+    def longest_exact(self) -> int:
+        """Draft tokens up to which every pass that verifies some has the same bits; 0 if none has."""
+        rows = 1
+        while rows + 1 in self.same_bits:
+            rows += 1
+        return rows - 1
 
     @property
     def curve(self) -> dict[int, float]:
@@ -91,6 +101,7 @@ def _parsed(found: Any) -> PassCosts:
         seconds=seconds,
         same_bits=tuple(int(rows) for rows in found["same_bits"]),
         processor_share=None if share is None else _number(share),
+        exact=found.get("exact", False) is True,
     )
 
 

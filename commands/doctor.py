@@ -1,5 +1,6 @@
 """The command ``doctor``."""
 
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -24,9 +25,14 @@ _BAR = 24  # characters of a pass as long as the longest one
     show_default=True,
     help="Time for the passes of each model; slow models take longer.",
 )
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="From now on, draft only as many tokens as a pass verifies with the same bits as plain decoding.",
+)
 @json_option
 @guarded
-def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None:
+def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
     """Measure what drafts cost on this machine, and keep it for later commands.
 
     Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
@@ -54,7 +60,7 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
         if role == "target" and not as_json and (hint := blas_hint(loaded)):
             say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds")
-        costs[role] = measure_costs(loaded, tokenizer, name, seconds, say)
+        costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         path = save_costs(model_key(loaded), costs[role])
         found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
         del loaded
@@ -77,6 +83,8 @@ def _figures(costs: PassCosts) -> dict[str, Any]:
             for depth, curve in costs.seconds.items()
         },
         "same_bits": list(costs.same_bits),
+        "exact": costs.exact,
+        "longest_exact": costs.longest_exact,
         "processor_share": costs.processor_share,
     }
 
@@ -134,4 +142,8 @@ def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
             "“other” means that a pass over that many tokens rounds differently from passes over one, so two tokens "
             "with nearly equal logits may change places."
         )
+    if costs.exact:
+        found = costs.longest_exact
+        what = f"drafts are {found} tokens long at most" if found else "the model is decoded plainly"
+        notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
     return [*lines, "", *(line for note in notes for line in wrap(note, 100))]

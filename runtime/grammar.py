@@ -189,8 +189,10 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
             return list(value)
         if kind == "json_schema":
             schema = json.loads(value) if isinstance(value, str) else value
-            bounded = {"x-guidance": {"whitespace_pattern": _WHITE_SPACE}}
-            return [{"json_schema": {**bounded, **schema} if isinstance(schema, Mapping) else schema}]
+            options = schema.get("x-guidance", {}) if isinstance(schema, Mapping) else None
+            if isinstance(options, Mapping) and not any(name.startswith("whitespace") for name in options):
+                schema = {**schema, "x-guidance": {"whitespace_pattern": _WHITE_SPACE, **options}}
+            return [{"json_schema": schema}]
         text = json.dumps(list(value), ensure_ascii=False) if kind == "choice" else value
         made = grammar_from(cast(Any, kind), text)
         return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]

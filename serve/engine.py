@@ -225,6 +225,7 @@ class Engine:
                 prompt[text.cached :],
                 model.model,
                 drafter=model.drafter,
+                prediction=text.prediction,
                 num_draft_tokens=model.controller if length is None else length,
                 max_tokens=text.max_tokens,
                 stop_tokens=model.ends,

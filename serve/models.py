@@ -1,16 +1,17 @@
 """A model that is loaded, and what the HTTP side needs to know of it."""
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
 
+from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.token_ids import vocabulary_size
 from spectool.runtime.draft_length.controllers import new_controller
-from spectool.runtime.loading import open_target
+from spectool.runtime.loading import load_model
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
 
@@ -42,8 +43,10 @@ class LoadedModel:
         Raises:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
-        group_size = options.kv_group_size if options.kv_bits else None
-        model, tokenizer, drafter = open_target(name, partial(make_drafter, name), group_size)
+        model, tokenizer = load_model(name, lazy=True)
+        if options.kv_bits:
+            check_kv_bits(model, options.kv_group_size)
+        drafter = make_drafter(name, tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
         self.tokens = open_tokenizer(tokenizer)

@@ -43,6 +43,7 @@ from spectool.runtime.mlx_lm_compat import (
 )
 
 if TYPE_CHECKING:
+    from spectool.runtime.decoding.prediction import PredictionDrafter
     from spectool.runtime.grammar import Grammar
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
@@ -53,6 +54,7 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
+    prediction: "PredictionDrafter | None" = None,
     num_draft_tokens: int | Controller | None = None,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
@@ -86,6 +88,7 @@ def generate_step(
         prompt: Token ids, shape [tokens], at least one. With a ``prompt_cache`` that has content, the tokens after it.
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
+        prediction: Follows a text that the answer is expected to repeat, and proposes before ``drafter`` does.
         num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
             fastest on this machine with this text, from what was measured in this generation and in earlier ones with
             the same model and drafter. A `Controller` chooses from what it has measured itself.
@@ -148,7 +151,8 @@ def generate_step(
         prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
         constraint=constraint,
     )
-    borrowed = acquire_controller(model, drafter) if num_draft_tokens is None and drafter is not None else None
+    kept_by = model if drafter is None and prediction is not None else drafter  # a prediction is new every time
+    borrowed = acquire_controller(model, kept_by) if num_draft_tokens is None and kept_by is not None else None
     length = borrowed or num_draft_tokens or 0
     quantized_from = quantized_kv_start if kv_bits else None
     counts = DraftStatistics() if statistics is None else statistics
@@ -160,10 +164,11 @@ def generate_step(
         draw,
         vocabulary=vocabulary,
         statistics=counts,
+        prediction=prediction,
         constraint=constraint,
         with_forced=num_draft_tokens != 0,
     )
-    counts.controller = guarded.controller
+    counts.controller = guarded.controller or guarded.predicting
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
@@ -206,7 +211,7 @@ def generate_step(
                     mx.clear_cache()
         finally:
             if borrowed is not None:
-                release_controller(model, drafter, borrowed)
+                release_controller(model, kept_by, borrowed)
             with mx.stream(stream):
                 target.close(held)
 

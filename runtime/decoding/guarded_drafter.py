@@ -15,9 +15,10 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, Controller
+from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, MAX_PREDICTED_TOKENS, Controller
 
 if TYPE_CHECKING:
+    from spectool.runtime.decoding.prediction import PredictionDrafter
     from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.grammar import GrammarConstraint
 
@@ -27,10 +28,11 @@ MAX_REFEED = 16  # tokens that a pass feeds again before drafting pauses for one
 
 
 class GuardedDrafter:
-    """A drafter as the loop sees it.
+    """A drafter as the loop sees it, and a prediction that goes before it as long as the answer follows it.
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        predicting: The same for the prediction, which is right at other times and with longer drafts.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
     """
@@ -45,6 +47,7 @@ class GuardedDrafter:
         *,
         vocabulary: int,
         statistics: DraftStatistics,
+        prediction: "PredictionDrafter | None" = None,
         constraint: "GrammarConstraint | None" = None,
         with_forced: bool = True,
     ) -> None:
@@ -58,16 +61,25 @@ class GuardedDrafter:
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Receives the failures.
+            prediction: Proposes first.
             constraint: Which tokens may follow; drafts end before any other. None for all.
-            with_forced: Draft what the constraint leaves no choice about, in cycles without other drafts too. It is not
-                counted in the draft length, and teaches the controller nothing about the drafter.
+            with_forced: Draft what the constraint leaves no choice about, before everything else. The draft length does
+                not limit it, and it teaches the controller nothing about the drafter.
         """
-        self.controller = length if isinstance(length, Controller) and drafter is not None else None
+        self._timed = length if isinstance(length, Controller) and (drafter or prediction) is not None else None
+        self.controller = self._timed if drafter is not None else None
+        self.predicting: Controller | None = None
+        if self._timed is not None and prediction is not None:
+            self.predicting = Controller(MAX_PREDICTED_TOKENS, self._timed.passes)
+            self.predicting.processor_share = self._timed.processor_share
+            if self._timed.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+                self.predicting.longest = self._timed.longest
+        self._prediction, self._by_prediction = prediction, False
+        self._constraint, self._with_forced = constraint, constraint is not None and with_forced
         self._fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
-        self._constraint, self._with_forced = constraint, constraint is not None and with_forced
         self._statistics = statistics
         self._random = state()  # before the drafter acts
         self._next_length: int | None = None  # draft length of the next cycle, where it is settled already
@@ -84,8 +96,10 @@ class GuardedDrafter:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt."""
-        if self.controller is not None:
-            self.controller.begin(len(prompt))
+        if self._timed is not None:
+            self._timed.begin(len(prompt))
+        if self._prediction is not None:
+            self._prediction.start(prompt)
 
         def start(drafter: Drafter) -> None:
             drafter.report = self._report
@@ -96,14 +110,15 @@ class GuardedDrafter:
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
-        return self._length() <= 0 and not self._with_forced
+        may_return = self._prediction is not None and self._prediction.near and (self._timed or self._fixed_length)
+        return not may_return and not self._with_forced and self._drafter_paused()
 
-    def _length(self) -> int:
+    def _drafter_paused(self) -> bool:
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
             self._next_length = self.controller.choose() if self.controller else self._fixed_length
-        return self._next_length
+        return self._next_length <= 0
 
     def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
         """A proposal that can be verified safely.
@@ -113,13 +128,24 @@ class GuardedDrafter:
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
         """
-        length, self._next_length = self._length(), None
-        self._paused = length <= 0
         began = perf_counter()
-        self._begun = begun
+        self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
-        self._limit, self._refeed = self._limited(length, left, refeed), refeed
-        proposal = self._forced(left) or (self._guarded(self._ask) if self._limit else None) or NOTHING
+        forced = self._forced(left)
+        proposal = NOTHING
+        if self._prediction is not None and self._prediction.found and not begun and not forced:
+            length = self._fixed_length if self.predicting is None else self.predicting.choose()
+            self._limit = self._limited(length, left, refeed)
+            proposal = self._valid(self._prediction.propose(self._limit))
+        self._by_prediction = bool(proposal.tokens)
+        self._paused = self._by_prediction or self._drafter_paused()
+        if not self._by_prediction:
+            length, self._next_length = self._next_length or 0, None
+            self._limit = self._limited(length, left, refeed)
+            if forced:
+                proposal = self._extended(forced)
+            else:
+                proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
         self._pass_began, self._processor_began = perf_counter(), process_time()
         self.draft_seconds = self._pass_began - began
@@ -134,14 +160,30 @@ class GuardedDrafter:
         self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
         processor_seconds = processor_ended - (self._processor_ended if self._begun else self._processor_began)
         self._pass_ended, self._processor_ended = pass_ended, processor_ended
-        if self._drafter is None:
+        if self._prediction is not None:
+            self._prediction.commit(tokens)
+        elif self._drafter is None:
             return
-        self._pending += tokens
-        if not self._paused:
-            self._guarded(self._give_pending)
+        if self._drafter is not None:
+            self._pending += tokens
+            if not self._paused:
+                self._guarded(self._give_pending)
         self.draft_seconds += perf_counter() - pass_ended
-        if self.controller is not None:
-            self.controller.learn(
+        learner, waited = self._timed, self._caller_seconds
+        if self._by_prediction and learner is not None:  # the drafter has missed these tokens
+            count = len(tokens)
+            learner.learn(
+                asked=0,
+                proposed=0,
+                accepted=0,
+                committed=count,
+                draft_seconds=0,
+                pass_seconds=None,
+                caller_seconds=waited,
+            )
+            learner, waited = self.predicting, None
+        if learner is not None:
+            learner.learn(
                 asked=self._limit,
                 proposed=len(self._proposed),
                 accepted=accepted_length(self._proposed, tokens),
@@ -152,46 +194,48 @@ class GuardedDrafter:
                 # the first of several passes begun ahead seems too long, and the last one too short.
                 pass_seconds=self.pass_seconds if self._begun == begins else None,
                 processor_seconds=processor_seconds,
-                caller_seconds=self._caller_seconds,
+                caller_seconds=waited,
             )
         self._cycle_ended = perf_counter()
 
     def _ask(self, drafter: Drafter) -> Proposal:
         """The drafter's proposal, without ids that the target does not have."""
         self._give_pending(drafter)
-        proposal = drafter.propose(self._limit)
+        return self._valid(drafter.propose(self._limit))
+
+    def _valid(self, proposal: Proposal) -> Proposal:
         drawn = None if proposal.distribution is None else proposal.distribution[: self._limit]
         if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
-        tokens = self._valid(proposal.tokens[: self._limit])
+        proposed = map(int, proposal.tokens[: self._limit])
+        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
+        if self._constraint is not None:
+            tokens = tokens[: self._constraint.allowed(tokens)]
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
 
-    def _valid(self, tokens: Sequence[int], after: Sequence[int] = ()) -> list[int]:
-        """Leading tokens that the target has and the constraint allows ``after`` others."""
-        valid = list(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, tokens)))
-        if self._constraint is None:
-            return valid
-        return valid[: max(0, self._constraint.allowed([*after, *valid]) - len(after))]
+    def _forced(self, left: int | None) -> list[int]:
+        """Tokens of the only text that the constraint allows."""
+        if self._constraint is None or not self._with_forced:
+            return []
+        longest = MAX_DRAFT_TOKENS if self._timed is None else min(MAX_DRAFT_TOKENS, self._timed.longest)
+        return self._constraint.forced(self._limited(longest, left, self._refeed))
 
-    def _forced(self, left: int | None) -> Proposal | None:
-        """The tokens of the only text that the constraint allows, and what the drafter expects after them."""
-        most = self._limited(MAX_DRAFT_TOKENS, left, self._refeed) if self._with_forced else 0
-        tokens = self._constraint.forced(most) if self._constraint is not None and most else []
-        if not tokens:
-            return None
-        limit, self._limit = min(self._limit, most - len(tokens)), 0
-        self._paused = limit <= 0
+    def _extended(self, forced: list[int]) -> Proposal:
+        """A proposal of ``forced`` tokens and what the drafter expects after them."""
+        limit = min(self._limit, MAX_DRAFT_TOKENS - len(forced))
+        self._paused, self._limit = limit <= 0, len(forced) + limit
 
         def extend(drafter: Drafter) -> Proposal:
             self._give_pending(drafter)
-            more = drafter.extend(tokens, limit)
-            return Proposal(self._valid(more.tokens[:limit], tokens), more.source)
+            more = drafter.extend(forced, limit)
+            return self._valid(Proposal([*forced, *more.tokens[:limit]], f"grammar+{more.source}"))
 
-        more = NOTHING if self._paused else self._guarded(extend) or NOTHING
-        return Proposal([*tokens, *more.tokens], f"grammar+{more.source}" if more.tokens else "grammar")
+        more = None if self._paused else self._guarded(extend)
+        self._limit = 0  # the draft length was not chosen for this
+        return Proposal(forced, "grammar") if more is None or len(more.tokens) <= len(forced) else more
 
     def _give_pending(self, drafter: Drafter) -> None:
         if self._pending:
@@ -205,7 +249,7 @@ class GuardedDrafter:
         limit = length if left is None else min(length, left)
         if refeed:
             # A pass without drafts takes all of it in, and the next one is short again.
-            limit = min(limit, MAX_REFEED - refeed)
+            limit = min(limit, (self.controller.longest if self.controller else MAX_REFEED) - refeed)
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.

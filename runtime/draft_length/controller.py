@@ -26,6 +26,7 @@ from typing import NamedTuple
 from spectool.runtime.draft_length.timings import RECENT_SAMPLES, STALE, DraftTimes, PassTimes
 
 MAX_DRAFT_TOKENS = 16
+MAX_PREDICTED_TOKENS = 64  # the same of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that exploration may take
 MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
@@ -57,16 +58,16 @@ class _ByPosition:
     """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
 
     Attributes:
-        steps: Probability of getting past each position after those before it, shape [MAX_DRAFT_TOKENS].
+        steps: Probability of getting past each position after those before it, shape [most].
     """
 
     NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
 
-    def __init__(self) -> None:
-        self._passed = [0.0] * MAX_DRAFT_TOKENS
-        self._tried = [0.0] * MAX_DRAFT_TOKENS
+    def __init__(self, most: int) -> None:
+        self._passed = [0.0] * most
+        self._tried = [0.0] * most
         self._passed[0], self._tried[0] = 1.0, 2.0
-        self.steps = [0.5] * MAX_DRAFT_TOKENS
+        self.steps = [0.5] * most
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
         """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
@@ -94,19 +95,22 @@ class Controller:
 
     Attributes:
         chosen: The best draft length by the estimates.
+        longest: The longest draft length that may be chosen.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: Seconds of the drafter.
         processor_share: Processor seconds per second of a pass on an idle machine; None if not known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_DRAFT_TOKENS, passes: PassTimes | None = None) -> None:
+        """Choose lengths of up to ``most`` tokens, by times of passes that may be shared with another controller."""
         self.chosen = self.verified = 0
         self.processor_share: float | None = None
-        self.passes = PassTimes(MAX_DRAFT_TOKENS + 1)
+        self.passes = PassTimes(MAX_PREDICTED_TOKENS + 1) if passes is None else passes
         self.drafts = DraftTimes()
-        self._accepted = _ByPosition()
-        self._proposed = _ByPosition()
+        self._most = self.longest = most
+        self._accepted = _ByPosition(most)
+        self._proposed = _ByPosition(most)
         self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
@@ -140,7 +144,7 @@ class Controller:
     def choose(self) -> int:
         """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
-        if not known(1):
+        if not known(1) or not self.longest:
             return 0
         if not self._cycles_to_decision:
             self._decide()
@@ -252,7 +256,7 @@ class Controller:
         known = self.passes.known
         if not self.chosen:
             # The length that would gain most for the cost of exploring it, if the drafter had become good.
-            hoped, least = self.expected([HOPED_ACCEPTANCE] * MAX_DRAFT_TOKENS, optimistic=True)
+            hoped, least = self.expected([HOPED_ACCEPTANCE] * self._most, optimistic=True)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -261,7 +265,7 @@ class Controller:
             # Costly exploration comes late; a cheap one also shows whether everything has become faster.
             lengths = [k for k in range(1, self._reach() + 1) if cost_of(k) <= EXPLORATION_BUDGET] or [1]
             return max(lengths, key=lambda k: (hoped[k] - least[k] / plain) / cost_of(k))
-        unknown = [k for k in range(1, MAX_DRAFT_TOKENS + 1) if not known(k + 1)]
+        unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
         tokens, seconds = self.expected(optimistic=True)
@@ -270,17 +274,17 @@ class Controller:
             return 0
         # Halve the gap between measured lengths, or go on beyond the longest of them.
         low = next((k for k in range(best, 0, -1) if known(k + 1)), 0)
-        high = next((k for k in range(best, MAX_DRAFT_TOKENS + 1) if known(k + 1)), 0)
+        high = next((k for k in range(best, self.longest + 1) if known(k + 1)), 0)
         return (low + high) // 2 if high else self._reach()
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, MAX_DRAFT_TOKENS)
+        return min(2 * max(self.passes.measured()) - 1, self.longest)
 
     def expected(
         self, steps: Sequence[float] | None = None, *, optimistic: bool = False
     ) -> tuple[list[float], list[float]]:
-        """Expected tokens and seconds of a cycle by draft length, shape [MAX_DRAFT_TOKENS + 1] each.
+        """Expected tokens and seconds of a cycle by draft length, shape [most + 1] each.
 
         ``steps`` are the probabilities that each token is accepted when those before it were, by default as learnt. An
         ``optimistic`` answer takes passes not measured lately to be as cheap as the next shorter measured one.

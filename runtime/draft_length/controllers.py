@@ -27,6 +27,8 @@ def new_controller(model: Any) -> Controller:
     controller = Controller()
     if (costs := known_costs(model)) is not None:
         controller.start_from(costs.curve, costs.processor_share)
+        if costs.exact:
+            controller.longest = min(controller.longest, costs.longest_exact)
     return controller
 
 

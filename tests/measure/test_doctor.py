@@ -1,6 +1,7 @@
 """What the doctor measures, what it concludes, and how controllers start from it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,38 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArtifactError, match="doctor"):
             load_costs("k")
+
+
+def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
+    assert [replace(COSTS, same_bits=rows).longest_exact for rows in [(1,), (1, 3), (1, 2, 3, 8)]] == [0, 0, 2]
+    model, tokenizer = load_model(str(demo_path("target")))
+    drafter = load_drafter(tokenizer, draft_model=str(demo_path("target")))  # right, so long drafts pay
+    flat = {64: dict.fromkeys((1, 2, 3, 8, 17), 1.0)}
+    for rows, exact, longest in [((1, 2, 3, 8), False, 16), ((1, 2, 3, 8), True, 2), ((1,), True, 0)]:
+        save_costs(model_key(model), PassCosts("m", "CPU", flat, rows, None, exact))
+        forget_known_costs()
+        lengths: set[int] = set()
+        controller = new_controller(model)
+        for _ in stream_generate(
+            model, tokenizer, "Most w Jaworowcu", max_tokens=48, drafter=drafter, num_draft_tokens=controller,
+            on_cycle=lambda cycle, lengths=lengths: lengths.add(len(cycle.proposal)),
+        ):  # fmt: skip
+            pass
+        assert controller.longest == longest and max(lengths) <= longest
+        assert longest < 16 or max(lengths) > 2
+    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2"])
+    assert result.exit_code == 0 and "decoding plainly" in result.stderr
+
+
+def test_exact_is_kept_until_the_doctor_runs_without_it():
+    model, _ = load_model(str(demo_path("target")))
+    for options, exact in ((["--exact"], True), ([], False)):
+        command = ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1", "--json", *options]
+        found = json.loads(CliRunner().invoke(main, command).stdout)["target"]
+        forget_known_costs()
+        known = known_costs(model)
+        assert known is not None and known.exact == exact == found["exact"]
+        assert found["longest_exact"] == known.longest_exact
 
 
 def test_damaged_costs_do_not_stop_a_generation():
