@@ -38,8 +38,9 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
     long context, works out how often a draft has to be right to pay, and checks whether such a pass gives the same bits
     as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from what it has measured, instead of
-    learning it from their own first passes. Close other programs first: measurements of a busy machine are left out as
-    far as they can be told.
+    learning it from their own first passes; next to a dictionary, so does the use of a draft model that was measured
+    here, and what they learn of it is kept with these figures. Close other programs first: measurements of a busy
+    machine are left out as far as they can be told.
 
     \b
     Examples:
@@ -48,7 +49,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     """
     from spectool.commands.blas import blas_hint
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import model_key
+    from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
 
     found: dict[str, Any] = {}
@@ -61,7 +62,10 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
             say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
+        if (earlier := known_costs(loaded)) is not None:
+            costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         path = save_costs(model_key(loaded), costs[role])
+        forget_known_costs()
         found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0

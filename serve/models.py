@@ -10,7 +10,7 @@ from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.controllers import new_controller
+from spectool.runtime.draft_length.controllers import keep_learnt, new_controller
 from spectool.runtime.loading import load_model
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
@@ -53,7 +53,7 @@ class LoadedModel:
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
-        self.controller = new_controller(model)
+        self.controller = new_controller(model, drafter)
         self.vocabulary = vocabulary_size(model)
         self.context = _context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
@@ -65,7 +65,8 @@ class LoadedModel:
         return max(map(len, self.tokenizer.get_vocab()), default=1)
 
     def unload(self) -> None:
-        """Let go of the weights and the drafter."""
+        """Let go of the weights and the drafter; what was learnt of its draft model is kept."""
+        keep_learnt(self.model, self.drafter)
         self.model = self.drafter = None
 
 

@@ -15,7 +15,8 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, MAX_PREDICTED_TOKENS, Controller
+from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
@@ -97,11 +98,12 @@ class GuardedDrafter:
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt."""
         if self._timed is not None:
-            self._timed.begin(len(prompt))
+            self._timed.begin(len(prompt), self._drafter is not None and self._drafter.chooses_length)
         if self._prediction is not None:
             self._prediction.start(prompt)
 
         def start(drafter: Drafter) -> None:
+            drafter.costs = self.controller
             drafter.report = self._report
             drafter.draw_with(self._draw)
             drafter.start(prompt)
