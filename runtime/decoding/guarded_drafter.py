@@ -133,7 +133,8 @@ class GuardedDrafter:
         began = perf_counter()
         self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
-        forced = self._forced(left)
+        most = self._most_forced(left)
+        forced = self._constraint.forced(most) if self._constraint is not None and most else []
         proposal = NOTHING
         if self._prediction is not None and self._prediction.found and not begun and not forced:
             length = self._fixed_length if self.predicting is None else self.predicting.choose()
@@ -145,7 +146,7 @@ class GuardedDrafter:
             length, self._next_length = self._next_length or 0, None
             self._limit = self._limited(length, left, refeed)
             if forced:
-                proposal = self._extended(forced)
+                proposal = self._extended(forced, most)
             else:
                 proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
@@ -218,16 +219,14 @@ class GuardedDrafter:
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
 
-    def _forced(self, left: int | None) -> list[int]:
-        """Tokens of the only text that the constraint allows."""
-        if self._constraint is None or not self._with_forced:
-            return []
+    def _most_forced(self, left: int | None) -> int:
+        """Maximum number of tokens in a proposal that begins with forced ones."""
         longest = MAX_DRAFT_TOKENS if self._timed is None else min(MAX_DRAFT_TOKENS, self._timed.longest)
-        return self._constraint.forced(self._limited(longest, left, self._refeed))
+        return self._limited(longest, left, self._refeed) if self._with_forced else 0
 
-    def _extended(self, forced: list[int]) -> Proposal:
+    def _extended(self, forced: list[int], most: int) -> Proposal:
         """A proposal of ``forced`` tokens and what the drafter expects after them."""
-        limit = min(self._limit, MAX_DRAFT_TOKENS - len(forced))
+        limit = min(self._limit, most - len(forced))
         self._paused, self._limit = limit <= 0, len(forced) + limit
 
         def extend(drafter: Drafter) -> Proposal:
