@@ -270,13 +270,14 @@ def test_every_drafter_writes_what_constrained_plain_decoding_writes() -> None:
 
 def test_forced_tokens_and_what_follows_them_end_where_the_generation_does() -> None:
     model, tokenizer, _ = demo()
-    prompt, grammar = tokenizer.encode("Wczoraj"), Grammar(tokenizer, "json_schema", SCHEMAS[-1])
-    expected = constrained(grammar, model, prompt, 16)
-    for count in range(1, 16):
-        drafter, total = dictionary_of(expected, vocabulary=ROWS), DraftStatistics()
+    grammar = Grammar(tokenizer, "regex", "(Most w Jaworowcu zamknięty (do|od) [a-z]{5}. ){3}")
+    prompt = tokenizer.encode("Most w Jaworowcu zamknięty do końca. Most w Jaworowcu zamknięty do końca.")
+    expected, total = constrained(grammar, model, prompt, 20), DraftStatistics()
+    for count in range(1, 20):
+        drafter = LookupDrafter(history=True)
         options: Any = {"drafter": drafter, "num_draft_tokens": 8, "grammar": grammar, "statistics": total}
         assert [token for token, *_ in generate_step(prompt, model, max_tokens=count, **options)] == expected[:count]
-    assert any(source.startswith("grammar+dictionary") for source in total.proposed_by), total.proposed_by
+    assert any(source.startswith("grammar+history") for source in total.proposed_by), total.proposed_by
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
