@@ -43,6 +43,14 @@ _cache = section("Cache", rare=True)
 )
 @model_options
 @click.option(
+    "--json-schema",
+    "schema_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Answer in JSON of the schema in this file.",
+    **section("Sampling"),
+)
+@click.option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -72,6 +80,7 @@ def generate(
     template_variables: dict[str, Any],
     sampling: SamplingChoice,
     cache: CacheChoice,
+    schema_file: Path | None,
     prompt_cache_file: Path | None,
     saved_file: Path | None,
     show_drafts: bool,
@@ -130,6 +139,8 @@ def generate(
         raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     else:
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
+    if schema_file is not None:
+        arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
     if saved_file is not None:
         show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
         return
@@ -152,6 +163,20 @@ def generate(
         return
     click.echo(display.finish() if display else "")
     _say_figures(facts)
+
+
+def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+    """The grammar of a JSON schema, after the reasoning of a model that reasons."""
+    from spectool.runtime.grammar import Grammar
+
+    try:
+        text = schema.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
+    reasoning = None
+    if chat and tokenizer.has_thinking:
+        reasoning = str(tokenizer.decode(list(prompt)[-32:])).rstrip().endswith(tokenizer.think_start)
+    return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
 
 
 def _figures(response: Any) -> dict[str, Any]:

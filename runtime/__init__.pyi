@@ -15,6 +15,7 @@ from .drafters.hybrid import HybridDrafter as HybridDrafter
 from .drafters.lookup import LookupDrafter as LookupDrafter
 from .drafters.model_source import ModelSource as ModelSource
 from .drafters.translated import TranslatedDrafter as TranslatedDrafter
+from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
 from .prompt_cache import load_prompt_cache as load_prompt_cache
 from .prompt_cache import save_prompt_cache as save_prompt_cache

@@ -12,6 +12,7 @@ from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.grammar import Grammar
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
@@ -25,6 +26,7 @@ class Prompt(NamedTuple):
 
     tokens: list[int]
     thinks: bool = False  # whether it ends in the marker after which the model reasons
+    grammar: Grammar | None = None  # of the answer
     empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
     prediction: PredictionDrafter | None = None  # of the answer
 
@@ -89,7 +91,8 @@ class Answer:
         self.processors = _processors(request)
         chat = request if isinstance(request, ChatRequest) else None
         self._model = model
-        self._text = AnswerText(model.tokenizer, request.stops, own_text=chat is not None or prompt.empty)
+        own_text = (chat is not None or prompt.empty) and prompt.grammar is None
+        self._text = AnswerText(model.tokenizer, request.stops, own_text=own_text)
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
         )

@@ -40,7 +40,7 @@ from spectool.serve.requests import (
 )
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
-_LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own
+_LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _Result = TypeVar("_Result")
 
 
@@ -134,7 +134,7 @@ class Service:
             raise
         except Exception as error:
             raise wrong_field("model", str(error), status=404, code="model_not_found") from error
-        return name, await self._apart(long, lambda: read_prompts(wanted, model, self._options))
+        return name, await self._apart(long or wanted.constrained, lambda: read_prompts(wanted, model, self._options))
 
     def _unknown(self, name: str) -> RequestRefused:
         names = " or ".join(self._options.names)

@@ -231,6 +231,7 @@ class Engine:
                 stop_tokens=model.ends,
                 sampler=text.sampler,
                 logits_processors=text.processors,
+                grammar=text.prompt.grammar,
                 seed=text.seed,
                 verify=options.verify,
                 prompt_cache=cache,

@@ -46,7 +46,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     tools = body.pop("tools", None) or []
     chat["tools"], others = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
-    chat["tool_choice"] = choice.get("type") if isinstance(choice, dict) else choice
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    chat["tool_choice"] = "required" if kind == "any" else kind
+    if kind == "tool":
+        chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}

@@ -10,6 +10,7 @@ from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
+from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import (
@@ -43,7 +44,10 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary, model.tokenizer)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
-    return prompts
+    if not request.constrained:
+        return prompts
+    grammar = grammar_of(request, model, thinks=prompts[0].thinks)
+    return [prompt._replace(grammar=grammar) for prompt in prompts]
 
 
 def _read_texts(request: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:

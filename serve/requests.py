@@ -7,7 +7,7 @@ and in a header of the answer.
 import inspect
 import json
 import math
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -89,6 +89,7 @@ _String = Annotated[str, Field(strict=True)]
 _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
+_JSON = "json_schema", {"type": "object"}
 _STARTED = "no such field, because the server decides it when it starts"
 
 
@@ -141,8 +142,40 @@ class _StreamOptions(_Given):
     include_usage: StrictBool = False
 
 
-class _TextFormat(_Given):
-    type: Literal["text"]
+class _PlainFormat(_Given):
+    type: Literal["text", "json_object"]
+
+
+class _Schema(_Given):
+    content: dict[str, Any] | bool = Field(alias="schema")
+
+
+class _SchemaFormat(_Given):
+    type: Literal["json_schema"]
+    json_schema: _Schema
+
+
+class _StructuredOutputs(_Given):
+    """vLLM's field of this name, with one of these forms."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    json_schema: dict[str, Any] | bool | str | None = Field(None, alias="json")
+    json_object: Literal[True] | None = None
+    regex: _Text | None = None
+    choice: Annotated[list[_String], Field(min_length=1)] | None = None
+    grammar: _Text | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError
+        return self
+
+
+class _NamedTool(_Given):
+    type: Literal["function"]
+    function: _Function
 
 
 class GenerationRequest(_Given):
@@ -172,7 +205,12 @@ class GenerationRequest(_Given):
         "a text, or a list of at most 16, none of them empty", []
     )
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
-    response_format: _TextFormat | None = _field('an object with the type "text", because no other form is enforced')
+    response_format: _PlainFormat | _SchemaFormat | None = _field(
+        'an object with the type "text", "json_object", or "json_schema" and an object "json_schema" with a "schema"'
+    )
+    structured_outputs: _StructuredOutputs | None = _field(
+        'an object with one of "json", "json_object", "regex", "choice" and "grammar"'
+    )
     chat_template: None = _field(_STARTED)
     adapters: None = _field(_STARTED)
     draft_model: None = _field(_STARTED)
@@ -195,6 +233,20 @@ class GenerationRequest(_Given):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     @property
+    def form(self) -> tuple[str, Any]:
+        """What the text of an answer has to look like, as the kind and the value of a `Grammar`."""
+        if self.structured_outputs is not None:
+            (kind,) = self.structured_outputs.model_fields_set
+            return _JSON if kind == "json_object" else (kind, getattr(self.structured_outputs, kind))
+        wanted = self.response_format
+        return ("json_schema", wanted.json_schema.content) if isinstance(wanted, _SchemaFormat) else _JSON
+
+    @property
+    def constrained(self) -> bool:
+        """Whether not every text is an answer."""
+        return self.structured_outputs is not None or getattr(self.response_format, "type", "text") != "text"
+
+    @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
         return None
@@ -205,7 +257,9 @@ class ChatRequest(GenerationRequest):
 
     messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
     tools: list[Tool] = _field("a list of functions", [])
-    tool_choice: Literal["auto", "none"] = _field("auto or none, because the model decides whether to call", "auto")
+    tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
+        "auto, none, required, or an object that names a function", "auto"
+    )
     prediction: _Prediction | None = _field('an object with the type "content" and a content of text alone')
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
@@ -221,7 +275,19 @@ class ChatRequest(GenerationRequest):
     @property
     def offered(self) -> list[dict[str, Any]]:
         """The tools that the model gets to see."""
-        return [tool.model_dump(exclude_unset=True) for tool in self.tools] if self.tool_choice == "auto" else []
+        return [tool.model_dump(exclude_unset=True) for tool in self.tools] if self.tool_choice != "none" else []
+
+    @property
+    def callable_names(self) -> list[str] | None:
+        """The functions of which one has to be called; None where the model decides whether to call."""
+        if isinstance(self.tool_choice, _NamedTool):
+            return [self.tool_choice.function.name]
+        return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether not every text is an answer."""
+        return super().constrained or self.callable_names is not None
 
     @property
     def shown_logprobs(self) -> int | None:

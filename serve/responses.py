@@ -36,7 +36,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     text = body.pop("text", None) or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None:
-        chat["response_format"] = form
+        chat["response_format"] = {"type": "json_schema", "json_schema": form} if _is(form, "json_schema") else form
+    if _is(chat.get("tool_choice"), "function"):
+        chat["tool_choice"] = {"type": "function", "function": {"name": chat["tool_choice"].get("name")}}
     if "max_output_tokens" in body:
         chat["max_completion_tokens"] = body.pop("max_output_tokens")
     given, instructions = body.pop("input", None), body.pop("instructions", None)
@@ -49,6 +51,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     chat["tools"], others = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
     return checked(ChatRequest, {**ignored, **others, **chat})
+
+
+def _is(value: Any, kind: str) -> bool:
+    return isinstance(value, dict) and value.get("type") == kind
 
 
 def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -144,7 +150,9 @@ class ResponseWriter(BlockWriter):
         return {"item_id": self._ids[block.index], "output_index": block.index}
 
     def _response(self, status: str) -> dict[str, Any]:
-        choices = {"tool_choice": self.request.tool_choice, "parallel_tool_calls": True}
+        choice, names = self.request.tool_choice, self.request.callable_names or []
+        named = choice if isinstance(choice, str) else {"type": "function", "name": names[0]}
+        choices = {"tool_choice": named, "parallel_tool_calls": True}
         tools = [{"type": "function", "strict": False, **tool["function"]} for tool in self.request.offered]
         return {**self._base, "status": status, "error": None, "output": [], "tools": tools, **choices}
 

@@ -44,6 +44,7 @@ from spectool.runtime.mlx_lm_compat import (
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
+    from spectool.runtime.grammar import Grammar
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -59,6 +60,7 @@ def generate_step(
     stop_tokens: Collection[int] = frozenset(),
     sampler: Sampler | None = None,
     logits_processors: Sequence[LogitsProcessor] | None = None,
+    grammar: "Grammar | None" = None,
     seed: int | None = None,
     verify: Literal["exact", "rejection"] | None = None,
     max_kv_size: int | None = None,
@@ -96,7 +98,9 @@ def generate_step(
             probable token.
         logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
             They are also asked about positions that are then rejected, so they must be functions of their arguments.
-            One that raises there, as a grammar does, ends the draft; after committed tokens, it ends the generation.
+            One that raises there ends the draft; after committed tokens, it ends the generation.
+        grammar: What the generated text has to look like. The model chooses among the tokens that are allowed, after
+            all processors, and what has no alternative is drafted.
         seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
             again, and MLX's shared state stays as it is. None draws from the shared state.
         verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts all drafts
@@ -132,6 +136,7 @@ def generate_step(
     cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
     if kv_bits is not None:
         require_quantizable(cache, model)
+    constraint = None if grammar is None else grammar.constraint(vocabulary)
     draw = draw_for(model, verify, sampler, processors)
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     target = TargetRunner(
@@ -144,6 +149,7 @@ def generate_step(
         randomness=Randomness(seed),
         quantize=quantize,
         prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
+        constraint=constraint,
     )
     kept_by = model if drafter is None and prediction is not None else drafter  # a prediction is new every time
     borrowed = acquire_controller(model, kept_by) if num_draft_tokens is None and kept_by is not None else None
@@ -151,7 +157,16 @@ def generate_step(
     quantized_from = quantized_kv_start if kv_bits else None
     counts = DraftStatistics() if statistics is None else statistics
     guarded = GuardedDrafter(
-        drafter, length, cache, quantized_from, draw, vocabulary=vocabulary, statistics=counts, prediction=prediction
+        drafter,
+        length,
+        cache,
+        quantized_from,
+        draw,
+        vocabulary=vocabulary,
+        statistics=counts,
+        prediction=prediction,
+        constraint=constraint,
+        with_forced=num_draft_tokens != 0,
     )
     counts.controller = guarded.controller or guarded.predicting
     progress = prompt_progress_callback or (lambda fed, total: None)

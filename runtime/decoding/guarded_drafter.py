@@ -21,6 +21,7 @@ from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
     from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.grammar import GrammarConstraint
 
 _Result = TypeVar("_Result")
 NOTHING = Proposal((), "")
@@ -48,6 +49,8 @@ class GuardedDrafter:
         vocabulary: int,
         statistics: DraftStatistics,
         prediction: "PredictionDrafter | None" = None,
+        constraint: "GrammarConstraint | None" = None,
+        with_forced: bool = True,
     ) -> None:
         """Ask ``drafter`` for proposals of ``length`` tokens, or as many as a controller chooses.
 
@@ -60,6 +63,9 @@ class GuardedDrafter:
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Receives the failures.
             prediction: Proposes first.
+            constraint: Which tokens may follow; drafts end before any other. None for all.
+            with_forced: Draft what the constraint leaves no choice about, before everything else. The draft length does
+                not limit it, and it teaches the controller nothing about the drafter.
         """
         self._timed = length if isinstance(length, Controller) and (drafter or prediction) is not None else None
         self.controller = self._timed if drafter is not None else None
@@ -70,6 +76,7 @@ class GuardedDrafter:
             if self._timed.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
                 self.predicting.longest = self._timed.longest
         self._prediction, self._by_prediction = prediction, False
+        self._constraint, self._with_forced = constraint, constraint is not None and with_forced
         self._fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self._fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
@@ -106,7 +113,7 @@ class GuardedDrafter:
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
         may_return = self._prediction is not None and self._prediction.near and (self._timed or self._fixed_length)
-        return not may_return and self._drafter_paused()
+        return not may_return and not self._with_forced and self._drafter_paused()
 
     def _drafter_paused(self) -> bool:
         if self._drafter is None:
@@ -126,8 +133,10 @@ class GuardedDrafter:
         began = perf_counter()
         self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
+        most = self._most_forced(left)
+        forced = self._constraint.forced(most) if self._constraint is not None and most else []
         proposal = NOTHING
-        if self._prediction is not None and self._prediction.found and not begun:
+        if self._prediction is not None and self._prediction.found and not begun and not forced:
             length = self._fixed_length if self.predicting is None else self.predicting.choose()
             self._limit = self._limited(length, left, refeed)
             proposal = self._valid(self._prediction.propose(self._limit))
@@ -136,7 +145,10 @@ class GuardedDrafter:
         if not self._by_prediction:
             length, self._next_length = self._next_length or 0, None
             self._limit = self._limited(length, left, refeed)
-            proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
+            if forced:
+                proposal = self._extended(forced, most)
+            else:
+                proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
         self._pass_began, self._processor_began = perf_counter(), process_time()
         self.draft_seconds = self._pass_began - began
@@ -202,8 +214,29 @@ class GuardedDrafter:
             )
         proposed = map(int, proposal.tokens[: self._limit])
         tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
+        if self._constraint is not None:
+            tokens = tokens[: self._constraint.allowed(tokens)]
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+
+    def _most_forced(self, left: int | None) -> int:
+        """Maximum number of tokens in a proposal that begins with forced ones."""
+        longest = MAX_DRAFT_TOKENS if self._timed is None else min(MAX_DRAFT_TOKENS, self._timed.longest)
+        return self._limited(longest, left, self._refeed) if self._with_forced else 0
+
+    def _extended(self, forced: list[int], most: int) -> Proposal:
+        """A proposal of ``forced`` tokens and what the drafter expects after them."""
+        limit = min(self._limit, most - len(forced))
+        self._paused, self._limit = limit <= 0, len(forced) + limit
+
+        def extend(drafter: Drafter) -> Proposal:
+            self._give_pending(drafter)
+            more = drafter.extend(forced, limit)
+            return self._valid(Proposal([*forced, *more.tokens[:limit]], f"grammar+{more.source}"))
+
+        more = None if self._paused else self._guarded(extend)
+        self._limit = 0  # the draft length was not chosen for this
+        return Proposal(forced, "grammar") if more is None or len(more.tokens) <= len(forced) else more
 
     def _give_pending(self, drafter: Drafter) -> None:
         if self._pending:

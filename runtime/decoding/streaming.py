@@ -76,7 +76,7 @@ def stream_generate(
             back until the next response decides.
         own_text: The answer is a text of its own, such as a message of a conversation, so it begins without the space
             that tokenizers such as SentencePiece's put before every text. A continuation needs that space.
-        **kwargs: Further options of `generate_step`, such as ``sampler``, ``logits_processors`` and ``prompt_cache``.
+        **kwargs: Further options of `generate_step`, such as ``sampler``, ``grammar`` and ``prompt_cache``.
 
     Yields:
         A response for each token but an end-of-text token, and the last one with the rest of the text and
@@ -93,6 +93,7 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
+    own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
     text, ends = AnswerText(tokenizer, stop_strings, own_text=own_text), frozenset(tokenizer.eos_token_ids)
     predicted = None
     if prediction is not None:

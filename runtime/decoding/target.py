@@ -8,7 +8,7 @@ feeds those again first.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mlx.core as mx
 
@@ -20,6 +20,9 @@ from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_pro
 from spectool.runtime.decoding.token_ids import require_tokens
 from spectool.runtime.decoding.verification import choose, ids
 
+if TYPE_CHECKING:
+    from spectool.runtime.grammar import GrammarConstraint
+
 
 class Pass(NamedTuple):
     """A pass of the target; lazy.
@@ -27,7 +30,7 @@ class Pass(NamedTuple):
     Attributes:
         tokens: The target's choice after the last committed token and after each draft, shape [rows].
         logprobs: Log-probabilities [rows, vocabulary].
-        positions: Number of leading rows that count: all of them, unless a processor refuses the text of a draft.
+        positions: Number of leading rows that count: all of them, unless the text of a draft is refused.
     """
 
     tokens: mx.array
@@ -45,6 +48,7 @@ class TargetRunner:
         randomness: Random state of the generation, to be entered for every cycle.
         quantize: Called after each pass.
         prefill: Feeds tokens [tokens] without computing logits.
+        constraint: Which tokens may follow; None for all.
         refeed: Committed tokens that the next pass feeds again, before the last committed one.
         next_pass: Returns the pass of the next cycle where it has begun already; None otherwise.
         unrewindable: Tokens fed ahead that cannot be taken out until another token is yielded: 1 or 0.
@@ -59,6 +63,7 @@ class TargetRunner:
     randomness: Randomness
     quantize: Callable[[], None]
     prefill: Callable[..., None]
+    constraint: "GrammarConstraint | None" = None
     refeed: list[int] = field(default_factory=list)
     next_pass: Callable[[], Pass] | None = None
     unrewindable: int = 0
@@ -99,8 +104,8 @@ class TargetRunner:
         self.unrewindable = int(self._checkpoints.one_is_undone_alone())
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
-        # generation sets its random state when the next cycle begins.
-        if self.processors or random_state:
+        # generation sets its random state when the next cycle begins. A constraint has to know the token.
+        if self.processors or self.constraint is not None or random_state:
             self.next_pass = partial(self._choose, logits, (), None)
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
         else:
@@ -127,6 +132,8 @@ class TargetRunner:
         """
         if self._history is not None:
             self._history = mx.concatenate([self._history, _array(tokens)])
+        if self.constraint is not None:
+            self.constraint.commit(tokens)
         begun = self.next_pass is not None
         self.refeed = self._rewind(length + begun)
         if not begun:
@@ -150,10 +157,15 @@ class TargetRunner:
         if history is not None and draft:
             history = mx.concatenate([history, _array(draft)])
         logits = processed(logits, self.processors, history)
+        if self.constraint is not None:
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]  # computed while the grammar is
+            masks = self.constraint.masks(draft[: logits.shape[0] - 1])
+            logits = mx.where(masks, logits[: masks.shape[0]], -mx.inf)
         positions = logits.shape[0]
         if positions <= len(draft):
-            # A processor refuses the text after this many drafts, so no token is chosen there. The last draft that
-            # counts is judged like one at the end of a draft, and the choice after it, from any logits, is dropped.
+            # A processor or the grammar refuses the text after this many drafts, so no token is chosen there. The last
+            # draft that counts is judged like one at the end of a draft, and the choice after it, from any logits, is
+            # dropped.
             draft, distribution = draft[:positions], None if distribution is None else distribution[:positions]
             logits = mx.concatenate([logits, logits[-1:]])
         logprobs = log_probabilities(logits)

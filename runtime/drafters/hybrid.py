@@ -242,6 +242,13 @@ class HybridDrafter(Drafter):
         self._proposed_at = self._clock()
         return best
 
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """What the best of the look-ups expects after ``tokens``; no model is asked."""
+        members = [member for member in self._working if not member.drafter.costs_a_pass]
+        found = [(member, self._asked(member, limit, tokens)) for member in members]
+        likely = [expected_accepted_length(member.probabilities(proposal)) for member, proposal in found]
+        return found[likely.index(max(likely))][1] if found else Proposal((), self.name)
+
     def commit(self, tokens: Sequence[int]) -> None:
         """Commit the tokens to every member, and learn from what they had proposed."""
         if self._proposed_at is not None:

@@ -164,3 +164,15 @@ def test_a_prompt_from_a_pipe_loses_its_mark_and_one_line_end() -> None:
         )
     ]
     assert len(set(texts)) == 1
+
+
+def test_an_answer_follows_a_json_schema(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Tekst:", "--json", "--json-schema", str(schema)]
+    schema.write_text(json.dumps({"type": "array", "items": {"enum": ["ґ", 5]}, "minItems": 2, "maxItems": 3}))
+    found = json.loads(json.loads(CliRunner().invoke(main, command).stdout)["text"])
+    assert len(found) in (2, 3) and set(found) <= {"ґ", 5}
+    for wrong, message in (('{"type": "strin"}', "strin"), ("{", "json_schema: expected one that can be read")):
+        schema.write_text(wrong)
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 1 and message in result.stderr, result.output

@@ -1,0 +1,264 @@
+"""Answers that follow a JSON schema, a regular expression or a grammar: which tokens may come next, and which must.
+
+A parser, llguidance's, follows the text. At each position it allows the tokens after which the text can still become
+one of the grammar; the target chooses among these, by their probabilities divided by their sum. In a pass over drafts,
+the parser follows the drafts and is taken back to the committed text afterwards.
+
+Where only one text can follow, such as a name in a JSON object, it allows only the token that the tokenizer writes it
+with. These tokens are drafted before all others, so that a single pass reads them.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import RuntimeUnsupported
+from spectool.tokenization.opening import open_tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
+# Between the tokens of JSON. Unbounded, small models write it until the answer is full.
+_WHITE_SPACE = r"\n[ \t]{0,40}| ?"
+_REASON = 300  # characters of the parser's explanations
+_known: WeakKeyDictionary[Any, "_Vocabulary"] = WeakKeyDictionary()
+
+
+class Grammar:
+    """What an answer has to look like, compiled for the tokens of a model. Generations may share it.
+
+    The text of the answer is that of its tokens with all spaces. With ``reasoning``, a model that reasons does so
+    freely before it: True if the prompt ends in the marker that begins this, False if the answer may begin with it, and
+    None, the default, if there is none.
+    """
+
+    def __init__(self, tokenizer: Any, kind: str, value: Any, *, reasoning: bool | None = None) -> None:
+        """Compile a grammar.
+
+        Args:
+            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. What has to be known about its tokens
+                is computed once and takes seconds.
+            kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
+                or GBNF), or ``rules`` for llguidance's own form.
+            value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
+            reasoning: Whether there is free text before the answer, as above.
+
+        Raises:
+            RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
+                supported.
+        """
+        self.vocabulary, self.kind, rules = _vocabulary_of(tokenizer), kind, rules_of(kind, value)
+        begin, end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
+        if reasoning is not None and begin and end:
+            free = "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, begin)} reasoning /\\n{{0,2}}/)?"
+            start = f"start: {free} @answer\n{free_up_to(tokenizer, end, 'reasoning')}"
+            rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
+        try:
+            self._rules = json.dumps({"grammars": rules}, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise RuntimeUnsupported(f"{kind}: expected what JSON can say ({error})") from error
+        matcher = self.matcher()
+        matcher.compute_bitmask()  # finds more errors
+        if problem := matcher.get_error():
+            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
+
+    def matcher(self) -> "LLMatcher":
+        """A parser at the beginning of an answer. Copies of one would share what it fails with."""
+        from llguidance import LLMatcher, LLParserLimits
+
+        return LLMatcher(self.vocabulary.trie, self._rules, log_level=0, limits=LLParserLimits(verbose_errors=False))
+
+    def constraint(self, rows: int) -> "GrammarConstraint":
+        """The state of one answer of a model with this many ``rows``."""
+        return GrammarConstraint(self, rows)
+
+
+class GrammarConstraint:
+    """What may follow in one answer. Between calls, its parser has read the committed tokens and nothing else."""
+
+    def __init__(self, grammar: Grammar, rows: int) -> None:
+        self._grammar, self._rows = grammar, rows
+        self._matcher = grammar.matcher()
+        self._known = min(rows, grammar.vocabulary.trie.vocab_size)  # the other ids are never text
+        self._ends = grammar.vocabulary.ends
+        self._committed: list[int] = []
+        self._ended = self._unforced = False
+
+    def masks(self, draft: Sequence[int] = ()) -> mx.array:
+        """Which tokens may follow the committed ones, and each draft token in addition, bool [positions, rows].
+
+        Positions end where the text does: at the first draft token that is not allowed, or that ends the answer.
+
+        Raises:
+            RuntimeUnsupported: What follows the committed tokens is too complex for the parser, or has no tokens.
+        """
+        masks: list[NDArray[np.bool_]] = []
+        taken, error = 0, ""
+        for token in (*draft, None):
+            mask = self._mask()
+            error = self._matcher.get_error()
+            if error or not mask.any():
+                break
+            masks.append(mask)
+            if token is None or not mask[token] or not self._follow(token):
+                break
+            taken += 1
+        self._take_back(taken)
+        if not masks:
+            raise self._stuck(error)
+        return mx.array(np.stack(masks))
+
+    def allowed(self, tokens: Sequence[int]) -> int:
+        """Number of leading ``tokens`` that can have a probability above 0; the one after them cannot."""
+        end = next((at for at, token in enumerate(tokens) if token in self._ends or token >= self._known), len(tokens))
+        count = 0 if self._ended else self._matcher.validate_tokens(list(tokens[:end]))
+        if self._matcher.is_error():  # the masks will show how far it gets
+            self._take_back(0)
+            return len(tokens)
+        return min(count + 1, len(tokens)) if count == end else count
+
+    def forced(self, limit: int) -> list[int]:
+        """At most ``limit`` tokens of the only text that can follow; none where the model has a choice."""
+        if self._ended or self._unforced or limit <= 0:
+            return []
+        tokens = self._matcher.compute_ff_tokens()
+        self._unforced = len(tokens) > _MOST_FORCED
+        return tokens[: self.allowed(tokens[:limit])]
+
+    def commit(self, tokens: Iterable[int]) -> None:
+        """Follow the tokens that the target chose.
+
+        Raises:
+            RuntimeUnsupported: The sampler chose a token of probability 0, or the parser gives up.
+        """
+        for token in tokens:
+            self._ended = self._ended or token in self._ends
+            if self._ended:
+                return
+            if not self._follow(token):
+                if error := self._matcher.get_error():
+                    raise self._stuck(error)
+                raise RuntimeUnsupported(
+                    f"sampler: chose token {token}, which has probability 0 because of the {self._grammar.kind}"
+                )
+            self._committed.append(token)
+
+    def _stuck(self, error: str) -> RuntimeUnsupported:
+        reason = _shortened(error) or "the model has no token for what has to follow"
+        return RuntimeUnsupported(
+            f"{self._grammar.kind}: cannot go on after {len(self._committed)} tokens ({reason}). Make it simpler"
+        )
+
+    def _mask(self) -> NDArray[np.bool_]:
+        mask = np.zeros(self._rows, bool)
+        if self._ended:
+            mask[[end for end in self._ends if end < self._rows]] = True
+            return mask
+        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+        mask[: self._known] = bits[: self._known]
+        return mask
+
+    def _follow(self, token: int) -> bool:
+        # The parser does not count an end token where nothing else can follow, so it could not be taken back.
+        return not self._ended and token not in self._ends and self._matcher.try_consume_tokens([token]) == 1
+
+    def _take_back(self, tokens: int) -> None:
+        """Leave the parser with the committed tokens; after an error it never recovers by itself."""
+        if self._matcher.is_error() or (tokens and not self._matcher.rollback(tokens)):
+            self._matcher = self._grammar.matcher()
+            self._matcher.consume_tokens(self._committed)
+
+
+def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
+    """The rules of a grammar in llguidance's form: objects with ``json_schema`` or ``lark_grammar``, the answer first.
+
+    White space in JSON is bounded, unless a schema says otherwise in ``x-guidance``. Arguments and errors are those of
+    `Grammar`.
+    """
+    from llguidance import grammar_from
+
+    try:
+        if kind == "rules":
+            return list(value)
+        if kind == "json_schema":
+            schema = json.loads(value) if isinstance(value, str) else value
+            options = schema.get("x-guidance", {}) if isinstance(schema, Mapping) else None
+            if isinstance(options, Mapping) and not any(name.startswith("whitespace") for name in options):
+                schema = {**schema, "x-guidance": {"whitespace_pattern": _WHITE_SPACE, **options}}
+            return [{"json_schema": schema}]
+        text = json.dumps(list(value), ensure_ascii=False) if kind == "choice" else value
+        made = grammar_from(cast(Any, kind), text)
+        return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
+    except Exception as error:  # converting GBNF raises all kinds
+        raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
+
+
+def literal(tokenizer: Any, text: str) -> str:
+    """``text`` as Lark writes it, with special tokens by their ids because they are not text."""
+    specials = _vocabulary_of(tokenizer).specials
+    names = sorted(map(re.escape, specials), key=len, reverse=True)
+    parts = re.split(f"({'|'.join(names)})", text) if names else [text]
+    return " ".join(
+        f"<[{specials[part]}]>" if part in specials else json.dumps(part, ensure_ascii=False) for part in parts if part
+    )
+
+
+def free_up_to(tokenizer: Any, marker: str, name: str) -> str:
+    """A rule for any text that ends in ``marker``, where it occurs first."""
+    text, anything = literal(tokenizer, marker), "/(?s:.*)/"
+    return f"{name}: {anything} {text}" if text.startswith("<") else f"{name}[suffix={text}]: {anything}"
+
+
+class _Vocabulary:
+    """The tokens of one tokenizer, as llguidance reads them.
+
+    Attributes:
+        trie: llguidance's form of the tokens.
+        ends: Ids that end an answer.
+        specials: Ids of the tokens that are not text, by name.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        from llguidance import LLTokenizer
+        from llguidance import TokenizerWrapper as Wrapper
+
+        opened = open_tokenizer(tokenizer)
+        self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))
+        ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
+        if opened.kind == "WordPiece" or opened.edges.trailing_space or not ends:
+            problem = "tokens that do not make a text by their bytes" if ends else "no token that ends a text"
+            raise RuntimeUnsupported(f"grammar: {opened.name} has {problem}, so that answers cannot be constrained")
+        special = opened.specials | set(ends)
+        self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
+        spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
+
+        class Tokens:
+            """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
+
+            eos_token_id, bos_token_id, special_token_ids = ends[0], opened.roles.bos, sorted(special)
+            tokens = spelled
+
+            def __call__(self, text: str) -> list[int]:
+                ids = opened.text_backend.encode(text, add_special_tokens=False).ids
+                same = b"".join(spelled[token] for token in ids) == text.encode()
+                return ids if same else trie.greedy_tokenize(text)
+
+        self.trie = trie = LLTokenizer(Wrapper(Tokens()), eos_token=ends)
+
+
+def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
+    if tokenizer not in _known:
+        _known[tokenizer] = _Vocabulary(tokenizer)
+    return _known[tokenizer]
+
+
+def _shortened(reason: str) -> str:
+    reason = reason.replace("NoExtensionBias", "no text of it can be written with the tokens of the model")
+    return " ".join(reason.split())[:_REASON]

@@ -1,0 +1,90 @@
+"""What an answer has to look like, by a request: its form, the calls of tools that it asks for, or both.
+
+A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema.
+"""
+
+from typing import Any, NamedTuple
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
+from spectool.serve.models import LoadedModel
+from spectool.serve.requests import ChatRequest, GenerationRequest, wrong_field
+
+
+class _Form(NamedTuple):
+    """How a model writes calls: what stands around the arguments of each one, where {} is the name, and between two."""
+
+    begin: str
+    before: str
+    after: str
+    between: str
+    end: str
+
+
+_AS_JSON = '{"name": "{}", "arguments": '
+# By mlx-lm's parsers. Those whose arguments are not JSON are missing.
+FORMS = {
+    "json_tools": _Form("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
+    "mistral": _Form("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
+    "mistral[ARGS]": _Form("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
+}
+
+
+def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar:
+    """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
+
+    Takes up to seconds where the tokenizer was not used for this before.
+
+    Raises:
+        RequestRefused: There is something wrong with it; the message names the field and the reason.
+    """
+    chat = request if isinstance(request, ChatRequest) else None
+    reasoning = None if chat is None else thinks
+    if chat is not None and chat.callable_names is not None:
+        field = "tools"
+    elif request.structured_outputs is not None and request.response_format is not None:
+        raise wrong_field("structured_outputs", "expected none, because response_format says what an answer looks like")
+    else:
+        field = "response_format" if request.structured_outputs is None else "structured_outputs"
+    try:
+        if chat is not None and chat.callable_names is not None:
+            rules = _calls(chat, model, chat.callable_names)
+        else:
+            rules = rules_of(*request.form)
+            if chat is not None and chat.offered:
+                rules = _or_calls(model.tokenizer, rules)
+        return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
+    except RuntimeUnsupported as error:
+        raise wrong_field(field, str(error)) from error
+
+
+def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
+    """The rules of one call of a tool with one of these names or, if there are several, of one or more."""
+    tools = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
+    if not names or not set(names) <= tools.keys():
+        raise wrong_field("tool_choice", f"expected a name of one of the tools, got {names or 'no tools'}")
+    tokenizer = model.tokenizer
+    kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
+    if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
+        kind = "mistral[ARGS]"
+    if kind not in FORMS:
+        problem = f"expected auto or none, because calls of {model.name} ({kind}) are of a form that is not enforced"
+        raise wrong_field("tool_choice", problem)
+    form = FORMS[kind]
+    begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
+    more = f"({between} call)*" if isinstance(chat.tool_choice, str) else ""
+    lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
+    rules = []
+    for i, name in enumerate(names):
+        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
+        (rule,) = rules_of("json_schema", tools[name].get("parameters") or {"type": "object"})
+        rules.append({**rule, "name": f"tool{i}"})
+    return [{"lark_grammar": "\n".join(lines)}, *rules]
+
+
+def _or_calls(tokenizer: Any, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rules of an answer, or of calls in any form between the markers of the model."""
+    begin, end = literal(tokenizer, tokenizer.tool_call_start), tokenizer.tool_call_end
+    call = free_up_to(tokenizer, end, "called") if end else "called: /(?s:.*)/"
+    start = f'start: @text | ({begin} called "\\n"?)+\n{call}'
+    return [{"lark_grammar": start}, {**rules[0], "name": "text"}, *rules[1:]]

@@ -1,0 +1,172 @@
+"""Answers of the server that have to look like something: forms, calls of tools, and what cannot be enforced."""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+from openai import BadRequestError
+
+from spectool.runtime.grammar import Grammar, literal
+from spectool.serve.grammars import FORMS
+from spectool.serve.server import Server
+from spectool.tests.serve.questions import MESSAGES, TOOLS, writing_down
+from spectool.tests.serve.servers import client, exchange, post
+
+PERSON: Any = {
+    "type": "object",
+    "properties": {"imię": {"type": "string", "maxLength": 8}, "wiek": {"type": "integer", "maximum": 120}},
+    "required": ["imię", "wiek"],
+    "additionalProperties": False,
+}
+FORM: Any = {"type": "json_schema", "json_schema": {"name": "osoba", "schema": PERSON, "strict": True}}
+CITY: Any = {"type": "object", "properties": {"city": {"enum": ["Kraków", "Київ"]}}, "required": ["city"]}
+CITY["additionalProperties"] = False
+TOOL: Any = [{"type": "function", "function": {"name": name, "parameters": CITY}} for name in ("weather", "time")]
+
+
+def ask(server: Server, **options: Any) -> Any:
+    return client(server).chat.completions.create(
+        model="demo", messages=MESSAGES, **{"max_tokens": 200, "temperature": 1, "seed": 5, **options}
+    )
+
+
+def posted(server: Server, address: str, body: dict[str, Any]) -> tuple[int, Any]:
+    status, _, data = exchange(server, post(address, body))
+    return status, json.loads(data)
+
+
+@pytest.mark.system
+def test_openai_s_client_gets_json_of_its_schema_streamed_and_not(chatting: Server) -> None:
+    whole = ask(chatting, response_format=FORM, n=2)
+    for choice in whole.choices:
+        person = json.loads(choice.message.content)
+        assert choice.finish_reason == "stop"
+        assert person.keys() == {"imię", "wiek"} and isinstance(person["wiek"], int) and person["wiek"] <= 120
+    chunks = ask(chatting, response_format=FORM, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.choices[0].message.content
+    anything = ask(chatting, response_format={"type": "json_object"}, max_tokens=8).choices[0].message.content
+    assert anything.startswith("{")
+    free = ask(chatting, response_format={"type": "text"}, max_tokens=5)
+    assert free.choices[0].finish_reason == "length"
+
+
+@pytest.mark.system
+def test_calls_that_are_required_are_made(chatting: Server) -> None:
+    for choice in ("required", {"type": "function", "function": {"name": "time"}}):
+        answer = ask(chatting, tools=TOOL, tool_choice=choice).choices[0]
+        ends = ("tool_calls", "length") if choice == "required" else ("tool_calls",)  # there may be many
+        assert answer.finish_reason in ends and not (answer.message.content or "").partition("<tool_call>")[0]
+        names = [call.function.name for call in answer.message.tool_calls]
+        assert set(names) <= {"weather", "time"} if choice == "required" else names == ["time"]
+        for call in answer.message.tool_calls:
+            assert json.loads(call.function.arguments)["city"] in ("Kraków", "Київ")
+    body = {"max_tokens": 200, "messages": [{"role": "user", "content": "a"}]}
+    tools = [{"name": tool["function"]["name"], "input_schema": CITY} for tool in TOOL]
+    status, message = posted(chatting, "/v1/messages", {**body, "tools": tools, "tool_choice": {"type": "any"}})
+    assert status == 200 and {block["type"] for block in message["content"][:-1]} <= {"tool_use"}
+    assert message["stop_reason"] in ("tool_use", "max_tokens") and message["content"][0]["type"] == "tool_use"
+    choice = {"type": "tool", "name": "time"}
+    _, message = posted(chatting, "/v1/messages", {**body, "tools": tools, "tool_choice": choice})
+    assert [block["name"] for block in message["content"]] == ["time"]
+    tools = [{"type": "function", **tool["function"]} for tool in TOOL]
+    choice = {"type": "function", "name": "time"}
+    _, response = posted(chatting, "/v1/responses", {"input": "a", "tools": tools, "tool_choice": choice})
+    assert [item["name"] for item in response["output"]] == ["time"] and response["tool_choice"] == choice
+
+
+@pytest.mark.system
+def test_other_forms_and_addresses(chatting: Server) -> None:
+    forms: dict[str, Callable[[str], bool]] = {
+        '{"choice": ["tak", "nie"]}': lambda text: text in ("tak", "nie"),
+        '{"regex": "[0-9]{3}-[a-z]{2}"}': lambda text: len(text) == 6 and text[:3].isdigit(),
+        '{"json": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}}': lambda text: all(
+            isinstance(each, bool) for each in json.loads(text)
+        ),
+        '{"grammar": "root ::= (\\"ab\\" | \\"c\\") \\"d\\""}': lambda text: text in ("abd", "cd"),
+    }
+    for form, fits in forms.items():
+        for address, asked in (
+            ("/v1/chat/completions", {"messages": MESSAGES}),
+            ("/v1/completions", {"prompt": "Most w"}),
+        ):
+            body = {**asked, "max_tokens": 100, "structured_outputs": json.loads(form)}
+            status, answer = posted(chatting, address, body)
+            choice = answer["choices"][0]
+            text = choice["message"]["content"] if "message" in choice else choice["text"]
+            assert status == 200 and choice["finish_reason"] == "stop" and fits(text), (form, text)
+    text = {"format": {"type": "json_schema", "name": "osoba", "schema": PERSON}}
+    _, response = posted(chatting, "/v1/responses", {"input": "a", "text": text, "temperature": 1, "seed": 3})
+    assert json.loads(response["output"][0]["content"][0]["text"]).keys() == {"imię", "wiek"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "named", "reason"),
+    [
+        ({"response_format": {"type": "yaml"}}, "response_format", "json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format", "schema"),
+        ({"response_format": {**FORM, "json_schema": {"schema": {"type": "strin"}}}}, "response_format", "strin"),
+        ({"response_format": FORM, "structured_outputs": {"regex": "a"}}, "structured_outputs", "response_format"),
+        ({"structured_outputs": {"regex": "a("}}, "structured_outputs", "unclosed group"),
+        ({"structured_outputs": {"regex": "a", "json_object": True}}, "structured_outputs", "one of"),
+        ({"structured_outputs": {"grammar": "start: word"}}, "structured_outputs", "word"),
+        ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs", "grammar"),
+        ({"tool_choice": "required"}, "tool_choice", "no tools"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice", "no"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strin"}}}]}
+            | {"tool_choice": "required"},
+            "tools",
+            "strin",
+        ),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused(chatting: Server, fields: Any, named: str, reason: str) -> None:
+    status, answer = posted(chatting, "/v1/chat/completions", {"messages": MESSAGES, **fields})
+    assert status == 400 and answer["error"]["param"] == named
+    assert answer["error"]["message"].startswith(f"{named}: ") and reason in answer["error"]["message"]
+
+
+@pytest.mark.system
+def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) -> None:
+    deep: Any = {"type": "string"}
+    for _ in range(300):
+        deep = {"anyOf": [deep, {"type": "integer"}]}
+    for schema in (
+        deep,
+        {"properties": {str(i): {"type": "string"} for i in range(20_000)}},
+        {"allOf": [{"anyOf": [{"properties": {f"{i}{j}": {}}} for j in range(8)]} for i in range(8)]},
+        {"type": "integer", "multipleOf": 10**9 + 7},
+    ):
+        with pytest.raises(BadRequestError, match="response_format"):
+            ask(chatting, response_format={"type": "json_schema", "json_schema": {"schema": schema}})
+    assert ask(chatting, max_tokens=3).choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_forms_of_calls_are_what_the_parsers_read(chatting: Server, kind: str) -> None:
+    parser = import_module(f"mlx_lm.tool_parsers.{kind.removesuffix('[ARGS]')}")
+    form = FORMS[kind]
+    arguments = [{"city": "Kraków"}, {"city": "Київ"}]
+    calls = [form.before.replace("{}", "weather") + json.dumps(each) + form.after for each in arguments]
+    text = form.begin + form.between.join(calls) + form.end
+    found = []
+    while parser.tool_call_start in text:
+        text = text.partition(parser.tool_call_start)[2]
+        body, _, text = text.partition(parser.tool_call_end) if parser.tool_call_end else (text, "", "")
+        parsed = parser.parse_tool_call(body, TOOL)
+        found += parsed if isinstance(parsed, list) else [parsed]
+    names = {call["name"].removeprefix("functions.") for call in found}
+    assert names == {"weather"} and len(found) in (1, 2)
+    assert found[0]["arguments"] == arguments[0]
+
+
+def test_an_answer_may_be_a_call_where_tools_are_offered(chatting: Server) -> None:
+    tokenizer = chatting.engine.model.tokenizer
+    call = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+    with writing_down(chatting, call):
+        answer = ask(chatting, tools=TOOLS, response_format=FORM)
+    assert answer.choices[0].finish_reason == "tool_calls"
+    assert literal(tokenizer, "</s>a") == '<[2]> "a"' and isinstance(Grammar(tokenizer, "regex", "a").kind, str)
