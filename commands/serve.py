@@ -81,6 +81,13 @@ _log = partial(click.option, **section("Log", rare=True))
     help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
 @_limit("--max-connections", type=_COUNT, default=256, show_default=True, help="Connections that may be open at once.")
+@_limit(
+    "--batch",
+    type=_COUNT,
+    metavar="N",
+    help="Requests that are answered at the same time; by default as many as fit into memory, up to 8. Always one with "
+    "a draft model or --kv-bits.",
+)
 @_limit("--max-waiting", type=_COUNT, default=64, show_default=True, help="Requests that may wait for their turn.")
 @_limit("--max-body", type=_COUNT, default=16 << 20, show_default=True, metavar="BYTES", help="Largest request.")
 @_limit(
@@ -121,6 +128,7 @@ def serve(
     served_names: tuple[str, ...],
     other_models: tuple[str, ...],
     allowed_origins: tuple[str, ...],
+    batch: int | None,
     max_connections: int,
     max_waiting: int,
     max_body: int,
@@ -139,7 +147,7 @@ def serve(
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
-    Requests are answered one at a time, in the order in which they come. Each answer and /metrics say what was drafted
+    Requests are answered several at a time, each with drafts of its own. Each answer and /metrics say what was drafted
     and accepted.
 
     \b
@@ -154,6 +162,7 @@ def serve(
         model=model,
         served_names=served_names,
         other_models=other_models,
+        batch=batch,
         num_draft_tokens=length,
         verify=drafting.verify,
         api_keys=api_keys,

@@ -153,9 +153,7 @@ def generate_step(
                     commit = target.cycle()
                 if text.yielded == 0:
                     progress(total, total)
-                for step in text.tokens_of(commit):
-                    target.unrewindable = 0
-                    yield step
+                yield from target.tokens_of(commit)
                 if text.statistics.passes % CLEAR_EVERY == 0:
                     mx.clear_cache()
         finally:

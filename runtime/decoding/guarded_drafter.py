@@ -30,6 +30,7 @@ class GuardedDrafter:
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        fixed_length: Draft tokens per cycle where no controller chooses them.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
     """
@@ -57,8 +58,8 @@ class GuardedDrafter:
             statistics: Receives the failures.
         """
         self.controller = length if isinstance(length, Controller) and drafter is not None else None
-        self._fixed_length = 0 if isinstance(length, Controller) else int(length)
-        self._drafter = drafter if self._fixed_length > 0 or self.controller else None
+        self.fixed_length = 0 if isinstance(length, Controller) else int(length)
+        self._drafter = drafter if self.fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
         self._statistics = statistics
@@ -68,6 +69,7 @@ class GuardedDrafter:
         self._pending: list[int] = []  # committed tokens that the drafter has not been given yet
         self._limit = self._refeed = 0
         self._proposed: Sequence[int] = ()
+        self._shared = False  # whether the pass of this cycle is shared with other texts
         self._begun = False  # whether the pass of this cycle began in the cycle before it
         self.draft_seconds = self.pass_seconds = 0.0
         self._pass_began = self._pass_ended = 0.0
@@ -92,17 +94,22 @@ class GuardedDrafter:
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
-            self._next_length = self.controller.choose() if self.controller else self._fixed_length
+            self._next_length = self.controller.choose() if self.controller else self.fixed_length
         return self._next_length <= 0
 
-    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
+    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False, length: int | None = None) -> Proposal:
         """A proposal that can be verified safely.
 
         Args:
             left: Maximum number of tokens that the generation can still use; None for no limit.
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
+            length: Maximum number of draft tokens where the pass is shared with other texts. The controller, which
+                knows the passes of one text, is then neither asked nor taught.
         """
+        self._shared = length is not None
+        if length is not None:
+            self._next_length = length if self._drafter is not None else 0
         self._paused = self.drafting_paused()
         length, self._next_length = self._next_length or 0, None
         began = perf_counter()
@@ -130,7 +137,7 @@ class GuardedDrafter:
         if not self._paused:
             self._guarded(self._give_pending)
         self.draft_seconds += perf_counter() - pass_ended
-        if self.controller is not None:
+        if self.controller is not None and not self._shared:
             self.controller.learn(
                 asked=self._limit,
                 proposed=len(self._proposed),
@@ -158,7 +165,9 @@ class GuardedDrafter:
         proposed = map(int, proposal.tokens[: self._limit])
         tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
-        return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+        if not tokens and drawn is None:
+            return NOTHING
+        return Proposal(tokens, proposal.source, tuple(proposal.probabilities[: len(tokens)]), drawn)
 
     def _give_pending(self, drafter: Drafter) -> None:
         if self._pending:

@@ -47,11 +47,12 @@ class TargetRunner:
     def __post_init__(self) -> None:
         self.resume(0)
 
-    def resume(self, length: int) -> None:
-        """Follow the cache from here on, of which the last ``length`` tokens are of this text."""
+    def resume(self, length: int, inputs: Sequence[int] = ()) -> None:
+        """Follow the cache from here on; its last ``length`` tokens are of this text, and ``inputs`` come next."""
         # Marks before the latest pass and before one begun ahead.
         self._checkpoints = Checkpoints(self.cache, length, keep=2)
-        self._inputs: list[int] = []  # of the latest pass
+        self._inputs = list(inputs)  # of the latest pass
+        windows.use_exact_masks(flatten(self.cache) if self.text.prompt_read else ())
 
     def read_prompt(self) -> Iterator[int]:
         """Feed the prompt without its last token, which the first cycle feeds; yield the tokens fed after each pass."""
@@ -84,15 +85,23 @@ class TargetRunner:
             text.guarded.commit(commit.cycle.committed, begins=begun)
         return commit
 
-    def close(self) -> None:
-        """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off."""
-        self.release()
-        if missing := self._rewind(self.text.held + self.unrewindable):
-            prefill(self.model, self.cache, _array(missing), self.step_size, self.quantize)
+    def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
+        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
+        for step in self.text.tokens_of(commit):
+            self.unrewindable = 0
+            yield step
 
-    def release(self) -> None:
-        """Give the caches mlx-lm's own masks again."""
+    def close(self) -> bool:
+        """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
+
+        Returns whether the cache could be taken back to that; otherwise it is of no further use.
+        """
         windows.use_mlx_lm_masks(flatten(self.cache))
+        length = self.text.held + self.unrewindable
+        reached = self._checkpoints.rewind(length)
+        if reached is not None and (missing := self._inputs[: length - reached]):
+            prefill(self.model, self.cache, _array(missing), self.step_size, self.quantize)
+        return reached is not None
 
     def _verify(self, proposal: Proposal) -> Pass:
         """A pass over the last committed token and the drafts, or the one that has begun ahead without drafts; lazy."""

@@ -31,7 +31,7 @@ def test_eight_at_once_get_what_each_gets_alone(server: Server) -> None:
 
 
 def test_too_many_at_once_are_told_to_come_back() -> None:
-    with serving(max_waiting=1) as running:
+    with serving(max_waiting=1, batch=1) as running:
         with connect(running) as busy, connect(running) as waiting:
             for connection in (busy, waiting):
                 connection.sendall(post("/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 100_000}))
@@ -115,7 +115,7 @@ def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Ser
         raise ValueError("no such luck")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spectool.serve.engine.generate_step", fail)
+        patched.setattr("spectool.serve.engine.open_text", fail)
         for options in {}, {"stream": True}:
             with pytest.raises(InternalServerError, match="no such luck"):
                 complete(server, PROMPTS[0], **options)
@@ -123,7 +123,7 @@ def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Ser
 
 
 def test_stopping_gives_every_client_its_answer_so_far_or_an_error() -> None:
-    with serving(max_prompt_tokens=10**6) as running, ThreadPoolExecutor(4) as pool:
+    with serving(max_prompt_tokens=10**6, batch=1) as running, ThreadPoolExecutor(4) as pool:
         body = {"prompt": PROMPTS[0], "max_tokens": 100_000}
         answers = [pool.submit(exchange, running, post("/v1/completions", body))]
         eventually(running, "spectool_requests_running", 1)
