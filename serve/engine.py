@@ -40,6 +40,7 @@ class Job:
     Attributes:
         texts: Its answers, once the engine has begun.
         unwritten: Those that are not written yet.
+        begun: Whether any of them is or was.
         writing: Number of those that are being written.
         drafts: The drafts in all of them: how many had this many tokens, of which this many were accepted.
         cancelled: Nobody waits for it any more. Set from any thread.
@@ -60,7 +61,7 @@ class Job:
         self.request, self.model, self.prompts, self.client, self.deliver = request, model, prompts, client, deliver
         self.texts: list[Answer] = []
         self.unwritten: deque[Answer] = deque()
-        self.writing = 0
+        self.writing, self.begun = 0, False
         self.drafts: Counter[tuple[int, int]] = Counter()
         self.cancelled = False
         self.began = time.monotonic()
@@ -108,7 +109,7 @@ class Engine:
 
     def gauges(self) -> dict[str, float]:
         """What is going on now, for the metrics."""
-        waiting = sum(isinstance(job, Job) and not job.cancelled and not job.texts for job in list(self._jobs))
+        waiting = sum(isinstance(job, Job) and not job.cancelled and not job.begun for job in list(self._jobs))
         running = len({one.job for one in list(self._writing.values())})
         return {"requests_running": running, "requests_waiting": waiting, **self._cache_gauges}
 
@@ -186,7 +187,7 @@ class Engine:
                 except Exception as error:
                     future.set_exception(error)
             return True
-        if job.cancelled and not job.texts:
+        if job.cancelled and not job.begun:
             self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
             self._metrics.add("generations_total", end="disconnected")
             return True
@@ -196,7 +197,6 @@ class Engine:
                     return False
                 self._load(job.model)
             if not job.texts:
-                self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
                 prompts = [prompt for prompt in job.prompts for _ in range(job.request.n)]
                 answers = (Answer(i, each, job.request, self.model, self._options) for i, each in enumerate(prompts))
                 job.texts = list(answers)
@@ -261,7 +261,9 @@ class Engine:
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target, alone=alone)
-        self._writing[target] = _Writing(job, answer, target, cache)
+        if not job.begun:
+            self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
+        self._writing[target], job.begun = _Writing(job, answer, target, cache), True
         job.writing += 1
         return True
 
