@@ -46,7 +46,7 @@ class _Row:
         self.acceptance = RowAcceptance()
         self.proposal = Proposal((), "")
         self.inputs: list[int] = []
-        self.current: Pass | None = None
+        self.current: Pass | Exception | None = None  # what came of choosing its tokens
 
 
 class Batch:
@@ -122,13 +122,15 @@ class Batch:
         flight, self._flight = self._flight, []
         if self._caches is None or not flight:
             return []
-        mx.eval([row.current.tokens for row in flight if row.current is not None])
+        mx.eval([row.current.tokens for row in flight if isinstance(row.current, Pass)])
         steps: list[Step] = []
         kept, committed = dict.fromkeys(self._shared, 0), 0
         for row in flight:
-            if row.current is None or row not in kept:
+            if row not in kept:
                 continue  # removed meanwhile
             try:
+                if not isinstance(row.current, Pass):
+                    raise row.current or RuntimeError("no pass")
                 commit = row.text.read(row.current, row.proposal)
             except Exception as error:
                 steps.append(Step(row.target, error))
@@ -195,16 +197,22 @@ class Batch:
             return Step(row.target, error)
 
     def _propose(self) -> None:
-        """Ask all drafters, and cut what they propose to one length; drafts of a fixed length stay as they are."""
+        """Ask all drafters, and cut what they propose to one length.
+
+        Drafts of a fixed length stay as they are, and so do drawn ones: a choice among them would be seen in the text.
+        """
         for row in self._shared:
             guarded, refeed = row.text.guarded, len(row.target.refeed)
             length = MAX_DRAFT_TOKENS if guarded.controller else min(guarded.fixed_length, _WIDTH - 1 - refeed)
             row.proposal = guarded.propose(row.text.left, refeed, length=length)
-        fixed = [row for row in self._shared if not row.text.guarded.controller]
+        fixed = [
+            row for row in self._shared if not row.text.guarded.controller or row.proposal.distribution is not None
+        ]
         expected = [() if row in fixed else row.acceptance.expected(row.proposal) for row in self._shared]
         longest = max([self.length.choose(expected), *(len(row.proposal.tokens) for row in fixed)])
         for row in self._shared:
-            row.proposal = row.proposal.cut(longest)
+            if row not in fixed:
+                row.proposal = row.proposal.cut(longest)
 
     def _launch(self) -> None:
         """Begin the pass."""
@@ -218,10 +226,15 @@ class Batch:
         logits = self._model(inputs, cache=self._caches.entries)
         for at, row in enumerate(self._shared):
             own = logits[at, len(row.target.refeed) : len(row.inputs)]
-            with row.text.randomness:
-                row.current = row.text.choose(own, row.proposal)
+            try:
+                with row.text.randomness:
+                    row.current = row.text.choose(own, row.proposal)
+            except Exception as error:  # a processor refuses the text
+                row.current = error
         self._flight = list(self._shared)
-        mx.async_eval([row.current.tokens for row in self._flight if row.current], self._caches.arrays())  # type: ignore[no-untyped-call]
+        mx.async_eval(
+            [row.current.tokens for row in self._flight if isinstance(row.current, Pass)], self._caches.arrays()
+        )  # type: ignore[no-untyped-call]
 
     def _share(self, row: _Row) -> None:
         """Move a text's cache into the shared ones."""

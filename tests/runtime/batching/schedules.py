@@ -71,7 +71,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
     return most
 
 
-def check(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
+def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
     """Compare every text with the same request alone; return the number of near-ties."""
     ties = 0
     for one in wanted:
