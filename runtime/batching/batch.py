@@ -9,6 +9,7 @@ Texts come and go between two steps. A text that is alone runs as in the single 
 one whose cache cannot share passes, after all others have ended.
 """
 
+from collections import deque
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ class Batch:
         """
         with mx.stream(self._stream):
             steps = self._read_pass()
-            self._read_prompt()
+            steps += self._read_prompt()
             steps += self._begin_pass({step.target for step in steps})
         self._steps += 1
         if self._steps % CLEAR_EVERY == 0:
@@ -153,20 +154,24 @@ class Batch:
             self._take_out(row, row.text.fed, spare=len(row.inputs))
         return steps
 
-    def _read_prompt(self) -> None:
+    def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
         if not self._reading:
-            return
+            return []
         row = min(self._reading, key=lambda row: row.unread)
         self._read_at = None
-        row.unread = len(row.text.prompt) - 1 - next(row.pieces, len(row.text.prompt) - 1)
+        try:
+            whole = len(row.text.prompt) - 1
+            row.unread = whole - next(row.pieces, whole)
+            if not row.unread:
+                deque(row.pieces, 0)  # nothing but its end
+                row.text.start()
+        except Exception as error:
+            return [Step(row.target, error)]
         if not row.unread:
-            for _ in row.pieces:  # nothing but its end
-                pass
             self._reading.remove(row)
-            row.text.start()
-            if not row.text.ended:
-                self._own.append(row)
+            self._own.append(row)
+        return []
 
     def _begin_pass(self, untaken: set[TargetRunner]) -> list[Step]:
         """Begin a pass over all texts, or make one over a text that is alone, unless its tokens are ``untaken``."""

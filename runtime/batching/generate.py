@@ -96,6 +96,8 @@ def batch_generate(
     for name, values in each.items():
         if len(values) != len(prompts):
             raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {len(values)}")
+    if 0 in each["max_tokens"]:
+        raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
     batch = Batch(model, rows or rows_that_fit(model, None), stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
@@ -151,9 +153,9 @@ def batch_generate(
                     if isinstance(gained, Exception):
                         raise gained
                     if any(take(target, token) for token, _, _ in target.tokens_of(gained)):
-                        usable = batch.remove(target)
+                        place, usable = places.pop(target), batch.remove(target)
                         if return_prompt_caches and usable:
-                            made.caches[places[target]] = target.cache
+                            made.caches[place] = target.cache
     finally:
         for target in places:
             batch.remove(target)
