@@ -17,7 +17,6 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.batching.caches import rows_that_fit
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.target import TargetRunner
@@ -25,7 +24,7 @@ from spectool.runtime.decoding.text_state import Commit
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
-from spectool.serve.models import LoadedModel, MakeDrafter
+from spectool.serve.models import LoadedModel, MakeDrafter, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.requests import GenerationRequest, RequestRefused

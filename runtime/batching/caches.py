@@ -14,16 +14,14 @@ A recurrent layer has no positions. It keeps the states from before the pass, an
 state again. All layers of this row then stand where they stood before, and the next pass feeds its right tokens again.
 """
 
-import os
 import weakref
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten
-from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
 STEP = 256  # tokens by which arrays grow, as in mlx-lm
@@ -52,22 +50,6 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         except Exception:
             known[1][kind] = False
     return kind if known[1][kind] else None
-
-
-def rows_that_fit(model: Any, context: int | None, most: int = 8) -> int:
-    """Number of texts, 1 to ``most``, whose caches fit into half of the memory that the weights leave.
-
-    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
-    """
-    info: dict[str, Any] = mx.device_info()
-    memory = info.get("max_recommended_working_set_size") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache]
-    token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
-    text = max(1, token * min(context or 8192, 8192))
-    return max(1, min(most, int((memory - weights) / 2 / text)))
 
 
 class BatchCache:

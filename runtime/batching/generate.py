@@ -7,7 +7,6 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.batching.caches import rows_that_fit
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
@@ -44,7 +43,7 @@ def batch_generate(
     *,
     drafters: Drafter | Sequence[Drafter | None] | None = None,
     max_tokens: int | Sequence[int] = 128,
-    rows: int | None = None,
+    rows: int = 8,
     seeds: Sequence[int] | None = None,
     stop_strings: Sequence[str] = (),
     prompt_caches: Sequence[list[Any]] | None = None,
@@ -72,7 +71,7 @@ def batch_generate(
         prompts: Texts, or token ids.
         drafters: One that is forked for each text, or one for each prompt; None decodes plainly.
         max_tokens: Tokens to generate for each prompt.
-        rows: Texts that are written at the same time; None for as many as fit into memory, up to 8.
+        rows: Texts that are written at the same time, at most.
         seeds: One for each prompt, as in `generate_step`.
         stop_strings: Texts that end a generation; the text ends before them.
         prompt_caches: One for each prompt, to continue.
@@ -99,7 +98,7 @@ def batch_generate(
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
-    batch = Batch(model, rows or rows_that_fit(model, None), stream=stream)
+    batch = Batch(model, rows, stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
     texts = [AnswerText(tokenizer, stop_strings) for _ in prompts]
     made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
