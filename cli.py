@@ -15,6 +15,7 @@ from spectool.commands.console import guarded
 
 _PURPOSES = {
     "Use": {
+        "setup": "spectool.commands.setup:setup",
         "generate": "spectool.commands.generate:generate",
         "chat": "spectool.commands.chat:chat",
         "serve": "spectool.commands.serve:serve",
@@ -122,8 +123,8 @@ def main(debug: bool) -> None:
     """Speculative decoding for mlx-lm models, for languages whose words take many tokens.
 
     \b
-    Once:        spectool build-dict --tokenizer ./model --corpus wiki-pl -o pl.dict
-    Every time:  spectool generate --model ./model --dict pl.dict --prompt "…"
+    Once:        spectool setup ./model --language pl --corpus texts/
+    Every time:  spectool generate --model ./model --prompt "…"
 
     The output is what the model alone would give; only the number of passes changes.
     """

@@ -23,7 +23,7 @@ hold the report on the pair.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,6 @@ from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
-FORMAT = "spectool-alignment"
-VERSION = 6
 NONE = -1
 MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
@@ -84,14 +82,25 @@ class Spellings:
     text_start: Sequence[tuple[int, ...]]
 
 
+class JoinTables(NamedTuple):
+    """What joins ids of one tokenizer without text."""
+
+    merges: MergeTable
+    boundaries: BoundaryTable
+
+
+def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalBPE | TailReencoder:
+    """What joins ids of a tokenizer: tables, or text where there are none."""
+    return TailReencoder(tokenizer) if tables is None else IncrementalBPE(tokenizer, *tables)
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of an alignment."""
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
     spellings: Spellings  # each id in ids of the other side
-    merges: MergeTable | None  # merge table; None where the lemma does not hold
-    boundaries: BoundaryTable | None  # `boundary_table`; None likewise
+    tables: JoinTables | None  # None where ids are joined through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
     """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
@@ -101,12 +110,6 @@ class Side:
     ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
     goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
     """
-
-    def engine(self, tokenizer: Tokenizer) -> IncrementalBPE | TailReencoder:
-        """Return what joins ids of this side, whose tokenizer is ``tokenizer``."""
-        if self.merges is None or self.boundaries is None:
-            return TailReencoder(tokenizer)
-        return IncrementalBPE(tokenizer, self.merges, self.boundaries)
 
 
 class Alignment(Artifact):
@@ -118,7 +121,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, versions, roles = FORMAT, (VERSION,), ("draft", "target")
+    format, version, roles = "spectool-alignment", 6, ("draft", "target")
     again = "Align again"
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 
@@ -190,16 +193,15 @@ class Alignment(Artifact):
             self._check(checks.spelling_problems(table, each.values, each.offsets, token_bytes, across))
         risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
         self._check(checks.risk_problems(f"{role}_risks.npy", risks))
-        merges, boundaries = self._joins(role, size, token_bytes)
-        return Side(counterpart, Spellings(*lists), merges, boundaries, token_bytes, risks)
+        return Side(counterpart, Spellings(*lists), self._tables(role, size, token_bytes), token_bytes, risks)
 
-    def _joins(self, role: str, size: int, token_bytes: TokenBytes) -> tuple[MergeTable | None, BoundaryTable | None]:
+    def _tables(self, role: str, size: int, token_bytes: TokenBytes) -> JoinTables | None:
         """Read what joins ids of one side, nothing where text does it."""
         names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "characters", "boundaries"))
         tokens, merges, characters, splits = names
         figures = self.manifest.statistics.get(role, {})
         if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
-            return None, None
+            return None
         columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
         table = MergeTable(*columns)
         self._check(checks.merge_problems(tokens, merges, table, token_bytes))
@@ -208,7 +210,7 @@ class Alignment(Artifact):
         n = len(codes)
         verdicts = self._array(splits, _BOUNDARIES, (n + 1) * n * n)["verdict"]
         self._check(checks.verdict_problems(splits, verdicts))
-        return table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n))
+        return JoinTables(table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n)))
 
     def _size(self, role: str) -> int:
         size: int = self.manifest.tokenizers[role]["size"]
@@ -269,9 +271,9 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
         save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
         write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)
-        if side.merges is None or side.boundaries is None:
+        if side.tables is None:
             continue
-        table, boundaries = side.merges, side.boundaries
+        table, boundaries = side.tables
         write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
         write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
         write(f"{role}_characters.arrow", _CHARACTERS, list(map(ord, boundaries.characters)))

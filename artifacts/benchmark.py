@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 from spectool.artifacts import json_lines
 from spectool.artifacts.manifest import Artifact
 
-FORMAT = "spectool-benchmark"
-VERSION = 5
 PLAIN = "plain"  # the drafter of plain decoding
 MOST_DRAFT_TOKENS = 64  # in a cycle
 MOST_TOKENS = 1 << 16  # of an output: their ids fit on a line
@@ -99,7 +97,7 @@ class Block:
 class Benchmark(Artifact):
     """An open run, whose tables are read when needed."""
 
-    format, versions, again = FORMAT, (VERSION,), "Measure the run again"
+    format, version, again = "spectool-benchmark", 5, "Measure the run again"
 
     @cached_property
     def generations(self) -> pa.Table:

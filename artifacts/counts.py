@@ -23,8 +23,6 @@ from spectool import ArtifactError
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact
 
-FORMAT = "spectool-counts"
-VERSION = 1
 _KINDS = ("words", "windows")
 _MOST_ORDERS = 16
 COUNTS_OF_COUNTS = 4
@@ -55,7 +53,7 @@ class Counts(Artifact):
         total: Words or tokens of the corpus, those below the minimum included.
     """
 
-    format, versions, again = FORMAT, (VERSION,), "Count again"
+    format, version, again = "spectool-counts", 1, "Count again"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -36,8 +36,6 @@ from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.manifest import Artifact
 from spectool.artifacts.marisa_check import check_trie
 
-FORMAT = "spectool-dictionary"
-VERSION = 3
 DictionaryStep: TypeAlias = tuple[tuple[int, ...], float, bytes]
 """A proposal: token ids of the continuation, their probability, and the state after them."""
 START = b""
@@ -82,7 +80,7 @@ class Dictionary(Artifact):
         chained: Whether further look-ups extend a proposal after its first continuation.
     """
 
-    format, versions, roles = FORMAT, (VERSION,), ("target",)
+    format, version, roles = "spectool-dictionary", 3, ("target",)
     again = "Build the dictionary again"
     rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from spectool import ArtifactError
 
-LONGEST_LINE = 1 << 20  # bytes
+LONGEST_ROW = 1 << 20  # bytes
 LARGEST = 1e15  # number that need not be whole: products and sums stay finite
 LONGEST_TEXT = 1000  # characters of a text, which is drawn and laid out in tables
 _BATCH = 1 << 18  # bytes of lines that become columns at once: as Python objects they take several times as much
@@ -67,7 +67,7 @@ def read_rows(file: Path, schema: pa.Schema, again: str) -> pa.Table:
     number = size = 0
     try:
         with file.open("rb") as stream:
-            while line := stream.readline(LONGEST_LINE + 1):
+            while line := stream.readline(LONGEST_ROW + 1):
                 number, size = number + 1, size + len(line)
                 rows.append(_row(line, model))
                 if size >= _BATCH:
@@ -87,8 +87,8 @@ def _row(line: bytes, model: type[BaseModel]) -> dict[str, Any]:
     Raises:
         ValueError: It is not a row; the message says what was expected and what came.
     """
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"expected a line of at most {LONGEST_LINE:,} bytes, got a longer one")
+    if len(line) > LONGEST_ROW:
+        raise ValueError(f"expected a line of at most {LONGEST_ROW:,} bytes, got a longer one")
     try:
         return vars(model.model_validate_json(line))
     except ValidationError as error:

@@ -128,7 +128,7 @@ class Artifact:
     """An open artifact. Each format is a subclass."""
 
     format: ClassVar[str]
-    versions: ClassVar[tuple[int, ...]]  # that can be read, the current one last
+    version: ClassVar[int]  # of the format; others cannot be read
     roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
     again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
     rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
@@ -145,16 +145,28 @@ class Artifact:
             raise ArtifactError(
                 f"{path}: is a {manifest.format}, expected a {self.format}. `spectool inspect {path}` explains it"
             )
-        if manifest.version not in self.versions:
+        if manifest.version != self.version:
             known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
             known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in self.roles}
             command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
-                f"{spectool.__version__} reads version {self.versions[-1]}. {self.again} with this version"
+                f"{spectool.__version__} reads version {self.version}. {self.again} with this version"
                 f"{command and f': {command}'}"
             )
         self._require(*self.roles)
+
+    @classmethod
+    def seal(
+        cls,
+        directory: Path,
+        arguments: Mapping[str, Any],
+        tokenizers: Mapping[str, Mapping[str, Any]],
+        inputs: Mapping[str, Any],
+        statistics: Mapping[str, Any],
+    ) -> Manifest:
+        """Write the manifest of this format for the files in ``directory``, and return it; see `Manifest`."""
+        return seal(directory, Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics))
 
     def verify(self) -> None:
         """Check the checksums of all files, then every invariant of the format; the first fault is an ArtifactError."""

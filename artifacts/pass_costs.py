@@ -6,7 +6,7 @@ them means that the file is not found and the doctor has to be run again.
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,25 @@ _LONGEST_PASS = 1e5  # seconds
 
 
 @dataclass(frozen=True)
+class DraftFacts:
+    """What was learnt of a draft model while it drafted for a target.
+
+    Attributes:
+        accepted: Probability that each token is proposed and accepted, given those before it; empty if not known.
+        proposed: Probability that it is proposed, likewise.
+        fixed: Seconds of a proposal, regardless of its length.
+        per_token: Seconds of each token of it in addition.
+        per_missed: Seconds of each token that the draft has yet to read.
+    """
+
+    accepted: tuple[float, ...]
+    proposed: tuple[float, ...]
+    fixed: float
+    per_token: float
+    per_missed: float
+
+
+@dataclass(frozen=True)
 class PassCosts:
     """Measured passes of one model.
 
@@ -30,6 +49,8 @@ class PassCosts:
         same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
         processor_share: Processor seconds per second of a pass when nothing else is running; None if the processor is
             idle during a pass, as with a GPU, so that a busy machine cannot be told from it.
+        exact: Whether drafts are kept to lengths whose passes have the same bits.
+        drafts: What was learnt of draft models with this one as the target, by their keys.
     """
 
     model: str
@@ -37,6 +58,16 @@ class PassCosts:
     seconds: dict[int, dict[int, float]]
     same_bits: tuple[int, ...]
     processor_share: float | None
+    exact: bool = False
+    drafts: dict[str, DraftFacts] = field(default_factory=dict)
+
+    @property
+    def longest_exact(self) -> int:
+        """Draft tokens up to which every pass that verifies some has the same bits; 0 if none has."""
+        rows = 1
+        while rows + 1 in self.same_bits:
+            rows += 1
+        return rows - 1
 
     @property
     def curve(self) -> dict[int, float]:
@@ -91,11 +122,19 @@ def _parsed(found: Any) -> PassCosts:
         seconds=seconds,
         same_bits=tuple(int(rows) for rows in found["same_bits"]),
         processor_share=None if share is None else _number(share),
+        drafts={str(key): _facts(each) for key, each in found.get("drafts", {}).items()},
+        exact=found.get("exact", False) is True,
     )
 
 
-def _number(value: Any) -> float:
+def _facts(found: Any) -> DraftFacts:
+    accepted, proposed = (tuple(_number(step, 0.0, 1.0) for step in found[name]) for name in ("accepted", "proposed"))
+    fixed, per_token, per_missed = (_number(found[name], 0.0) for name in ("fixed", "per_token", "per_missed"))
+    return DraftFacts(accepted, proposed, fixed, per_token, per_missed)
+
+
+def _number(value: Any, least: float = math.ulp(0.0), most: float = _LONGEST_PASS) -> float:
     number = float(value)
-    if not (math.isfinite(number) and 0 < number < _LONGEST_PASS):
-        raise ValueError(f"expected a positive number, got {value!r}")
+    if not least <= number <= most:  # NaN is neither
+        raise ValueError(f"expected a number from {least:g} to {most:g}, got {value!r}")
     return number

@@ -1,8 +1,6 @@
 from .alignment.intersection import Coverage as Coverage
 from .alignment.intersection import coverage as coverage
 from .alignment.intersection import intersect as intersect
-from .alignment.merge_table import joins_by_merges as joins_by_merges
-from .alignment.merge_table import merge_table as merge_table
 from .alignment.stage import build_alignment as build_alignment
 from .alignment.translation_table import spellings as spellings
 from .counting.options import CountOptions as CountOptions

@@ -41,7 +41,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     Example:
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """
-    from spectool.artifacts.alignment import FORMAT as ALIGNMENT
+    from spectool.artifacts.alignment import Alignment
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.align_summary import TEXT_WIDTH, judge, summarize
@@ -60,7 +60,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
             f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
-    with stage(path, ALIGNMENT, as_json, {"draft": drafting, "target": targeted}) as finish:
+    with stage(path, Alignment.format, as_json, {"draft": drafting, "target": targeted}) as finish:
         manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
         verdict = judge(manifest)
         if not as_json:

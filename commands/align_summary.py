@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from spectool.artifacts.alignment import SIDES
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import LOST, checked_sides
 
@@ -11,7 +12,6 @@ _FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lo
 _POOR = 0.4  # likewise
 _STRING_FREE = 0.99  # of the text of either side: what is left is not worth a word
 _NAMED = 2  # of a tokenizer's limits in a sentence
-SIDES = (("draft", "target"), ("target", "draft"))
 TEXT_WIDTH = 100  # characters of a line of the verdict
 
 

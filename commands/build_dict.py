@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -25,6 +25,9 @@ from spectool.commands.options import (
     tokenizer_option,
     workers_option,
 )
+
+if TYPE_CHECKING:
+    from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 _ONLY = {"backoff": ("max_bytes", "max_context"), "dictspec": ("orders", "min_probability")}
@@ -128,7 +131,7 @@ def build_dict(
         spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
         spectool build-dict --tokenizer ./Bielik-11B --counts pl-bielik.counts --max-bytes 2MB -o small.dict
     """
-    from spectool.artifacts.dictionary import FORMAT
+    from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
     from spectool.build.dictionary.dictspec import build_dictspec, count_corpus, open_counts
     from spectool.corpora import open_corpus
@@ -147,12 +150,10 @@ def build_dict(
     source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
-    small = source is not None and source.total_bytes is not None and source.total_bytes < _SMALL
-    least = min_count or (2 if method == "backoff" and not small else 1)
-    name = f"{slug(corpus or str(counts))}.{target.fingerprint[:8]}.{method}-{digest(options, least)}.dict"
-    path = out or default_path(name)
+    least = min_count or (least_count(source) if method == "backoff" else 1)
+    path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
     counting = CountOptions(min_count=least, memory=memory, workers=workers)
-    with stage(path, FORMAT, as_json, {"target": target.fingerprint}) as finish:
+    with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
         if isinstance(options, DictSpecOptions):
             words = open_counts(counts, orders) if counts else count_corpus(source, orders, counting)
             manifest = build_dictspec(target, words, path, options, say)
@@ -165,6 +166,17 @@ def build_dict(
         finish(manifest, _what_to_expect(manifest.statistics, as_json))
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+
+
+def least_count(corpus: "Corpus | None") -> int:
+    """Occurrences of the n-grams that a backoff dictionary of a corpus, or of counts, has by default."""
+    return 1 if corpus is not None and corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
+
+
+def dictionary_path(text: str, fingerprint: str, options: BackoffOptions | DictSpecOptions, least: int) -> Path:
+    """Where a dictionary is written without ``-o``, by the name of its text and the fingerprint of its tokenizer."""
+    method = "backoff" if isinstance(options, BackoffOptions) else "dictspec"
+    return default_path(f"{slug(text)}.{fingerprint[:8]}.{method}-{digest(options, least)}.dict")
 
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def count(
         spectool count --corpus wiki-pl -o pl.counts
         spectool count --corpus wiki-pl --tokenizer ./Bielik-11B --min-count 4 -o pl-bielik.counts
     """
-    from spectool.artifacts.counts import FORMAT
+    from spectool.artifacts.counts import Counts
     from spectool.build.counting.stage import count_text
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
@@ -72,5 +72,5 @@ def count(
         say_notes(target)
     what = "words" if target is None else target.fingerprint[:8]
     path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count)}.counts")
-    with stage(path, FORMAT, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
+    with stage(path, Counts.format, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
         finish(count_text(source, path, options, target, say))

@@ -13,15 +13,6 @@ from spectool.tokenization.fingerprint import short
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import NO_LIMITS
 
-READERS = {
-    "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
-    "spectool-alignment": "spectool.artifacts.alignment:Alignment",
-    "spectool-counts": "spectool.artifacts.counts:Counts",
-    "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
-    "spectool-pruned-draft": "spectool.build.pruning.stage:PrunedDraft",
-}
-"""The class that opens each format, imported when it is needed."""
-
 
 def artifact_facts(manifest: Manifest, path: Path | None = None) -> dict[str, Any]:
     """Facts about the artifact at ``path``, in reading order.
@@ -162,8 +153,9 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _alignment(manifest: Manifest) -> dict[str, Any]:
+    from spectool.artifacts.alignment import SIDES
     from spectool.build.alignment.check import JoinCheck
-    from spectool.commands.align_summary import SIDES, TEXT_WIDTH, figures_of_pair, judge
+    from spectool.commands.align_summary import TEXT_WIDTH, figures_of_pair, judge
 
     facts: dict[str, Any] = {}
     for side, other in SIDES:

@@ -1,5 +1,6 @@
 """The command ``doctor``."""
 
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
@@ -24,16 +25,22 @@ _BAR = 24  # characters of a pass as long as the longest one
     show_default=True,
     help="Time for the passes of each model; slow models take longer.",
 )
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="From now on, draft only as many tokens as a pass verifies with the same bits as plain decoding.",
+)
 @json_option
 @guarded
-def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None:
+def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
     """Measure what drafts cost on this machine, and keep it for later commands.
 
     Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
     long context, works out how often a draft has to be right to pay, and checks whether such a pass gives the same bits
     as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from what it has measured, instead of
-    learning it from their own first passes. Close other programs first: measurements of a busy machine are left out as
-    far as they can be told.
+    learning it from their own first passes; next to a dictionary, so does the use of a draft model that was measured
+    here, and what they learn of it is kept with these figures. Close other programs first: measurements of a busy
+    machine are left out as far as they can be told.
 
     \b
     Examples:
@@ -42,7 +49,7 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
     """
     from spectool.commands.blas import blas_hint
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import model_key
+    from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
 
     found: dict[str, Any] = {}
@@ -54,8 +61,11 @@ def doctor(model: str, draft: str | None, seconds: float, as_json: bool) -> None
         if role == "target" and not as_json and (hint := blas_hint(loaded)):
             say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds")
-        costs[role] = measure_costs(loaded, tokenizer, name, seconds, say)
+        costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
+        if (earlier := known_costs(loaded)) is not None:
+            costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         path = save_costs(model_key(loaded), costs[role])
+        forget_known_costs()
         found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0
@@ -77,6 +87,8 @@ def _figures(costs: PassCosts) -> dict[str, Any]:
             for depth, curve in costs.seconds.items()
         },
         "same_bits": list(costs.same_bits),
+        "exact": costs.exact,
+        "longest_exact": costs.longest_exact,
         "processor_share": costs.processor_share,
     }
 
@@ -134,4 +146,8 @@ def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
             "“other” means that a pass over that many tokens rounds differently from passes over one, so two tokens "
             "with nearly equal logits may change places."
         )
+    if costs.exact:
+        found = costs.longest_exact
+        what = f"drafts are {found} tokens long at most" if found else "the model is decoded plainly"
+        notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
     return [*lines, "", *(line for note in notes for line in wrap(note, 100))]

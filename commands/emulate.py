@@ -142,7 +142,7 @@ def _replay_look_ups(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.commands.display import by_drafter, gains
     from spectool.measure.emulate import replay
-    from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS
+    from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
     from spectool.tokenization.opening import open_named

@@ -33,6 +33,14 @@ _cache = section("Cache", rare=True)
 @click.option(
     "--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", **_rare_prompt
 )
+@click.option(
+    "--prediction",
+    "prediction_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Text that the answer is likely to repeat, such as a file to be edited. The model does not see it.",
+    **section("Drafting"),
+)
 @model_options
 @click.option(
     "--prompt-cache-file",
@@ -58,6 +66,7 @@ def generate(
     ignore_chat_template: bool,
     model: str,
     adapter_path: Path | None,
+    prediction_file: Path | None,
     drafting: DraftingChoice,
     system_prompt: str | None,
     template_variables: dict[str, Any],
@@ -85,10 +94,10 @@ def generate(
     if show_drafts and (as_json or sampling.stop_strings):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if saved_file is not None:
-        if prompt_cache_file is not None or prefill_response is not None or show_drafts:
+        if prompt_cache_file or prefill_response is not None or show_drafts or prediction_file:
             raise click.UsageError(
                 "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
-                "--prefill-response and --show-drafts"
+                "--prefill-response, --prediction and --show-drafts"
             )
         check_saving(saved_file)
         drafting = replace(drafting, dictionaries=(), history=False)  # neither has a cache
@@ -98,6 +107,7 @@ def generate(
             "--save-prompt-cache FILE --max-kv-size N"
         )
     text = _read_prompt(prompt)
+    prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.blas import blas_hint
@@ -131,7 +141,7 @@ def generate(
         display = Display(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)), encoded, styles)
     pieces: list[str] = []
     for response in stream_generate(
-        target, tokenizer, encoded, on_cycle=display.echo if display else None, **arguments
+        target, tokenizer, encoded, prediction=prediction, on_cycle=display.echo if display else None, **arguments
     ):
         pieces.append(response.text)
         if not (display or as_json):
@@ -179,7 +189,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
         known = facts["draft length"]
         facts["draft length"] = f"{known['draft_length']} at the end (auto)" if known else "not chosen: too few drafts"
     if facts["tokens"] < _TIMED:
-        facts["tokens per second"] = f"too few tokens to tell (from {_TIMED} on)"
+        facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():
         say(f"{key:<24}  {value}")
 
@@ -196,12 +206,16 @@ def _read_prompt(prompt: str | None) -> str:
         raise click.UsageError("give --prompt TEXT, or text on standard input")
     else:
         where, data = "standard input", re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read())
+    text = _decoded(where, data)
+    if not text:
+        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
+    return text
+
+
+def _decoded(where: str, data: bytes) -> str:
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpectoolError(
             f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
         ) from error
-    if not text:
-        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
-    return text

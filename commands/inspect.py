@@ -1,14 +1,13 @@
 """The command ``inspect``."""
 
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import ArtifactError, SpectoolError
+from spectool import SpectoolError
 from spectool.commands.console import guarded, say, show
-from spectool.commands.describe import READERS, artifact_facts
+from spectool.commands.describe import artifact_facts
 from spectool.commands.options import Finite, Text, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ def inspect(
         spectool inspect pl.dict --export-llama-cpp pl.lookup --min-prob 0.3
     """
     from spectool.artifacts.default_paths import find_artifact
+    from spectool.artifacts.formats import class_of
     from spectool.artifacts.manifest import MANIFEST, holds_model, read_bounded_json, read_manifest, verify_files
     from spectool.commands.look_ups import sample
 
@@ -67,22 +67,20 @@ def inspect(
     is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
-    if manifest is not None and kind not in READERS:
-        raise ArtifactError(f"{directory}: unknown format {kind!r}; expected one of {', '.join(READERS)}")
+    reader = None if manifest is None else class_of(manifest, directory)
     for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
         if value is not None and kind != "spectool-dictionary":
             raise click.UsageError(f"{option} works on dictionaries; {path} is a {kind}")
-    if manifest is None:
+    if reader is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return
-    if kind in READERS:  # a damaged one must be neither described nor exported
-        opened = resolve_name(READERS[kind])(directory)
-        if kind == "spectool-dictionary":  # opening it does not read all of its files
-            verify_files(directory, manifest)
+    opened: Any = reader(directory)  # a damaged one must be neither described nor exported
+    if kind == "spectool-dictionary":  # opening it does not read all of its files
+        verify_files(directory, opened.manifest)
     if exported is not None:
         show(_export(opened, exported, min_prob or 0.0), as_json)
         return
-    facts: dict[str, Any] = artifact_facts(manifest, directory)
+    facts: dict[str, Any] = artifact_facts(opened.manifest, directory)
     if as_json:
         facts = read_bounded_json(directory / MANIFEST)
     if kind == "spectool-dictionary":

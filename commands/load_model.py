@@ -1,19 +1,14 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.console import say
-from spectool.commands.model_options import GROUP_SIZES, CacheChoice, DraftingChoice, SamplingChoice
-
-if TYPE_CHECKING:
-    from spectool.runtime.decoding.drafter import Drafter
+from spectool.commands.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 _LONGEST_ID = 20  # digits
 _MOST_QUOTED = 60  # characters
@@ -28,28 +23,6 @@ def check_drafting(drafting: DraftingChoice) -> None:
     for artifact in (*drafting.dictionaries, drafting.alignment):
         if isinstance(artifact, Path):
             read_manifest(artifact)
-
-
-def make_drafter(drafting: DraftingChoice, tokenizer: Any, note: Callable[[str], object] = say) -> "Drafter | None":
-    """The drafter for a model with this tokenizer, mlx-lm's ``TokenizerWrapper``.
-
-    ``note`` gets a line about dictionaries that were found without being named.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
-    """
-    from spectool.runtime.loading import load_drafter
-
-    return load_drafter(
-        tokenizer,
-        dictionary=drafting.dictionaries,
-        draft_model=drafting.draft_model,
-        alignment=drafting.alignment,
-        strategy=drafting.strategy,
-        history=drafting.history,
-        min_probability=drafting.min_draft_prob,
-        say=note,
-    )
 
 
 def open_model(
@@ -67,14 +40,20 @@ def open_model(
 
     import mlx.core as mx
 
-    from spectool.runtime.loading import open_target
+    from spectool.runtime.draft_length.measured import known_costs
+    from spectool.runtime.loading import load_drafter, load_model
 
     if sys.stderr.isatty():
         say(f"loading {name}")
-    group_size = cache.kv_group_size if cache.kv_bits else None
-    model, tokenizer, drafter = open_target(
-        name, partial(make_drafter, drafting), group_size, GROUP_SIZES, adapter_path
-    )
+    model, tokenizer = load_model(name, adapter_path, lazy=True)  # gigabytes are read once all else is there
+    if cache.kv_bits:
+        from spectool.runtime.caches.quantized import check_kv_bits
+
+        check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
+    drafter = load_drafter(tokenizer, **drafting.sources, say=say)
+    costs = known_costs(model)
+    if drafter is not None and costs is not None and costs.exact and not costs.longest_exact:
+        say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": drafting.num_draft_tokens,
@@ -97,15 +76,7 @@ def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) ->
     more = {_token_id(model, tokenizer, token) for token in sampling.extra_eos_tokens}
     tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, *more}
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    sampler = Sampling(
-        temp=sampling.temp,
-        top_p=sampling.top_p,
-        min_p=sampling.min_p,
-        top_k=sampling.top_k,
-        xtc_probability=sampling.xtc_probability,
-        xtc_threshold=sampling.xtc_threshold,
-        xtc_special_tokens=special,
-    )
+    sampler = Sampling(**{name: getattr(sampling, name) for name in SAMPLING}, xtc_special_tokens=special)
     return {
         "sampler": sampler if sampling.temp else None,
         "logits_processors": make_logits_processors(repetition_penalty=sampling.repetition_penalty),

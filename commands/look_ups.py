@@ -32,7 +32,9 @@ class DictionaryText:
         assert self.tokenizer is not None
         unknown = next((token for token in tokens if self.tokenizer.backend.id_to_token(token) is None), None)
         if unknown is not None:  # the manifest may say that there are more ids than there are
-            raise ArtifactError(f"{self.dictionary.path}: token id {unknown} is none of {self.tokenizer.name}'s")
+            raise ArtifactError(
+                f"{self.dictionary.path}: token id {unknown} is not in {self.tokenizer.name}'s vocabulary"
+            )
         return self.tokenizer.token_bytes_of(tokens)
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -49,7 +49,7 @@ def merge_dict(
     Example:
         spectool merge-dict pl.dict law.dict --weight 1 --weight 4 --max-bytes 5MB -o office.dict
     """
-    from spectool.artifacts.dictionary import FORMAT
+    from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.merging import merge_dictionaries
 
     if len(paths) < 2:
@@ -57,7 +57,7 @@ def merge_dict(
     if weights and len(weights) != len(paths):
         raise click.UsageError(f"{len(weights)} weights for {len(paths)} dictionaries: give one --weight for each")
     opened = [open_verified(path) for path in paths]
-    with stage(out, FORMAT, as_json, {"target": opened[0].fingerprint}) as finish:
+    with stage(out, Dictionary.format, as_json, {"target": opened[0].fingerprint}) as finish:
         finish(merge_dictionaries(opened, weights or [1.0] * len(paths), out, Limits(entries, max_bytes), say))
 
 

@@ -1,5 +1,6 @@
 """Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,8 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.options import Finite, JsonObject, Text, gathered, section, together, under
+from spectool.commands.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
+from spectool.runtime.decoding.settings import SAMPLER
 from spectool.runtime.translation.factory import STRATEGIES, current_name
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
@@ -55,6 +57,18 @@ class DraftingChoice:
     num_draft_tokens: int | None = None  # None for the number that is fastest
     min_draft_prob: float
     verify: Literal["exact", "rejection"] = "rejection"
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """What drafts, as arguments of `load_drafter`."""
+        return {
+            "dictionary": self.dictionaries,
+            "draft_model": self.draft_model,
+            "alignment": self.alignment,
+            "strategy": self.strategy,
+            "history": self.history,
+            "min_probability": self.min_draft_prob,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,11 +153,38 @@ template_variables_option = partial(
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
+kv_bits_option = partial(click.option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
+SAMPLING = {
+    "temp": "Temperature; 0 draws nothing at random.",
+    "top_p": "Sample from the most probable tokens up to this mass.",
+    "top_k": "Sample from this many most probable tokens; 0 for all.",
+    "min_p": "Leave out tokens whose probability is below this share of the best one's.",
+    "xtc_probability": "How often to leave out all tokens above --xtc-threshold except the least probable of them.",
+    "xtc_threshold": "See --xtc-probability.",
+}
+
+
+def sampling_option(name: str, most: float | None = None, **where: Any) -> Decorator:
+    """The option of a setting of the sampler; ``where`` are arguments of `click.option`."""
+    setting = SAMPLER[name]
+    most = setting.most if most is None else most
+    number = Finite(setting.least, None if most == math.inf else most)
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        type=click.IntRange(0) if setting.whole else number,
+        default=setting.default,
+        show_default=True,
+        metavar="T" if name == "temp" else "N",
+        help=SAMPLING[name],
+        **where,
+    )
+
 
 _drafting, _rare_drafting = under("Drafting"), section("Drafting", rare=True)
 _sampling = partial(click.option, show_default=True, **section("Sampling"))
-_rare_sampling = partial(click.option, show_default=True, **section("Sampling, as in mlx-lm", rare=True))
-_rare_prompt, _share = section("Model and prompt", rare=True), Finite(0, 1)
+_as_in_mlx_lm = section("Sampling, as in mlx-lm", rare=True)
+_rare_sampling = partial(click.option, **_as_in_mlx_lm)
+_rare_prompt = section("Model and prompt", rare=True)
 _cache = partial(click.option, show_default=True, **section("Cache", rare=True))
 
 drafting_options = gathered(
@@ -203,7 +244,7 @@ _sampling_options = gathered(
     _sampling(
         "-m", "--max-tokens", type=_count, metavar="N", default=256, help="Maximum number of tokens to generate."
     ),
-    _sampling("--temp", type=Finite(0), metavar="T", default=0.0, help="Temperature; 0 draws nothing at random."),
+    sampling_option("temp", **section("Sampling")),
     _rare_sampling(
         "--stop",
         "stop_strings",
@@ -218,23 +259,7 @@ _sampling_options = gathered(
         metavar="N",
         help="Seed of the sampler; to get the same text again, fix the draft length as well.",
     ),
-    _rare_sampling("--top-p", type=_share, default=1.0, help="Sample from the most probable tokens up to this mass."),
-    _rare_sampling(
-        "--top-k", type=click.IntRange(0), default=0, help="Sample from this many most probable tokens; 0 for all."
-    ),
-    _rare_sampling(
-        "--min-p",
-        type=_share,
-        default=0.0,
-        help="Leave out tokens whose probability is below this share of the best one's.",
-    ),
-    _rare_sampling(
-        "--xtc-probability",
-        type=_share,
-        default=0.0,
-        help="How often to leave out all tokens above --xtc-threshold except the least probable of them.",
-    ),
-    _rare_sampling("--xtc-threshold", type=Finite(0, 0.5), default=0.1, help="See --xtc-probability."),
+    *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
     _rare_sampling(
         "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
     ),
@@ -252,7 +277,7 @@ _cache_options = gathered(
     "cache",
     _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
     _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
-    _cache("--kv-bits", type=click.Choice([2, 3, 4, 6, 8]), help="Quantise the key-value cache."),
+    kv_bits_option(help="Quantise the key-value cache.", **section("Cache", rare=True)),
     _cache(
         "--kv-group-size",
         type=click.Choice(GROUP_SIZES),

@@ -4,11 +4,10 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
@@ -182,7 +181,7 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
     """A decorator that adds options whose values a command gets as one argument.
 
     Args:
-        kind: A dataclass with a field for each option.
+        kind: A dataclass or typed dictionary with a field for each option.
         name: Name of the argument.
         options: The options.
     """
@@ -190,7 +189,7 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def run(*args: Any, **values: Any) -> Any:
-            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            values[name] = kind(**{name: values.pop(name) for name in kind.__annotations__})
             return command(*args, **values)
 
         return together(*options)(run)
@@ -198,45 +197,39 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
     return add
 
 
-def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that reads text; it gets them as ``reads``, arguments of `open_corpus`."""
+class _Reads(TypedDict):
+    text_field: str | None
+    encoding: str | None
+    on_error: str
+    documents: str | None
 
-    @wraps(command)
-    def run(
-        *args: Any,
-        text_field: str | None,
-        encoding: str | None,
-        on_error: str,
-        documents: str | None,
-        **others: Any,
-    ) -> Any:
-        reads = {"text_field": text_field, "encoding": encoding, "on_error": on_error, "documents": documents}
-        return command(*args, reads=reads, **others)
 
-    rare = section(rare=True)
-    options = together(
-        click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **rare),
-        click.option(
-            "--encoding",
-            metavar="NAME",
-            help="Encoding of text files, such as cp1250, koi8-u or utf-16; by default UTF-8, or what a byte order "
-            "mark says.",
-            **rare,
-        ),
-        click.option(
-            "--on-error",
-            type=click.Choice(["stop", "repair"]),
-            default="stop",
-            show_default=True,
-            help="At damaged characters, stop and name the place, or drop and count them.",
-            **rare,
-        ),
-        click.option(
-            "--documents",
-            type=click.Choice(["lines", "blank-lines", "files"]),
-            help="What a document of plain text is: a line, the lines between blank ones, or a file. By default files "
-            "for Markdown, blank-lines for a file that has some, and lines for any other.",
-            **rare,
-        ),
-    )
-    return options(run)
+_rare = section(rare=True)
+text_options = gathered(
+    _Reads,
+    "reads",
+    click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **_rare),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of text files, such as cp1250, koi8-u or utf-16; by default UTF-8, or what a byte order "
+        "mark says.",
+        **_rare,
+    ),
+    click.option(
+        "--on-error",
+        type=click.Choice(["stop", "repair"]),
+        default="stop",
+        show_default=True,
+        help="At damaged characters, stop and name the place, or drop and count them.",
+        **_rare,
+    ),
+    click.option(
+        "--documents",
+        type=click.Choice(["lines", "blank-lines", "files"]),
+        help="What a document of plain text is: a line, the lines between blank ones, or a file. By default files "
+        "for Markdown, blank-lines for a file that has some, and lines for any other.",
+        **_rare,
+    ),
+)
+"""Options of every command that reads text, which it gets as ``reads``, arguments of `open_corpus`."""

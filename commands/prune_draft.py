@@ -15,21 +15,21 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
 
 
 @click.command("prune-draft")
-@draft_option(metavar="M", help="Draft model to prune: directory or hub id, in MLX format.")
+@draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
 @click.option(
     "--corpus",
     "corpora",
     required=True,
     multiple=True,
     metavar="C",
-    help="Text in a language to keep, as for build-dict; may be repeated. Each counts the same, whatever its size.",
+    help="Text in a language to keep, as for build-dict. Repeatable; every corpus has the same weight.",
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
 @click.option(
     "--ids",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of ids to keep at most; by default what covers 99.9% of the tokens of every corpus.",
+    help="Keep at most this many tokens. By default, enough to cover 99.9% of every corpus.",
 )
 @text_options
 @json_option
@@ -37,32 +37,33 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
 def prune_draft(
     draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, reads: dict[str, Any], as_json: bool
 ) -> None:
-    """Make a draft model faster by leaving out the tokens that some languages do not use.
+    """Make a draft model faster by removing the tokens that your languages do not use.
 
-    A small model with a large vocabulary spends most of a pass on its output matrix, which has a row for every token.
-    The model that is written has the rows, the tokens and the merges that the text needs, and spells any other text in
-    shorter pieces. Weights are copied, not changed, so it drafts as before.
+    A small model with a large vocabulary spends most of each pass on its output matrix, which has one row per token.
+    This command writes a copy of the model with only the tokens that your text needs. The remaining weights are copied
+    without changes. The copy can still read and write any text, but other languages take more tokens.
 
-    The result is for drafting only: in other languages it writes and reads worse than the whole model. Its tokenizer
-    is another one, so align it with the target (`spectool align`), even if the whole model had the target's tokenizer.
+    Use the copy for drafting only. It has a tokenizer of its own, so align it with the target model (`spectool
+    align`), even if the original shares the target's tokenizer.
 
-    Prints how many ids cover how much of the text, the tokens of the text before and after, and the time of a pass
-    before and after.
+    Prints how many tokens cover which share of the text, and the length of the text and the time of a pass before and
+    after pruning.
 
     \b
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
-    from spectool.build.pruning.stage import FORMAT, prune_model
+    from spectool.artifacts.pruned_draft import PrunedDraft
+    from spectool.build.pruning.stage import prune_model
     from spectool.commands.describe import pruning
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_corpus(corpus, **reads) for corpus in corpora]
-    directory = _directory(draft)
+    directory = model_directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)
-    with stage(out, FORMAT, as_json, {"whole": whole.fingerprint}) as finish:
+    with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
@@ -72,7 +73,7 @@ def prune_draft(
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
-def _directory(draft: str) -> Path:
+def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id.
 
     Raises:
@@ -83,18 +84,18 @@ def _directory(draft: str) -> Path:
     from huggingface_hub import snapshot_download
 
     from spectool import RuntimeUnsupported
+    from spectool.build.pruning.stage import LEGAL
     from spectool.tokenization.opening import looks_like_hub_id, require_on_hub
 
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     require_on_hub(draft)
-    return Path(
-        snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", "LICEN*"])
-    )
+    say(f"{draft}: fetching from the hub what is not here yet")
+    return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
 
 
 def _times(*models: Path) -> list[float]:
-    """Milliseconds of a pass of one token of each model, the medians of passes in turns."""
+    """Median milliseconds of a one-token pass of each model, measured in turns."""
     import mlx.core as mx
 
     from spectool.runtime.caches.draft_cache import DraftCache

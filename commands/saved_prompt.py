@@ -45,14 +45,14 @@ def save_prompt(
     """
     from spectool.runtime.decoding.streaming import stream_generate
     from spectool.runtime.mlx_lm_compat import make_prompt_cache
-    from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, save_prompt_cache
+    from spectool.runtime.prompt_cache import fingerprint, save_prompt_cache
 
     drafter = arguments.pop("drafter")
     cache = make_prompt_cache(target, arguments["max_kv_size"])
     # After its first token a generation has read the prompt, and no more.
     for _ in stream_generate(target, tokenizer, prompt, **{**arguments, "max_tokens": 1, "prompt_cache": cache}):
         pass
-    drafted = draft_cache_of(drafter)
+    drafted = drafter and drafter.cache
     if drafted is not None:
         drafter.start(prompt)
         drafter.propose(1)
@@ -74,7 +74,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
         SpectoolError: The file is not a prompt cache, or one of another model or quantisation.
     """
     from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-    from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, load_prompt_cache
+    from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
 
     drafter, kv_bits, model = arguments["drafter"], arguments["kv_bits"], made_with["model"]
     saved = load_prompt_cache(path, drafter)
@@ -92,7 +92,7 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     again = "To avoid that, save the prompt again with these options: --save-prompt-cache"
     if drafter is not None and not saved.tokens:
         say(f"{path}: does not list its tokens, so drafts come from the new part of the prompt alone. {again}")
-    elif draft_cache_of(drafter) is not None:
+    elif drafter is not None and drafter.cache is not None:
         was, now = (names.get("strategy") for names in (saved.metadata, made_with))
         if not saved.draft_tokens or was != now:
             say(f"{path}: was not saved with this draft model and strategy, so the draft model reads it again. {again}")

@@ -13,22 +13,35 @@ from typing import Any
 import click
 
 from spectool.commands.console import guarded, say
-from spectool.commands.load_model import check_drafting, make_drafter
-from spectool.commands.model_options import DraftingChoice, drafting_options, model_option, template_variables_option
-from spectool.commands.options import Finite, SectionedCommand, Text, section, under
+from spectool.commands.load_model import check_drafting
+from spectool.commands.model_options import (
+    DraftingChoice,
+    drafting_options,
+    kv_bits_option,
+    model_option,
+    sampling_option,
+    template_variables_option,
+)
+from spectool.commands.options import Decorator, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import MAX_DRAFT_TOKENS
+from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-_COUNT, _SHARE = click.IntRange(1), Finite(0, 1)
-_model, _access = under("Model"), under("Who may ask")
+_COUNT = click.IntRange(1)
+_model, _access = under("Model"), under("Access")
 _rarely = partial(click.option, **section("Model", rare=True))
-_limit = partial(click.option, **section("Limits", rare=True))
-_default = partial(click.option, **section("Defaults for requests that leave them out", rare=True))
-_cache = partial(click.option, **section("Cache", rare=True))
+_LIMITS, _CACHE = section("Limits", rare=True), section("Cache", rare=True)
+_limit, _cache = partial(click.option, **_LIMITS), partial(click.option, **_CACHE)
+_DEFAULTS = section("Defaults for requests that leave them out", rare=True)
 _log = partial(click.option, **section("Log", rare=True))
+
+
+def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
+    """The option of a whole number of `ServerOptions`, with its default."""
+    default, long = getattr(ServerOptions, name), f"--{name.replace('_', '-')}"
+    return click.option(long, *others, type=_COUNT, default=default, show_default=True, help=help, **more)
 
 
 @click.command("serve", cls=SectionedCommand)
@@ -55,16 +68,12 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
-@_default(
-    "--max-tokens", "-m", type=_COUNT, default=512, show_default=True, help="Maximum number of tokens of an answer."
-)
-@_default("--temp", type=Finite(0, 2), default=0.0, show_default=True, help="Temperature.")
-@_default("--top-p", type=_SHARE, default=1.0, show_default=True, help="Sample from tokens up to this mass.")
-@_default(
-    "--top-k", type=click.IntRange(0), default=0, show_default=True, help="Sample from this many tokens; 0 for all."
-)
-@_default("--min-p", type=_SHARE, default=0.0, show_default=True, help="Least share of the best token's probability.")
-@template_variables_option(**section("Defaults for requests that leave them out", rare=True))
+@_count("max_tokens", "Maximum number of tokens of an answer.", "-m", **_DEFAULTS)
+@sampling_option("temp", most=2, **_DEFAULTS)
+@sampling_option("top_p", **_DEFAULTS)
+@sampling_option("top_k", **_DEFAULTS)
+@sampling_option("min_p", **_DEFAULTS)
+@template_variables_option(**_DEFAULTS)
 @_rarely(
     "--allow-model",
     "other_models",
@@ -80,7 +89,7 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="URL",
     help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
-@_limit("--max-connections", type=_COUNT, default=256, show_default=True, help="Connections that may be open at once.")
+@_count("max_connections", "Connections that may be open at once.", **_LIMITS)
 @_limit(
     "--batch",
     type=_COUNT,
@@ -88,20 +97,18 @@ _log = partial(click.option, **section("Log", rare=True))
     help="Requests that are answered at the same time; by default as many as fit into memory, up to 8. Always one with "
     "a draft model or --kv-bits.",
 )
-@_limit("--max-waiting", type=_COUNT, default=64, show_default=True, help="Requests that may wait for their turn.")
-@_limit("--max-body", type=_COUNT, default=16 << 20, show_default=True, metavar="BYTES", help="Largest request.")
+@_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)
+@_count("max_body", "Largest request.", metavar="BYTES", **_LIMITS)
 @_limit(
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
     help="Longest prompt; by default what the model was made for, with room for an answer.",
 )
-@_cache(
-    "--prompt-cache-size",
-    type=_COUNT,
-    default=10,
-    show_default=True,
-    help="Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+@_count(
+    "prompt_cache_size",
+    "Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+    **_CACHE,
 )
 @_cache(
     "--prompt-cache-bytes",
@@ -109,7 +116,7 @@ _log = partial(click.option, **section("Log", rare=True))
     metavar="BYTES",
     help="Maximum size of the kept caches together; the oldest are dropped first.",
 )
-@_cache("--kv-bits", type=click.Choice(["2", "3", "4", "6", "8"]), help="Quantise caches from 5,000 tokens on.")
+@kv_bits_option(help="Quantise caches from 5,000 tokens on.", **_CACHE)
 @_log(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
@@ -124,63 +131,24 @@ def serve(
     drafting: DraftingChoice,
     host: str,
     port: int,
-    api_keys: tuple[str, ...],
-    served_names: tuple[str, ...],
-    other_models: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
-    batch: int | None,
-    max_connections: int,
-    max_waiting: int,
-    max_body: int,
-    max_prompt_tokens: int | None,
-    temp: float,
-    top_p: float,
-    top_k: int,
-    min_p: float,
-    max_tokens: int,
-    prompt_cache_size: int,
-    prompt_cache_bytes: int | None,
-    template_variables: dict[str, Any],
-    kv_bits: str | None,
     log_level: str,
     json_logs: bool,
+    **options: Any,
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
-    Requests are answered several at a time, each with drafts of its own. Each answer and /metrics say what was drafted
-    and accepted.
+    Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
+    tokens proposed and accepted.
 
     \b
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     length = drafting.num_draft_tokens
-    if length is not None and length > MAX_DRAFT_TOKENS:
-        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {MAX_DRAFT_TOKENS}, got {length}")
+    if length is not None and length > LONGEST_DRAFT:
+        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {LONGEST_DRAFT}, got {length}")
     check_drafting(drafting)
-    started = ServerOptions(
-        model=model,
-        served_names=served_names,
-        other_models=other_models,
-        batch=batch,
-        num_draft_tokens=length,
-        verify=drafting.verify,
-        api_keys=api_keys,
-        allowed_origins=allowed_origins,
-        max_connections=max_connections,
-        max_body=max_body,
-        max_prompt_tokens=max_prompt_tokens,
-        max_waiting=max_waiting,
-        temp=temp,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        max_tokens=max_tokens,
-        chat_template_args=template_variables,
-        prompt_cache_size=prompt_cache_size,
-        prompt_cache_bytes=prompt_cache_bytes,
-        kv_bits=int(kv_bits) if kv_bits else None,
-    )
+    started = ServerOptions(model=model, num_draft_tokens=length, verify=drafting.verify, **options)
     _check_names(started)
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines() if json_logs else _PlainLines())
@@ -188,13 +156,14 @@ def serve(
     logging.captureWarnings(True)
 
     from spectool.commands.blas import blas_hint
+    from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
     def drafter_of(name: str, tokenizer: Any) -> Any:
         # A dictionary and a draft are made for one tokenizer.
         others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
         chosen = drafting if name == started.model else others
-        return make_drafter(chosen, tokenizer, partial(_tell, as_json=json_logs))
+        return load_drafter(tokenizer, **chosen.sources, say=partial(_tell, as_json=json_logs))
 
     server = Server(host, port, started, drafter_of)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
@@ -207,8 +176,8 @@ def serve(
         )
         if hint := blas_hint(loaded.model):
             _tell(hint, json_logs)
-        if host not in _LOOPBACK and not api_keys:
-            _tell("Whoever reaches this address can use the model, because there is no --api-key.", json_logs)
+        if host not in _LOOPBACK and not started.api_keys:
+            _tell("Anyone who can reach this address can use the model. Set --api-key to require a key.", json_logs)
         server.answer()
     except KeyboardInterrupt:  # which uvicorn raises after it has stopped
         _tell("Stopped.", json_logs)

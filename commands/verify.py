@@ -4,14 +4,13 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spectool import ArtifactError, SpectoolError
 from spectool.commands.console import guarded, in_a_line, say
-from spectool.commands.describe import READERS, artifact_facts
+from spectool.commands.describe import artifact_facts
 from spectool.commands.options import json_option
 
 if TYPE_CHECKING:
@@ -72,16 +71,16 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
         SpectoolError: The first thing that is wrong.
     """
     from spectool.artifacts.default_paths import find_artifact
+    from spectool.artifacts.formats import class_of
     from spectool.artifacts.manifest import read_manifest, verify_files
     from spectool.build.alignment.check import require_checked
 
     path = find_artifact(path)
     facts["path"] = str(path)
     manifest = read_manifest(path)
-    if manifest.format not in READERS:
-        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(READERS)}")
+    kind = class_of(manifest, path)
     verify_files(path, manifest)  # first, because the reader would name a consequence
-    artifact = resolve_name(READERS[manifest.format])(path)
+    artifact = kind(path)
     artifact.check()
     artifact_facts(manifest, path)  # requires every figure that `inspect` shows
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}

@@ -6,7 +6,7 @@ What was repaired or left out is counted. Damaged text raises `CorpusError`, whi
 
 from spectool.corpora.documents import Division, Document, OnError, ReadCounts
 from spectool.corpora.files import InputDescription
-from spectool.corpora.samples import PRESETS, sample_names, sample_path
+from spectool.corpora.samples import PRESETS, preset_for, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
 from spectool.corpora.words import word_runs
 
@@ -19,6 +19,7 @@ __all__ = [
     "OnError",
     "ReadCounts",
     "open_corpus",
+    "preset_for",
     "sample_names",
     "sample_path",
     "word_runs",

@@ -1,4 +1,4 @@
-"""The local files of a corpus: finding them, decompressing them, and noticing when they change.
+"""The local files of a corpus: decompressing them, and noticing when they change.
 
 An artifact records the hash of its corpus, which is taken while the text is read, so it is the hash of what was
 counted. A file that changes between two reads is an error.
@@ -9,34 +9,29 @@ import hashlib
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from spectool import CorpusError
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import Document, Reading
 
 COMPRESSIONS = (".gz", ".zst", ".xz")
 """Suffixes of compressed files, before which stands that of the format."""
 
-Format = Literal["text", "markdown", "jsonl", "parquet"]
-FORMATS: dict[str, Format]
-FORMATS = {".txt": "text", ".md": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
-
-_NOT_READ = {
-    ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
-    ".tar": "unpack it and name the folder",
-    ".tgz": "unpack it and name the folder",
-    ".zip": "unpack it and name the folder",
-    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
-}
-_ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED_CHUNK_BYTES = 1 << 16
+
+
+class Format(NamedTuple):
+    """How files of one kind are read."""
+
+    read: Callable[["InputFile", Reading], Iterator[Document]]  # the documents in their order
+    has_columns: bool = False
+    compressible: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,50 +53,11 @@ class InputDescription(NamedTuple):
     sha256: str  # of the bytes on disk, in hex
 
 
-def input_files(path: Path) -> list[InputFile]:
-    """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name."""
-    if path.is_fifo() or path.is_char_device():
-        raise CorpusError(
-            f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
-        )
-    if not path.is_dir():
-        return [_input_file(path, path.name)]
-    found = [_input_file(inner, name) for inner, name in visible_files(path) if _is_read(inner)]
-    if not found:
-        raise CorpusError(
-            f"{path}: expected files that end in {', '.join(FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
-            "got a folder without any. Name a file, or rename them"
-        )
-    return found
-
-
 def visible_files(folder: Path) -> list[tuple[Path, str]]:
     """All files below ``folder`` that are not hidden, with their names relative to it, sorted by name."""
     found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
     visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
     return sorted(visible, key=lambda each: each[1])
-
-
-def _split_suffix(path: Path) -> tuple[str, str]:
-    compression = path.suffix.lower()
-    return (Path(path.stem).suffix.lower(), compression) if compression in COMPRESSIONS else (compression, "")
-
-
-def _is_read(path: Path) -> bool:
-    suffix, compression = _split_suffix(path)
-    if path.name.lower() in _ABOUT:
-        return False
-    return suffix in FORMATS or (not suffix and compression != "")
-
-
-def _input_file(path: Path, name: str) -> InputFile:
-    suffix, compression = _split_suffix(path)
-    if suffix in _NOT_READ:
-        step = _NOT_READ[suffix].format(path=path, stem=path.stem)
-        raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
-    if compression and suffix == ".parquet":
-        raise CorpusError(f"{path}: expected a .parquet file, got a compressed one. Decompress it")
-    return InputFile(path, name, FORMATS.get(suffix, "text"), compression, path.stat().st_size)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Clean documents out of one local file: plain text, JSON lines, Parquet.
+"""Clean documents out of one local file of text or JSON lines, or out of the rows of a table.
 
 Clean text is in NFC and has no control characters. Whole blocks of lines are tested at once and single lines only where
 a block fails, because real text is almost always clean, and every substring of a text in NFC is in NFC.
@@ -74,25 +74,32 @@ def clean(text: str, place: str, reading: Reading) -> str:
     return text
 
 
-def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
-    """Yield the documents of a file in their order."""
-    if file.format == "parquet":
-        from spectool.corpora.parquet import parquet_rows
+def read_text(file: InputFile, reading: Reading, by_default: Division | None = None) -> Iterator[Document]:
+    """Yield the documents of plain text, divided as asked, or else ``by_default``, or as its beginning suggests."""
+    blocks = _blocks(file, reading)
+    first = next(blocks, (1, ""))
+    division = reading.division or by_default or _division(first[1][:_BEGINNING])
+    reading.counts.plain_text[division] += 1
+    lines = _clean_lines(file, chain([first], blocks), reading)
+    if division == "lines":
+        yield from (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
+    else:
+        yield from _joined(file, lines, division == "files", reading)
 
-        yield from documents(parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
-        return
-    chunks = byte_chunks(file.path, file.compression, reading)
-    blocks = text_blocks(str(file.path), chunks, reading)
-    if file.format in ("text", "markdown"):
-        yield from _plain_text(file, blocks, reading)
-        return
+
+def read_json_lines(file: InputFile, reading: Reading) -> Iterator[Document]:
+    """Yield the documents of a file with a JSON object on each line."""
     rows = (
         (number, _json_object(line, f"{file.path}:{number}"))
-        for first, block in blocks
+        for first, block in _blocks(file, reading)
         for number, line in enumerate(block.split("\n"), first)
         if line and not line.isspace()
     )
-    yield from documents(rows, file.name, f"{file.path}:", reading)
+    return documents(rows, file.name, f"{file.path}:", reading)
+
+
+def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
+    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading), reading)
 
 
 def documents(
@@ -125,17 +132,6 @@ def documents(
             yield Document(str(own) if known else f"{name}:{number}", text)
         else:
             reading.repaired("null")
-
-
-def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], reading: Reading) -> Iterator[Document]:
-    first = next(blocks, (1, ""))
-    division = reading.division or ("files" if file.format == "markdown" else _division(first[1][:_BEGINNING]))
-    reading.counts.plain_text[division] += 1
-    lines = _clean_lines(file, chain([first], blocks), reading)
-    if division == "lines":
-        yield from (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
-    else:
-        yield from _joined(file, lines, division == "files", reading)
 
 
 def _division(beginning: str) -> Division:

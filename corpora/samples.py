@@ -41,6 +41,22 @@ PRESETS = {
 }
 """The source of every preset, by the name that the user types."""
 
+
+def preset_for(language: str) -> str:
+    """The name of the first preset in a language, which is given by its code.
+
+    Raises:
+        CorpusError: No preset is in that language.
+    """
+    languages = {name.rpartition("-")[2]: name for name in reversed(PRESETS)}
+    if language not in languages:
+        raise CorpusError(
+            f"{language}: no preset has text in this language, only in {', '.join(sorted(languages))}. Name text with "
+            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}"
+        )
+    return languages[language]
+
+
 LICENCES = {
     "wikimedia/wikipedia": "CC BY-SA 3.0 and GFDL",
     "uonlp/CulturaX": "ODC-By (mC4) and CC0 (OSCAR), with the terms of Common Crawl",

@@ -10,9 +10,9 @@ from typing import get_args
 from spectool import CorpusError, require_extra
 from spectool.corpora.documents import Division, Document, OnError, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe_file, input_files, visible_files
+from spectool.corpora.files import InputDescription, InputFile, describe_file, visible_files
+from spectool.corpora.formats import input_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
-from spectool.corpora.readers import read_file
 from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
 
@@ -137,7 +137,7 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
         files = input_files(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
-    if field is not None and all(file.format in ("text", "markdown") for file in files):
+    if field is not None and not any(file.format.has_columns for file in files):
         raise CorpusError(
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
@@ -151,7 +151,7 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
 def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:
     for file in files:
         before = reading.counts.documents
-        yield from read_file(file, reading)
+        yield from file.format.read(file, reading)
         if reading.counts.documents == before:
             if not (in_folder and reading.repair):
                 step = "Remove it, or count it: --on-error repair" if in_folder else "Name a file with text in it"

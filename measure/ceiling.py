@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.alignment import Alignment, engine_of
 from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.loading import DEFAULT_STRATEGY
@@ -73,7 +73,7 @@ def measure_ceiling(
         ``unfiltered`` -> k -> tokens per pass. None where both tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, list(_sample(texts, characters))))
-    perfect = _PerfectDraft(draft, alignment.draft.engine(draft))
+    perfect = _PerfectDraft(draft, engine_of(draft, alignment.draft.tables))
 
     def reached(translator: Translator) -> tuple[_ByLength, float | None]:
         """Return tokens per pass by draft length, and strings per pass with the longest."""

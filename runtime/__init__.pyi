@@ -4,6 +4,7 @@ from .decoding.drafter import Cycle as Cycle
 from .decoding.drafter import Drafter as Drafter
 from .decoding.drafter import Proposal as Proposal
 from .decoding.generation import generate_step as generate_step
+from .decoding.prediction import PredictionDrafter as PredictionDrafter
 from .decoding.sampling import Sampling as Sampling
 from .decoding.sampling import make_logits_processors as make_logits_processors
 from .decoding.statistics import DraftStatistics as DraftStatistics

@@ -1,6 +1,6 @@
 """Messages in the form that the model expects, by its chat template.
 
-Every function raises `SpectoolError` where the template refuses the messages.
+Every function that renders raises `TemplateRefused` where the template refuses the messages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,19 @@ from typing import Any
 
 from spectool import SpectoolError
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 _PLACE = "\u2402spectool\u2403"  # put next to a message to see where it begins or ends
+
+
+class TemplateRefused(SpectoolError):
+    """The chat template refuses the messages; ``reason`` is what it says."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the model's chat template refuses the prompt ({reason}). Give the prompt as the model expects it, with "
+            "--ignore-chat-template of `spectool generate`"
+        )
+        self.reason = reason
 
 
 def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[Message]:
@@ -19,8 +30,8 @@ def messages_of(text: str, system_prompt: str | None = None, prefill_response: s
 
 
 def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids of the messages, ready for the answer; a last message of the assistant's is continued."""
-    return encode(tokenizer, _text(tokenizer, messages, variables))
+    """Token ids of the messages, as `rendered_text`."""
+    return encode(tokenizer, rendered_text(tokenizer, messages, variables))
 
 
 def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
@@ -30,13 +41,25 @@ def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mappi
         SpectoolError: The template does not show the user's message as it is.
     """
     _, begin = _marked(tokenizer, messages, variables, _PLACE)
-    return encode(tokenizer, _text(tokenizer, messages, variables)[begin:])
+    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
 
 
 def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
     """Token ids up to the end of the user's message, which `rendered_after` continues; raises the same."""
     text, end = _marked(tokenizer, messages, variables, "{}" + _PLACE)
     return encode(tokenizer, text[:end])
+
+
+def rendered_text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
+    """The text of the messages, ready for the answer; a last message of the assistant's is continued."""
+    begun = messages[-1]["role"] == "assistant"
+    try:
+        text: str = tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
+        )
+        return text
+    except Exception as error:  # templates raise all kinds of errors
+        raise TemplateRefused(str(error)[:200]) from error
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
@@ -51,7 +74,7 @@ def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str,
         {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
         for message in messages
     ]
-    text = _text(tokenizer, changed, variables)
+    text = rendered_text(tokenizer, changed, variables)
     place = text.find(_PLACE)
     if place < 0:
         raise SpectoolError(
@@ -59,17 +82,3 @@ def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str,
             "Use --ignore-chat-template"
         )
     return text, place
-
-
-def _text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
-    begun = messages[-1]["role"] == "assistant"
-    try:
-        text: str = tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
-        )
-        return text
-    except Exception as error:  # templates raise all kinds of errors
-        raise SpectoolError(
-            f"the model's chat template refuses the prompt ({str(error)[:200]}). Give the prompt as the model "
-            "expects it, with --ignore-chat-template of `spectool generate`"
-        ) from error

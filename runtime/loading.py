@@ -9,7 +9,7 @@ from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
-from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, Dictionary
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -60,33 +60,6 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     return model, tokenizer
 
 
-def open_target(
-    name: str,
-    make_drafter: Callable[[Any], Drafter | None],
-    group_size: int | None,
-    group_sizes: Sequence[int] = (),
-    adapter_path: Path | None = None,
-) -> tuple[Any, Any, Drafter | None]:
-    """The target, mlx-lm's ``TokenizerWrapper``, and the drafter that ``make_drafter`` makes from it.
-
-    The target's weights stay on disk until ``mx.eval`` of its parameters, so that an error about the drafter comes
-    before gigabytes are read.
-
-    Args:
-        name: Directory or hub id of the target.
-        make_drafter: Gets the target's tokenizer.
-        group_size: Numbers of the target's cache that are quantised together; None if it is not quantised.
-        group_sizes: The sizes that the user can choose from, for the error message.
-        adapter_path: Directory of a trained adapter.
-    """
-    model, tokenizer = load_model(name, adapter_path, lazy=True)
-    if group_size is not None:
-        from spectool.runtime.caches.quantized import check_kv_bits
-
-        check_kv_bits(model, group_size, group_sizes)
-    return model, tokenizer, make_drafter(tokenizer)
-
-
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
     """The dictionary for the tokenizer in use, from a directory or a name in the folder that build-dict writes to.
 
@@ -122,7 +95,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
     for path in sorted(folder.glob("[!.]*.dict")):
         try:
             manifest = read_manifest(path)
-            if manifest.format != FORMAT or manifest.statistics.get("chained") is False:
+            if manifest.format != Dictionary.format or manifest.statistics.get("chained") is False:
                 continue
             tokenizer = open_tokenizer(tokenizer)
             recorded = manifest.tokenizers.get("target")

@@ -23,7 +23,6 @@ from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.atomic import atomic_file
-from spectool.runtime.caches.draft_cache import DraftCache
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import cache as host
@@ -46,11 +45,6 @@ class SavedPrompt(NamedTuple):
     metadata: dict[str, str]  # text that was saved with it
     tokens: list[int]  # token ids that the target's cache holds; empty where the file does not say
     draft_tokens: int  # number of tokens in the draft model's cache; 0 where there is none
-
-
-def draft_cache_of(draft: Drafter | DraftSource | None) -> DraftCache | None:
-    """The cache of the draft model that a drafter asks; None where it asks none."""
-    return None if draft is None else draft.cache
 
 
 def save_prompt_cache(
@@ -81,7 +75,7 @@ def save_prompt_cache(
     check_save_path(path)
     facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
-    held = draft_cache_of(draft)
+    held = None if draft is None else draft.cache
     # An empty cache has no arrays to write, and is what a draft model begins with anyway.
     if held is not None and held.tokens:
         of_draft, drafted = held.content()
@@ -137,7 +131,7 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
             f"{path}: expected a prompt cache, got {type(error).__name__}: {error}. "
             "Save one with `spectool generate --save-prompt-cache` or `mlx_lm.cache_prompt`."
         ) from error
-    held = draft_cache_of(draft)
+    held = None if draft is None else draft.cache
     if held is not None and drafted:
         expected = fingerprint(held.model)
         if drafted_by != expected:

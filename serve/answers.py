@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
+from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.serve.models import LoadedModel
@@ -24,6 +26,7 @@ class Prompt(NamedTuple):
     tokens: list[int]
     thinks: bool = False  # whether it ends in the marker after which the model reasons
     empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
+    prediction: PredictionDrafter | None = None  # of the answer
 
 
 class TokenLogprob(NamedTuple):
@@ -61,6 +64,7 @@ class Answer:
         prompt: What it continues.
         tokens: Those generated so far, with the one that ended it.
         cached: Tokens of the prompt that the prompt cache had.
+        prediction: Follows the text that it is expected to repeat; None if there is none.
         statistics: What drafting did for it.
     """
 
@@ -75,6 +79,7 @@ class Answer:
         self.index, self.prompt, self.request = index, prompt, request
         self.tokens: list[int] = []
         self.cached = 0
+        self.prediction = copy(prompt.prediction)
         self.statistics = DraftStatistics()
         self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
         self.max_tokens = options.max_tokens if request.limit is None else request.limit

@@ -24,6 +24,7 @@ from spectool.serve.engine import Engine, Job
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
+from spectool.serve.page import POLICY, page
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocol import Writer, now
 from spectool.serve.requests import (
@@ -161,7 +162,8 @@ class Service:
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _page(self, request: Request) -> Response:
-        return HTMLResponse(self._metrics.page(self.engine.gauges(), ", ".join(self._options.names)))
+        content = page(", ".join(self._options.names), self._metrics.facts(self.engine.gauges()))
+        return HTMLResponse(content, headers={"content-security-policy": POLICY})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -123,7 +123,15 @@ def _usage(job: Job) -> dict[str, Any]:
         "completion_tokens": written,
         "total_tokens": prompt + written,
     }
-    return usage if cached is None else {**usage, "prompt_tokens_details": {"cached_tokens": cached}}
+    if cached is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}
+    if predictions := [text.prediction for text in job.texts if text.prediction is not None]:
+        accepted = sum(prediction.repeated for prediction in predictions)
+        usage["completion_tokens_details"] = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": sum(len(prediction.tokens) for prediction in predictions) - accepted,
+        }
+    return usage
 
 
 def _text(choice: TokenLogprob) -> str:

@@ -241,6 +241,7 @@ class Engine:
             prompt[answer.cached :],
             model.model,
             drafter=drafter or model.drafter,
+            prediction=answer.prediction,
             num_draft_tokens=model.controller if length is None else length,
             max_tokens=answer.max_tokens,
             stop_tokens=model.ends,

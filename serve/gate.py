@@ -95,7 +95,9 @@ class Gate:
             # A page can make its own name mean this machine, and would pass for one of ours.
             raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
         origin = headers.get("origin")
-        if origin is not None and not {"*", origin} & set(self._options.allowed_origins):
+        # On this machine alone, a page that this server has sent; elsewhere its Host could be anybody's name.
+        own = self._only_loopback and origin == f"http://{headers.get('host')}"
+        if origin is not None and not own and not {"*", origin} & set(self._options.allowed_origins):
             raise RequestRefused(
                 403, f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
             )

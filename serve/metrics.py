@@ -1,6 +1,5 @@
 """What a server has done so far, as Prometheus and people read it."""
 
-import html
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,17 +39,6 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
         ("position",),
     ),
 }
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>spectool serve</title>
-<style>body{{font:16px system-ui;margin:2em}}td{{padding:.1em 1.5em .1em 0}}td+td{{text-align:right}}</style></head>
-<body><h1>spectool serve</h1>
-<p>Models: {models}. Addresses: <code>/v1/chat/completions</code>, <code>/v1/completions</code>,
-<code>/v1/responses</code>, <code>/v1/messages</code>, <code>/v1/models</code>. For Prometheus:
-<a href="/metrics">/metrics</a>.</p>
-<table>
-{rows}
-</table></body></html>
-"""
 
 
 class Metrics:
@@ -84,8 +72,8 @@ class Metrics:
             self._series[name].set(value)
         return generate_latest(self._registry).decode()
 
-    def page(self, gauges: Mapping[str, float], models: str) -> str:
-        """Return a small HTML page with the same figures and the ratios that users compare."""
+    def facts(self, gauges: Mapping[str, float]) -> list[tuple[str, str]]:
+        """Names and values of the same figures, after the ratios that users compare."""
         families = text_string_to_metric_families(self.exposition(gauges))
         samples = [sample for family in families for sample in family.samples if sample.name.startswith(_PREFIX)]
 
@@ -101,8 +89,7 @@ class Metrics:
             split = ", ".join(sample.labels.values())
             label = sample.name.removeprefix(_PREFIX).removesuffix("_total").replace("_", " ")
             facts.append((f"{label} ({split})" if split else label, f"{sample.value:,.10g}"))
-        rows = "\n".join(f"<tr><td>{html.escape(key)}</td><td>{html.escape(value)}</td></tr>" for key, value in facts)
-        return _PAGE.format(models=html.escape(models), rows=rows)
+        return facts
 
 
 def _ratio(amount: float, base: float) -> str:

@@ -2,18 +2,19 @@
 
 import os
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.controllers import new_controller
-from spectool.runtime.loading import open_target
+from spectool.runtime.draft_length.controllers import keep_learnt, new_controller
+from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
@@ -47,15 +48,17 @@ class LoadedModel:
         Raises:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
-        group_size = options.kv_group_size if options.kv_bits else None
-        model, tokenizer, drafter = open_target(name, partial(make_drafter, name), group_size)
+        model, tokenizer = load_model(name, lazy=True)
+        if options.kv_bits:
+            check_kv_bits(model, options.kv_group_size)
+        drafter = make_drafter(name, tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
         self.tokens = open_tokenizer(tokenizer)
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
-        self.controller = new_controller(model)
+        self.controller = new_controller(model, drafter)
         self.vocabulary = vocabulary_size(model)
         self.context = _context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
@@ -67,7 +70,8 @@ class LoadedModel:
         return max(map(len, self.tokenizer.get_vocab()), default=1)
 
     def unload(self) -> None:
-        """Let go of the weights and the drafter."""
+        """Let go of the weights and the drafter; what was learnt of its draft model is kept."""
+        keep_learnt(self.model, self.drafter)
         self.model = self.drafter = None
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from spectool.runtime.decoding.settings import SAMPLER
+
 DEFAULT_MODEL = "default_model"
 """A name for the model that the server was started with, whatever that is."""
 
@@ -36,12 +38,12 @@ class ServerOptions:
     max_body: int = 16 << 20
     max_prompt_tokens: int | None = None
     max_waiting: int = 64
-    temp: float = 0.0
-    top_p: float = 1.0
+    temp: float = SAMPLER["temp"].default
+    top_p: float = SAMPLER["top_p"].default
     top_k: int = 0
-    min_p: float = 0.0
+    min_p: float = SAMPLER["min_p"].default
     max_tokens: int = 512
-    chat_template_args: dict[str, Any] = field(default_factory=dict)
+    template_variables: dict[str, Any] = field(default_factory=dict)
     prompt_cache_size: int = 10
     prompt_cache_bytes: int | None = None
     kv_bits: int | None = None

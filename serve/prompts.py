@@ -4,6 +4,9 @@ import json
 import math
 from typing import Any
 
+from spectool.runtime.chat_template import TemplateRefused, encode, rendered_text
+from spectool.runtime.decoding.answer_text import encode_answer
+from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
@@ -26,7 +29,8 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
     if isinstance(request, ChatRequest):
-        name, prompts = "messages", [_read_chat(request, model, options)]
+        prediction = _read_prediction(request.predicted, model, options)
+        name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
     else:
         assert isinstance(request, CompletionRequest)
         name, prompts = "prompt", _read_texts(request, model, options)
@@ -60,21 +64,23 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
     if request.offered and not tokenizer.has_tool_calling:
         raise wrong_field("tools", f"expected none, because mlx-lm knows no tool calls of {model.name}. Leave them out")
     _check_characters("messages", sum(len(message.text) for message in request.messages), model, options)
-    continued = request.messages[-1].role == "assistant"
+    messages = [_for_template(message) for message in request.messages]
+    variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
     try:
-        text: str = tokenizer.apply_chat_template(
-            [_for_template(message) for message in request.messages],
-            tools=request.offered or None,
-            tokenize=False,
-            add_generation_prompt=not continued,
-            continue_final_message=continued,
-            **{**options.chat_template_args, **request.chat_template_kwargs},
-        )
-    except Exception as error:  # whatever a template raises
-        raise wrong_field("messages", f"the model's chat template refuses them ({str(error)[:200]})") from error
+        text = rendered_text(tokenizer, messages, variables)
+    except TemplateRefused as error:
+        raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     thinks = tokenizer.has_thinking and text.rstrip().endswith(tokenizer.think_start)
-    # The template has written the special tokens, BOS among them.
-    return Prompt(tokenizer.encode(text, add_special_tokens=False), thinks)
+    return Prompt(encode(tokenizer, text), thinks)
+
+
+def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
+    if not text:
+        return None
+    _check_characters("prediction", len(text), model, options)
+    tokens = encode_answer(model.tokenizer, text)
+    _check_length("prediction", len(tokens), f"{len(tokens):,}", model, options)
+    return PredictionDrafter(tokens)
 
 
 def _for_template(message: Message) -> dict[str, Any]:
@@ -85,7 +91,10 @@ def _for_template(message: Message) -> dict[str, Any]:
     for call in fields.get("tool_calls") or ():
         function = call.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            function["arguments"] = json.loads(function["arguments"] or "{}")
+            try:
+                function["arguments"] = json.loads(function["arguments"] or "{}")
+            except ValueError as error:
+                raise wrong_field("messages", f"expected arguments of calls in JSON ({error})") from error
     return fields
 
 

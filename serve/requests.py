@@ -23,12 +23,12 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from spectool import SpectoolError
+from spectool.runtime.decoding.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
 from spectool.serve.options import DEFAULT_MODEL
 
-MAX_DRAFT_TOKENS = 64  # that a request may ask for
+LONGEST_DRAFT = 64  # that a request may ask for
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
-_MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 _KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 # Fields of OpenAI's that change nothing about a text, so that nobody needs to hear that they have no effect.
 _WITHOUT_EFFECT = {
@@ -89,7 +89,6 @@ _String = Annotated[str, Field(strict=True)]
 _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
-_LEAST = 1e-6  # logits divided by less than this leave float32
 _STARTED = "no such field, because the server decides it when it starts"
 
 
@@ -119,7 +118,7 @@ class Message(_Given):
     @property
     def text(self) -> str:
         """The content as one text."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return _joined(self.content)
 
 
 class _Function(_Given):
@@ -131,6 +130,11 @@ class Tool(_Given):
 
     type: Literal["function"]
     function: _Function
+
+
+class _Prediction(_Given):
+    type: Literal["content"]
+    content: _String | list[_Part]
 
 
 class _StreamOptions(_Given):
@@ -151,23 +155,23 @@ class GenerationRequest(_Given):
     max_tokens: int | None = _whole(1)
     max_completion_tokens: int | None = _whole(1)
     temperature: float | None = _number(0, 2)
-    top_p: float | None = _number(0, 1)
+    top_p: float | None = _number(*SAMPLER["top_p"][:2])
     top_k: int | None = _whole(0)
-    min_p: float | None = _number(0, 1)
-    repetition_penalty: float = _number(0, 1e6, 0.0)
-    repetition_context_size: int = _whole(0, _MOST_RECENT, 20)
+    min_p: float | None = _number(*SAMPLER["min_p"][:2])
+    repetition_penalty: float = _number(0, PENALTIES["repetition_penalty"].most, 0.0)
+    repetition_context_size: int = _whole(0, MOST_RECENT, 20)
     presence_penalty: float = _number(-2, 2, 0.0)
-    presence_context_size: int = _whole(0, _MOST_RECENT, 20)
+    presence_context_size: int = _whole(0, MOST_RECENT, 20)
     frequency_penalty: float = _number(-2, 2, 0.0)
-    frequency_context_size: int = _whole(0, _MOST_RECENT, 20)
-    xtc_probability: float = _number(0, 1, 0.0)
-    xtc_threshold: float = _number(0, 0.5, 0.1)
+    frequency_context_size: int = _whole(0, MOST_RECENT, 20)
+    xtc_probability: float = _number(*SAMPLER["xtc_probability"][:3])
+    xtc_threshold: float = _number(*SAMPLER["xtc_threshold"][:3])
     logit_bias: dict[_TokenId, _Bias] = _field("an object from token ids to numbers from -1e30 to 1e30", {})
     seed: int | None = _whole(0)
     stop: _Text | Annotated[list[_Text], Field(max_length=16)] = _field(
         "a text, or a list of at most 16, none of them empty", []
     )
-    num_draft_tokens: int | None = _whole(0, MAX_DRAFT_TOKENS)
+    num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
     response_format: _TextFormat | None = _field('an object with the type "text", because no other form is enforced')
     chat_template: None = _field(_STARTED)
     adapters: None = _field(_STARTED)
@@ -176,8 +180,8 @@ class GenerationRequest(_Given):
     @field_validator("temperature", "repetition_penalty")
     @classmethod
     def _not_tiny(cls, value: float) -> float:
-        if 0 < value < _LEAST:
-            raise PydanticCustomError("tiny", f"0, or at least {_LEAST:f}")
+        if 0 < value < LEAST_DIVISOR:
+            raise PydanticCustomError("tiny", f"0, or at least {LEAST_DIVISOR:f}")
         return value
 
     @property
@@ -202,11 +206,17 @@ class ChatRequest(GenerationRequest):
     messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
     tools: list[Tool] = _field("a list of functions", [])
     tool_choice: Literal["auto", "none"] = _field("auto or none, because the model decides whether to call", "auto")
+    prediction: _Prediction | None = _field('an object with the type "content" and a content of text alone')
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
         "an object with variables of the chat template alone", {}
     )
+
+    @property
+    def predicted(self) -> str:
+        """The text that the answer is expected to repeat."""
+        return _joined(self.prediction.content) if self.prediction else ""
 
     @property
     def offered(self) -> list[dict[str, Any]]:
@@ -279,6 +289,10 @@ def quoted(value: Any) -> str:
     """A value as JSON, short enough for a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _joined(content: str | list[_Part]) -> str:
+    return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
 def _finite(digits: str) -> float:

@@ -71,12 +71,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.system
 def test_readme_commands_run_in_their_order(folder: Path) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("spectool ")]
+    cache = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}  # what `setup` makes
     waiting = ("chat", "serve")  # they read from a person or from clients, and have tests of their own
     lines = [line for line in lines if line.split()[1] not in waiting]
     assert len(lines) >= 8
     for line in lines:
         command = [sys.executable, "-m", "spectool.cli", *shlex.split(line, comments=True)[1:]]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100", **cache}
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 

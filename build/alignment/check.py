@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spectool import ArtifactError
-from spectool.artifacts.alignment import SIDES, Alignment, Spellings
+from spectool.artifacts.alignment import SIDES, Alignment, Spellings, engine_of
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.replayed_text import Engine, Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
@@ -208,7 +208,7 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
     """
     sides, statistics = [], manifest.statistics
     try:
-        for other, side in SIDES:
+        for side, other in SIDES:
             replayed, recorded = statistics[f"{other}_to_{side}"], statistics[side]["check"]
             counts = {name: int(recorded[name]) for name in ("places", "different", "texts", "left_out")}
             found = JoinCheck(**counts, example=str(recorded["example"]))
@@ -233,6 +233,6 @@ def check_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed:
     texts = hard_texts(draft, target, seed)
     to_draft, to_target = alignment.target.spellings, alignment.draft.spellings
     return {
-        "draft": check_joins("draft", target, draft, alignment.draft.engine(draft), to_draft, texts),
-        "target": check_joins("target", draft, target, alignment.target.engine(target), to_target, texts),
+        "draft": check_joins("draft", target, draft, engine_of(draft, alignment.draft.tables), to_draft, texts),
+        "target": check_joins("target", draft, target, engine_of(target, alignment.target.tables), to_target, texts),
     }

@@ -1,11 +1,9 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import FORMAT, SIDES, VERSION, Alignment, Side, write_alignment
+from spectool.artifacts.alignment import SIDES, Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import Coverage, coverage, duplicate_token_bytes, intersect, occurrences
-from spectool.build.alignment.merge_table import joins_by_merges, merge_table
 from spectool.build.alignment.replayed_text import Reference, Replayed, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, quiet
 from spectool.build.corpus_reading import Reader as CorpusReader
 from spectool.corpora import Corpus, open_corpus
+from spectool.corpora.document_sample import SEED, sample_documents
 from spectool.tokenization.incremental.boundaries import boundary_table
-from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.ids_or_text import joins_by_merges, reasons_for_text
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 SAMPLE = 200_000  # characters
 COUNTED = 5_000_000  # characters
 FREQUENT, RISKIEST = 10, 5  # occurrences of a token that is listed among the riskiest, and how many are
-SEED = 11  # of the texts that a check makes, and of those that are drawn
-
 Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
 """Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
 
@@ -53,8 +51,8 @@ def build_alignment(
     """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
     A side that fails the check goes through text, unless text is further from the tokenizer. The manifest says why, and
-    what the check of either side found in the end. Absorption risks are counted on the
-    sample; without one, they are all unknown.
+    what the check of either side found in the end. Absorption risks are counted on the sample; without one, they are
+    all unknown.
 
     Args:
         draft: Tokenizer of the draft model.
@@ -72,44 +70,50 @@ def build_alignment(
         TokenizerError: One of the two has a token of more bytes than an alignment takes.
     """
     both = {"draft": draft, "target": target}
-    for side in both.values():
-        _require_short_tokens(side)
+    for tokenizer in both.values():
+        _require_short_tokens(tokenizer)
     with atomic_directory(out) as directory:
         progress("counting occurrences")
-        texts, drawn = draw((document.text for document in reader(corpus)), sample, counted)
-        counts = {role: occurrences((ids for _, ids in encoded(side, drawn)), side.size) for role, side in both.items()}
+        texts, drawn = sample_documents(reader(corpus), sample, counted)
+        counts = {side: occurrences((ids for _, ids in encoded(own, drawn)), own.size) for side, own in both.items()}
         progress("deriving merges and splits")
-        tables = {role: _tables(side) for role, side in both.items()}
+        tables = {side: _tables(tokenizer) for side, tokenizer in both.items()}
         progress("spelling both vocabularies in each other's ids")
-        sides = {
-            role: Side(
-                intersect(mine, theirs), spellings(mine, theirs), *tables[role], mine.token_bytes, _unknown(mine)
-            )
-            for role, mine, theirs in (("draft", draft, target), ("target", target, draft))
-        }
+        shared = {side: intersect(both[side], both[other]) for side, other in SIDES}
+        spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
-        checks = _check(both, sides, hard_texts(draft, target, SEED, texts))
+        hard, checks = hard_texts(draft, target, SEED, texts), {}
+        for side, other in SIDES:
+            tables[side], checks[side] = _check(side, both[other], both[side], tables[side], spelled[other], hard)
         progress("replaying a sample")
-        report = _replay(both, sides, texts)
+        report, risks = _replay(both, tables, spelled, texts)
         progress("writing")
-        write_alignment(directory, sides["draft"], sides["target"], _prefix_index(draft))
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        draft_side, target_side = (
+            Side(
+                counterpart=shared[side],
+                spellings=spelled[side],
+                tables=tables[side],
+                token_bytes=tokenizer.token_bytes,
+                risks=risks[side],
+            )
+            for side, tokenizer in both.items()
+        )
+        write_alignment(directory, draft_side, target_side, _prefix_index(draft))
+        manifest = Alignment.seal(
+            directory,
             arguments={"sample": sample, "counted": counted, "seed": SEED},
-            tokenizers={role: side.identity for role, side in both.items()},
+            tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
             inputs=describe_corpus(corpus),
             statistics={
                 **{
-                    role: _side(side, coverage(side, sides[role].counterpart, counts[role])) | checks[role]
-                    for role, side in both.items()
+                    side: _side(tokenizer, coverage(tokenizer, shared[side], counts[side])) | checks[side]
+                    for side, tokenizer in both.items()
                 },
                 "counted": _extent(drawn),
                 "sample": _extent(texts),
                 **report,
             },
         )
-        manifest = seal(directory, manifest)
         if measure is None:
             return manifest
         progress("finding the translation ceiling")
@@ -127,45 +131,45 @@ def temporary_alignment(draft: Tokenizer, target: Tokenizer, progress: Progress 
         yield Alignment(path)
 
 
-def _tables(tokenizer: Tokenizer) -> tuple[Any, Any]:
-    return (merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else (None, None)
+def _tables(tokenizer: Tokenizer) -> JoinTables | None:
+    return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else None
 
 
-def _check(tokenizers: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Check both sides; one that differs from its tokenizer goes through text, if that is closer to it.
+def _check(
+    side: str, source: Tokenizer, own: Tokenizer, tables: JoinTables | None, spelled: Spellings, texts: Sequence[str]
+) -> tuple[JoinTables | None, dict[str, Any]]:
+    """Check one side; one that differs from its tokenizer goes through text, if that is closer to it.
 
     Returns:
-        For each side its statistics: whether ids are joined (``lemma``), why they are not, and the check.
+        The tables by which its ids are joined, None for text; and its statistics: whether they are, why they are not,
+        and the check.
     """
-    results: dict[str, Any] = {}
-    for source, role in SIDES:
-        tokenizer, reason = tokenizers[role], ""
-        pair, spelled = (tokenizers[source], tokenizer), sides[source].spellings
-        found = check_joins(role, *pair, sides[role].engine(tokenizer), spelled, texts)
-        if sides[role].merges is None:
-            reason = "; ".join(reasons_for_text(tokenizer))
-        elif found.different:
-            by_text = replace(sides[role], merges=None, boundaries=None)
-            instead = check_joins(role, *pair, by_text.engine(tokenizer), spelled, texts)
-            if instead.share < found.share:
-                reason, sides[role], found = f"joined by merges, ids were {found}", by_text, instead
-        results[role] = {"lemma": not reason, "reason": reason, "check": asdict(found)}
-    return results
+    reason = "; ".join(reasons_for_text(own))
+    found = check_joins(side, source, own, engine_of(own, tables), spelled, texts)
+    if tables is not None and found.different:
+        instead = check_joins(side, source, own, TailReencoder(own), spelled, texts)
+        if instead.share < found.share:
+            reason, tables, found = f"joined by merges, ids were {found}", None, instead
+    return tables, {"lemma": tables is not None, "reason": reason, "check": asdict(found)}
 
 
-def _replay(both: Mapping[str, Tokenizer], sides: dict[str, Side], texts: Sequence[str]) -> dict[str, Any]:
-    """Replay the sample in both directions, and put the risks into the sides; the report."""
-    written = {role: list(Reference(tokenizer).read(texts)) for role, tokenizer in both.items()}
+def _replay(
+    both: Mapping[str, Tokenizer],
+    tables: Mapping[str, JoinTables | None],
+    spelled: Mapping[str, Spellings],
+    texts: Sequence[str],
+) -> tuple[dict[str, Any], dict[str, NDArray[np.float16]]]:
+    """Replay the sample in both directions; the report, and the absorption risks of each side."""
+    written = {side: list(Reference(tokenizer).read(texts)) for side, tokenizer in both.items()}
     report: dict[str, Any] = {"absorption": {}}
-    for role, other in SIDES:
-        documents = zip((text.encode() for text in texts), written[role], written[other], strict=True)
-        engine = sides[other].engine(both[other])
-        counts = replay_text(both[role], both[other], engine, sides[role].spellings, documents)
-        report[f"{role}_to_{other}"] = counts.as_dict()
-        risks = absorption_risks(counts.last, counts.replaced)
-        sides[other] = replace(sides[other], risks=risks)
-        report["absorption"][other] = _absorption(both[other], counts, risks)
-    return report
+    risks: dict[str, NDArray[np.float16]] = {}
+    for side, other in SIDES:
+        documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
+        counts = replay_text(both[side], both[other], engine_of(both[other], tables[other]), spelled[side], documents)
+        report[f"{side}_to_{other}"] = counts.as_dict()
+        risks[other] = absorption_risks(counts.last, counts.replaced)
+        report["absorption"][other] = _absorption(both[other], counts, risks[other])
+    return report, risks
 
 
 def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float16]) -> dict[str, Any]:
@@ -188,10 +192,6 @@ def _absorption(tokenizer: Tokenizer, counts: Replayed, risks: NDArray[np.float1
             if counts.replaced[token]
         ],
     }
-
-
-def _unknown(tokenizer: Tokenizer) -> NDArray[np.float16]:
-    return np.full(tokenizer.size, np.nan, np.float16)
 
 
 def _require_short_tokens(tokenizer: Tokenizer) -> None:
@@ -224,20 +224,3 @@ def _side(tokenizer: Tokenizer, covered: Coverage) -> dict[str, Any]:
             "by_occurrence": round(covered.by_occurrence, 6),
         },
     }
-
-
-def draw(texts: Iterable[str], sample: int, counted: int) -> tuple[list[str], list[str]]:
-    """The first ``sample`` characters of texts, and ``counted`` characters of texts drawn from all of them."""
-    first: list[str] = []
-    rng = random.Random(SEED)
-    drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go
-    size = 0
-    for text in texts:
-        if sample > 0:
-            first.append(text[:sample])
-            sample -= len(text)
-        heappush(drawn, (-rng.random(), text))
-        size += len(text)
-        while size > counted and len(drawn) > 1:
-            size -= len(heappop(drawn)[1])
-    return first, [text[:counted] for _, text in drawn]

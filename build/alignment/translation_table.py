@@ -6,7 +6,7 @@ from itertools import islice
 import tokenizers
 
 from spectool.artifacts.alignment import Spellings
-from spectool.build.alignment.merge_table import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import joins_by_merges
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.counts import FORMAT, VERSION, write_level, write_vocabulary
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.counts import Counts, write_level, write_vocabulary
+from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, in_parts
 from spectool.build.counting import ngrams, symbols
@@ -62,7 +62,7 @@ def count_text(
         CorpusError: The text cannot be read.
         SpectoolError: Too little memory, or a worker that was killed.
     """
-    check_replaceable(out, FORMAT)
+    check_replaceable(out, Counts.format)
     plan = plan or make_plan(options.memory, options.workers)
     kind, longest = ("words", WORD_ORDERS) if tokenizer is None else ("windows", WINDOW_ORDERS)
     orders = options.orders or longest
@@ -72,7 +72,7 @@ def count_text(
     start = list(islice(cut, _FEW_PARTS + 1))
     key = {
         "tool": __version__,
-        "format": VERSION,
+        "format": Counts.version,
         "corpus": corpus.spec,
         "files": [list(file) for file in corpus.describe_inputs()],
         "division": corpus.division,
@@ -106,9 +106,8 @@ def count_text(
                 write_level(directory, order, ngrams.collect(work, order, kept))
             if tokenizer is None:
                 write_vocabulary(directory, symbols.read_vocabulary(work))
-            manifest = Manifest(
-                format=FORMAT,
-                version=VERSION,
+            return Counts.seal(
+                directory,
                 arguments=arguments,
                 tokenizers={} if tokenizer is None else {"target": tokenizer.identity},
                 inputs=inputs,
@@ -117,7 +116,6 @@ def count_text(
                     "orders": {str(order): of_order for order, of_order in enumerate(figures, 1)},
                 },
             )
-            return seal(directory, manifest)
 
 
 def _encode(

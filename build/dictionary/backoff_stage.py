@@ -12,14 +12,14 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
-from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions, Limits
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.size_limits import write_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
@@ -73,33 +73,38 @@ def build_backoff(
     """
     with atomic_directory(out) as directory:
         candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
-        best = _BestEntries(candidates, text, counts)
-        shape = write_within(directory, Limits(options.entries, options.max_bytes), best.choose, True, progress)
-        if shape is None:
+
+        def choose(most: int) -> tuple[list[Predictions], Calibration | None]:
+            chosen = candidates.restated(candidates.best_entries(most))
+            return chosen, None if text is None else Calibration(text.predicted(chosen))
+
+        written = write_within(
+            directory, options, choose, lambda found: list(_entries(counts, *found)), progress, chained=True
+        )
+        if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
                 f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
                 "Give more text, or a larger --max-bytes"
             )
+        (chosen, calibration), shape = written
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
-            default = text.tokens_per_pass(best.chosen, _DRAFT_LENGTH, MIN_PROBABILITY, best.calibration)
+            default = text.tokens_per_pass(chosen, _DRAFT_LENGTH, MIN_PROBABILITY, calibration)
             statistics["held_out"] = {
                 "tokens": text.tokens,
-                "tokens_per_pass": round(text.tokens_per_pass(best.chosen, _DRAFT_LENGTH), 4),
+                "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
                 "min_probability": MIN_PROBABILITY,
                 "tokens_per_pass_at_min_probability": round(default, 4),
             }
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return Dictionary.seal(
+            directory,
             arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
             tokenizers={"target": tokenizer.identity},
             inputs=counts.manifest.inputs,
             statistics=statistics | shape,
         )
-        return seal(directory, manifest)
 
 
 def count_and_build(
@@ -119,7 +124,7 @@ def count_and_build(
         CorpusError: The text cannot be read.
         SpectoolError: There is nothing to build from.
     """
-    held_out: list[str] = []
+    held_out: list[str] = []  # complete once all is counted: in a temporary directory no count resumes
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
@@ -128,36 +133,16 @@ def count_and_build(
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 
-class _BestEntries:
-    """Chooses entries, and keeps the last choice for the figures of the manifest.
-
-    Attributes:
-        chosen: Predictions of the last choice.
-        calibration: Its correction of stated probabilities, where there is held-out text.
-    """
-
-    chosen: list[Predictions]
-    calibration: Calibration | None
-
-    def __init__(self, candidates: CandidateEntries, text: HeldOutText | None, counts: Counts) -> None:
-        self._candidates, self._text, self._counts = candidates, text, counts
-
-    def choose(self, most: int) -> list[Entry]:
-        """At most ``most`` entries, those that gain most."""
-        self.chosen = self._candidates.restated(self._candidates.best_entries(most))
-        self.calibration = None if self._text is None else Calibration(self._text.predicted(self.chosen))
-        return list(self._entries())
-
-    def _entries(self) -> Iterator[Entry]:
-        for length, predictions in enumerate(self.chosen, 1):
-            rows = np.flatnonzero(predictions.kept)
-            contexts = (self._counts.spelled(length, rows) - 1).tolist()
-            following = (predictions.token[rows] - 1).tolist()
-            count, probability = predictions.count[rows], predictions.stated[rows].astype(np.float64)
-            if self.calibration is not None:
-                probability = self.calibration(length, count, predictions.stated[rows])
-            for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
-                yield Entry(context, (token,), p, n)
+def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibration | None) -> Iterator[Entry]:
+    for length, predictions in enumerate(chosen, 1):
+        rows = np.flatnonzero(predictions.kept)
+        contexts = (counts.spelled(length, rows) - 1).tolist()
+        following = (predictions.token[rows] - 1).tolist()
+        count, probability = predictions.count[rows], predictions.stated[rows].astype(np.float64)
+        if calibration is not None:
+            probability = calibration(length, count, predictions.stated[rows])
+        for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
+            yield Entry(context, (token,), p, n)
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:

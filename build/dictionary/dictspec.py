@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
-from spectool.artifacts.dictionary import FORMAT, VERSION, write_dictionary
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import Dictionary, write_dictionary
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress, quiet
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
@@ -159,15 +159,13 @@ def build_dictspec(
             "entries_before_pruning": len(predictions),
             **shape,
         }
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return Dictionary.seal(
+            directory,
             arguments={"method": "dictspec", **asdict(options)},
             tokenizers={"target": tokenizer.identity},
             inputs=ngrams.manifest.inputs,
             statistics=statistics,
         )
-        return seal(directory, manifest)
 
 
 def predict(
@@ -178,10 +176,12 @@ def predict(
     Of a prefix that is too long the last tokens count, of a continuation the first. ``specials`` stand for no text and
     must never be proposed, so n-grams are cut before the first.
     """
-    return predictions_of(continuations(ngrams, options, specials), options)
+    return probable_continuations(continuations(ngrams, options, specials), options)
 
 
-def predictions_of(counted: Mapping[TokenString, dict[TokenString, int]], options: DictSpecOptions) -> PredictionTable:
+def probable_continuations(
+    counted: Mapping[TokenString, dict[TokenString, int]], options: DictSpecOptions
+) -> PredictionTable:
     """The continuation of every prefix, from the counts of `continuations`, where one is probable enough."""
     choose = _most_probable if options.reading == "whole" else _most_probable_path
     predictions: PredictionTable = {}

@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import FORMAT, PROBABILITY_STEP, VERSION, Dictionary
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import PROBABILITY_STEP, Dictionary
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.backoff import gain_over_thresholds
 from spectool.build.dictionary.options import Limits
@@ -71,32 +71,28 @@ def merge_dictionaries(
     for other in dictionaries[1:]:
         _require_alike(first, other)
     progress("reading")
-    tables = [predictions_of(dictionary) for dictionary in dictionaries]
+    tables = [predictions_in(dictionary) for dictionary in dictionaries]
     progress("merging")
     merged = mixture(tables, weights)
     if not merged:
         raise SpectoolError("the dictionaries have no entries. Name others")
-    choice = Choice(merged)
+    best = MergedEntries(merged).best
     with atomic_directory(out) as directory:
-        shape = write_within(
-            directory, limits, lambda most: entries_of(choice.best(most)), bool(first.chained), progress
-        )
-        if shape is None:
+        written = write_within(directory, limits, best, entries_of, progress, chained=first.chained)
+        if written is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
             )
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return Dictionary.seal(
+            directory,
             arguments={"method": "merge", "weights": list(weights), **asdict(limits)},
             tokenizers=first.manifest.tokenizers,
             inputs=_joined_inputs(dictionaries),
-            statistics={"entries_before_pruning": len(merged), **shape},
+            statistics={"entries_before_pruning": len(merged), **written[1]},
         )
-        return seal(directory, manifest)
 
 
-def predictions_of(dictionary: Dictionary) -> PredictionTable:
+def predictions_in(dictionary: Dictionary) -> PredictionTable:
     """All entries of a dictionary."""
     return {
         as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
@@ -196,7 +192,7 @@ def _require_alike(first: Dictionary, other: Dictionary) -> None:
         )
 
 
-class Choice:
+class MergedEntries:
     """All possible entries, of which the best are chosen."""
 
     def __init__(self, predictions: PredictionTable) -> None:

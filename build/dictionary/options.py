@@ -15,10 +15,9 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class BackoffOptions:
+class BackoffOptions(Limits):
     """Arguments of the backoff method."""
 
-    entries: int | None = None  # as in `Limits`
     max_bytes: int | None = 5_000_000
     max_context: int = 6  # tokens
     # Lower ones drafted held-out text no better.

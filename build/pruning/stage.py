@@ -13,33 +13,24 @@ import tokenizers
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import Artifact, Manifest, seal
-from spectool.build.alignment.stage import SEED, draw
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
-from spectool.build.pruning.weights import open_weights, resized, write_rows
+from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
+from spectool.corpora.document_sample import SEED, sample_documents
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-FORMAT, VERSION = "spectool-pruned-draft", 1
-COUNTED = 8_000_000  # characters of a corpus on which tokens are counted, at most
-_COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", "LICEN*", "NOTICE*", "USE_POLICY*")
+LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
+"""Files that have to accompany a model's weights."""
+_COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
 
 Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
 """Shows progress: gets a title, how much there is to do, and the unit; gives a function to call with what was done."""
-
-
-class PrunedDraft(Artifact):
-    """A pruned draft model: an ordinary model directory with a manifest that says what it was made from."""
-
-    format = FORMAT
-    versions = (VERSION,)
-    roles = ("whole",)
-    again = "Prune the draft model again"
-    rebuild = "spectool prune-draft --draft {whole} --corpus … -o {path}"
 
 
 def prune_model(
@@ -51,29 +42,27 @@ def prune_model(
     reader: Reader = iter,
     bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
     ids: int | None = None,
-    counted: int = COUNTED,
+    counted: int = 8_000_000,
 ) -> Manifest:
-    """Write a model with the ids that some corpora need to ``out``, which is replaced in one step.
+    """Write a copy of a model with only the ids that some corpora need.
 
-    The manifest says what was kept, the coverage curve, and how many tokens the text of each corpus takes before and
-    after.
+    The manifest records what was kept, the coverage curve, and the length of each corpus in tokens before and after.
 
     Args:
         model: Directory of the draft model.
         whole: Its tokenizer.
-        corpora: Text in the languages to keep; each weighs the same.
-        out: Directory to write.
+        corpora: Text in the languages to keep; each has the same weight.
+        out: Directory to write; replaced in one step.
         progress: Called with a phrase when a step begins.
         reader: Iterates over a corpus.
         bar: Draws the progress of writing the weights.
-        ids: Number of ids to keep at most; by default what covers 99.9% of the tokens of every corpus.
-        counted: Characters of a corpus, at most, on which tokens are counted: all of a smaller one, and documents
-            drawn from a larger one.
+        ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus.
+        counted: Maximum number of characters of each corpus to count tokens in. Documents are drawn from a larger one.
 
     Raises:
-        TokenizerError: The tokenizer is of a kind that cannot be pruned, or the pruned one does not give a text back
-            as the whole one does. The document is named.
-        ArtifactError: The model's files are not what they should be.
+        TokenizerError: The tokenizer cannot be pruned, or the pruned one decodes a text differently. The error names
+            the document.
+        ArtifactError: A file of the model is missing, damaged or not as expected.
     """
     require_prunable(whole)
     configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
@@ -82,14 +71,14 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [draw((document.text for document in reader(corpus)), 0, counted)[1] for corpus in corpora]
+        texts = [sample_documents(reader(corpus), 0, counted)[1] for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
         progress("choosing ids")
         named = _ids_in([*configs.values(), spec["post_processor"]])
         if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
-            progress(f"{model}: its configuration names ids without a token, which are left out: {strangers}")
+            progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
         characters = {char for drawn in texts for text in drawn for char in text}
         needed = needed_ids(whole, characters, named.difference(strangers))
         choice = choose_ids(whole, counts, needed - without_row, ids)
@@ -107,11 +96,10 @@ def prune_model(
         _require_same(pruned, content)
         after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
         with bar("writing weights", weights.size, "B") as copied:
-            size = write_rows(weights, rows, directory, copied)
+            size = write_weights(weights, rows, directory, copied)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
-        manifest = Manifest(
-            format=FORMAT,
-            version=VERSION,
+        return PrunedDraft.seal(
+            directory,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
@@ -131,7 +119,6 @@ def prune_model(
                 ],
             },
         )
-        return seal(directory, manifest)
 
 
 def _ids_in(configs: Sequence[Any]) -> set[int]:
@@ -177,15 +164,15 @@ def _require_same(opened: Tokenizer, content: Mapping[str, Any]) -> None:
     same = opened.backend.get_vocab() == written.get_vocab()
     if not same or any(opened.backend.encode(text).ids != written.encode(text).ids for text in PROBES):
         raise TokenizerError(
-            f"{opened.name}: transformers loads another tokenizer than was written here. Use the draft model as it is, "
-            "and please report its tokenizer"
+            f"{opened.name}: transformers does not load the tokenizer that was written here. Use the original draft "
+            "model, and please report its tokenizer"
         )
 
 
 def _compare(
     whole: Tokenizer, pruned: Tokenizer, corpus: Corpus, texts: Sequence[str], before: Sequence[list[int]]
 ) -> int:
-    """Check that both tokenizers give the same text back; return how many tokens it takes with the pruned one."""
+    """Number of tokens of some texts with the pruned tokenizer, after checking that it decodes them like the other."""
     tokens = 0
     for (text, ids), old in zip(encoded(pruned, texts), before, strict=True):
         tokens += len(ids)
@@ -194,8 +181,9 @@ def _compare(
             place = next((document.id for document in corpus if document.text.startswith(text)), text[:40])
             at = common_prefix(given, expected)
             raise TokenizerError(
-                f"{place}: at byte {at} of this document the pruned tokenizer gives {given[at : at + 20]!r} back, "
-                f"expected {expected[at : at + 20]!r} as from the whole one. Keep more tokens: --ids N"
+                f"{place}: from byte {at} of this document, expected the pruned tokenizer to decode "
+                f"{expected[at : at + 20]!r} like the original one, got {given[at : at + 20]!r}. Keep more tokens with "
+                "--ids"
             )
     return tokens
 

@@ -2,24 +2,26 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
+from spectool.tokenization.incremental.merge_table import merge_list
+from spectool.tokenization.incremental.merges import Merges
 from spectool.tokenization.tokenizer import Tokenizer
 
 COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
 LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
+_UNKNOWN = -1  # a character without a token
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
 _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
 """Keys of a configuration or a post-processor whose values are token ids."""
 
 
-class Choice(NamedTuple):
+class KeptIds(NamedTuple):
     """The ids to keep, and how much of the text fewer or more of them would cover."""
 
     kept: frozenset[int]
@@ -39,12 +41,12 @@ def require_prunable(tokenizer: Tokenizer) -> None:
         found = " with ".join([tokenizer.kind, *marks])
         raise TokenizerError(
             f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {found}. Use the "
-            "draft model as it is"
+            "original draft model"
         )
 
 
 def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable[int] = ()) -> set[int]:
-    """The ids that are kept at any rate: added and special tokens, bytes, single characters, and ``others``.
+    """The ids that are always kept: added and special tokens, bytes, single characters, and ``others``.
 
     Where bytes stand in for unknown characters, only the ``characters`` of the text are kept as tokens of their own;
     elsewhere all single characters are, because the tokenizer could not spell them otherwise.
@@ -59,26 +61,26 @@ def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable
 
 def choose_ids(
     tokenizer: Tokenizer, counts: Sequence[NDArray[np.int64]], needed: Iterable[int], ids: int | None = None
-) -> Choice:
+) -> KeptIds:
     """Choose the most frequent tokens, with the tokens that their merges are made of.
 
-    Every corpus weighs the same, whatever its size.
+    Every corpus has the same weight.
 
     Args:
         tokenizer: The whole tokenizer.
         counts: Occurrences by id in each corpus, ``[size]``.
-        needed: Ids that are kept at any rate.
-        ids: Number of ids to keep at most; by default what covers `COVERAGE` of every corpus, rounded up to a multiple
-            of 64.
+        needed: Ids that are always kept.
+        ids: Maximum number of ids to keep; by default as many as cover `COVERAGE` of every corpus, rounded up to a
+            multiple of 64.
 
     Raises:
-        TokenizerError: More than ``ids`` are needed at any rate.
+        TokenizerError: There are more than ``ids`` ids that are always kept.
     """
     first = frozenset(needed)
     if ids is not None and ids < len(first):
         raise TokenizerError(
-            f"{tokenizer.name}: {len(first):,} ids are needed at any rate (added tokens, bytes and characters), "
-            f"expected at most the {ids:,} of --ids. Give a larger number"
+            f"{tokenizer.name}: expected --ids of at least {len(first):,}, because added tokens, bytes and single "
+            f"characters are always kept, got {ids:,}"
         )
     parts = _parts(tokenizer)
     shares = np.sum([count / count.sum() for count in counts], axis=0)
@@ -99,7 +101,7 @@ def choose_ids(
     for token in ranking:
         if len(kept) + len(made[token] - kept) <= size:
             kept |= made[token]
-    return Choice(frozenset(kept), _covered(kept, counts), curve)
+    return KeptIds(frozenset(kept), _covered(kept, counts), curve)
 
 
 def _covered(kept: Iterable[int], counts: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:
@@ -111,26 +113,22 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
     """A function that gives the tokens that BPE makes on its way to a token; Unigram makes none."""
     if tokenizer.kind == "Unigram":
         return lambda token: ()
-    vocabulary = tokenizer.model["vocab"]
-    ranks = {(first, second): rank for rank, (first, second) in enumerate(tokenizer.model["merges"])}
-    names = {index: name for name, index in vocabulary.items()}
+    vocabulary, table = tokenizer.model["vocab"], merge_list(tokenizer)
+    names, merges = {index: name for name, index in vocabulary.items()}, Merges(table, {}, {})
 
     def parts(token: int) -> set[int]:
-        symbols = list(names.get(token, ""))
-        made = set(symbols)
-        while known := [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]:
-            _, at = min(known)
-            symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
-            made.add(symbols[at])
-        return {vocabulary[name] for name in made if name in vocabulary}
+        symbols = [vocabulary.get(char, _UNKNOWN) for char in names.get(token, "")]
+        made: list[int] = []
+        merges.merge(symbols, made)
+        return {*symbols, *table.results[made].tolist()} - {_UNKNOWN}
 
     return parts
 
 
 def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:
-    """A configuration or post-processor with the token ids in it given to ``new``; those that it maps to None go.
+    """A configuration or post-processor with ``new`` applied to every token id in it.
 
-    A single id that goes becomes None, and one in a list is left out. Negative numbers are no ids.
+    An id that ``new`` maps to None becomes None, or is left out of a list. Negative numbers are not ids.
     """
     if isinstance(node, dict):
         return {name: renumber(value, new, name) for name, value in node.items()}
@@ -143,10 +141,10 @@ def renumber(node: Any, new: Callable[[int], int | None], key: str = "") -> Any:
 
 
 def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, Any], dict[int, int]]:
-    """A ``tokenizer.json`` with the ``kept`` ids alone, and its new id for each old one.
+    """A ``tokenizer.json`` with only the ``kept`` ids, and the new id of each old one.
 
-    Ids keep their order. A merge stays where both its parts and what it makes are kept, so a text whose tokens are all
-    kept is spelled as before.
+    Ids keep their order. A merge is kept if both its parts and its result are, so a text whose tokens are all kept is
+    encoded as before.
 
     Args:
         spec: The whole ``tokenizer.json``, as the backend writes it.

@@ -73,16 +73,16 @@ def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weight
         known = _owner(name) in (*_EMBEDDINGS, *_HEADS) and name.rpartition(".")[2] in _PARTS
         if not known or sizes.isdisjoint(tensor.shape[:1]):
             raise ArtifactError(
-                f"{path}: it is not clear whether tensor {name!r} of shape {tensor.shape} has a row for every id. "
-                f"Expected {' or '.join(map(str, sorted(sizes)))} rows, the size of the vocabulary, in an embedding or "
-                f"output matrix ({', '.join((*_EMBEDDINGS, *_HEADS))}) and nowhere else. Use the draft model as it is"
+                f"{path}: expected the embedding and output matrices ({', '.join((*_EMBEDDINGS, *_HEADS))}), and no "
+                f"other tensor, to have {' or '.join(map(str, sorted(sizes)))} rows, one for each id, got {name!r} "
+                f"of shape {tensor.shape}. Use the original draft model"
             )
     rows = {tensors[name][1].shape[0] for name in by_id}
     if len(rows) != 1 or min(rows) < ids or not any(_owner(name) in _EMBEDDINGS for name in by_id):
         found = ", ".join(f"{name} {tensors[name][1].shape}" for name in sorted(by_id)) or "none"
         raise ArtifactError(
             f"{directory}: expected an embedding with a row for each of the tokenizer's {ids:,} ids, and an output "
-            f"matrix of the same rows or none, found: {found}. Use the draft model as it is"
+            f"matrix of the same rows or none, found: {found}. Use the original draft model"
         )
     return Weights(files, frozenset(by_id), rows.pop())
 
@@ -98,7 +98,7 @@ def resized(config: Mapping[str, Any], rows: int, ids: int) -> dict[str, Any]:
     return {**({} if any(_sizes(config)) else {"vocab_size": ids}), **changed(config)}
 
 
-def write_rows(
+def write_weights(
     weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
 ) -> int:
     """Write the weight files with the ``kept`` rows of the embedding and output matrices to a directory.
@@ -152,7 +152,9 @@ def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 raise ValueError(f"{name} ends after the file")
             tensors[name] = Tensor(entry["dtype"], entry["shape"], 8 + size + begin, end - begin)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"{path}: not a whole safetensors file ({error}). Download or convert it again") from error
+        raise ArtifactError(
+            f"{path}: not a complete safetensors file ({error}). Download or convert it again"
+        ) from error
     return tensors, metadata
 
 

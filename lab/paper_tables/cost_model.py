@@ -121,7 +121,7 @@ class BreakEven(NamedTuple):
         return rate if self.alpha <= 1 else f"not reachable: {rate}"
 
 
-def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[float]) -> BreakEven | None:
+def fitted_break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[float]) -> BreakEven | None:
     """Where the least-squares line through tokens per second over acceptance reaches plain decoding.
 
     The interval comes from the delta method, with Student's t at n - 2 degrees of freedom. The error of the mean of
@@ -154,7 +154,7 @@ def break_even(alpha: Sequence[float], rates: Sequence[float], plain: Sequence[f
 def break_even_of(some: Frame) -> BreakEven | None:
     """The break-even point of some trials."""
     seen = some[some.acceptance.notna()]
-    return break_even(seen.acceptance.tolist(), seen.rate.tolist(), seen.plain_rate.tolist())
+    return fitted_break_even(seen.acceptance.tolist(), seen.rate.tolist(), seen.plain_rate.tolist())
 
 
 def geometric_tokens(agreement: float, k: int) -> float:

@@ -32,7 +32,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
-from spectool.build.dictionary.dictspec import ORDERS, continuations, predictions_of, without_redundant
+from spectool.build.dictionary.dictspec import ORDERS, continuations, probable_continuations, without_redundant
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
 from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
@@ -167,7 +167,7 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
         following = continuations(counted[:entries], DictSpecOptions(), tokenizer.specials)
         for (reading, min_prob), alike in groupby(of_size, itemgetter("reading", "min_prob")):
             options = DictSpecOptions(min_probability=min_prob, reading=reading)
-            table = without_redundant(predictions_of(following, options))
+            table = without_redundant(probable_continuations(following, options))
             for row in alike:
                 drafter = _TableDrafter(table, options.max_prefix)
                 yield {**row, "entries": len(table)}, replay(documents, drafter, row["num_draft_tokens"])

@@ -26,16 +26,14 @@ import pyarrow.compute as pc
 from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_directory, check_replaceable, explain_full_disk
 from spectool.artifacts.benchmark import (
-    FORMAT,
     PLAIN,
-    VERSION,
     Benchmark,
     Row,
     join_blocks,
     read_block,
     write_block,
 )
-from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal
+from spectool.artifacts.manifest import MANIFEST, read_manifest
 from spectool.artifacts.resumable import differences, read_json, resumable_work, work_path, write_json
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.identity import contents, machine, weight_bits, weight_bytes
@@ -86,7 +84,7 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
         RuntimeUnsupported: A model cannot be loaded, or cannot be drafted for.
     """
     out = out.resolve()
-    check_replaceable(out, FORMAT)
+    check_replaceable(out, Benchmark.format)
     for path in [path for model in experiment.models for drafter in model.drafters for path in drafter.artifacts]:
         read_manifest(path)  # before a model is loaded, which takes longer
     tokenizers = [open_tokenizer(model.path) for model in experiment.models]
@@ -120,7 +118,7 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
             generations, _ = read_block(partial)
             statistics |= count_outputs(generations)
             described = experiment.model_dump(mode="json")
-            seal(partial, Manifest(FORMAT, VERSION, described, roles, {"identity": identity}, statistics))
+            Benchmark.seal(partial, described, roles, {"identity": identity}, statistics)
         return Benchmark(out)
 
 

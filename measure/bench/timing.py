@@ -224,7 +224,7 @@ class Target:
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=self._controller(arm) if length is None else length,
+            num_draft_tokens=self._controller(arm, configuration.drafter) if length is None else length,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
@@ -234,10 +234,10 @@ class Target:
         )
         return (token for token, _, _ in steps)
 
-    def _controller(self, arm: tuple[int, float]) -> Controller:
+    def _controller(self, arm: tuple[int, float], drafter: Drafter | None) -> Controller:
         """The controller of a configuration at a temperature, kept from prompt to prompt."""
         if arm not in self._controllers:
-            self._controllers[arm] = new_controller(self.model)
+            self._controllers[arm] = new_controller(self.model, drafter)
         return self._controllers[arm]
 
     def _difference(
@@ -268,10 +268,13 @@ def _forget(drafter: Drafter) -> None:
 
 
 def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
-    """Start a drafter, and ask it and its members once, because a draft model reads the prompt when first asked."""
+    """Start a drafter, and ask it once, because a draft model reads the prompt when first asked.
+
+    That of a hybrid reads it while the clock runs, if it is asked at all.
+    """
     drafter.start(prompt)
-    for member in getattr(drafter, "drafters", (drafter,)):
-        member.propose(1)
+    if not drafter.chooses_length:
+        drafter.propose(1)
 
 
 _CONTEXT = 64  # tokens before a timed pass

@@ -22,8 +22,8 @@ from spectool.runtime.decoding.drafter import Proposal
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
-from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS
 from spectool.runtime.draft_length.measured import known_costs
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 from spectool.runtime.mlx_lm_compat import generation_stream
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
@@ -208,11 +208,9 @@ class Batch:
         """
         for row in self._shared:
             guarded, refeed = row.text.guarded, len(row.target.refeed)
-            length = MAX_DRAFT_TOKENS if guarded.controller else min(guarded.fixed_length, _WIDTH - 1 - refeed)
+            length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
             row.proposal = guarded.propose(row.text.left, refeed, length=length)
-        fixed = [
-            row for row in self._shared if not row.text.guarded.controller or row.proposal.distribution is not None
-        ]
+        fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
         expected = [() if row in fixed else row.acceptance.expected(row.proposal) for row in self._shared]
         longest = max([self.length.choose(expected), *(len(row.proposal.tokens) for row in fixed)])
         for row in self._shared:

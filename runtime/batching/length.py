@@ -16,16 +16,8 @@ from itertools import accumulate, repeat
 from operator import mul
 
 from spectool.runtime.decoding.drafter import Proposal
-from spectool.runtime.draft_length.controller import (
-    ALLOWANCE,
-    EXPLORATION_BUDGET,
-    EXPLORATION_SHARE,
-    LEAST_SPEEDUP,
-    MAX_DRAFT_TOKENS,
-    MAX_LOSS,
-    OUTLIER,
-    SURPLUS,
-)
+from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE, LEAST_SPEEDUP, OUTLIER
+from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MAX_LOSS, SURPLUS
 from spectool.runtime.draft_length.timings import PassTimes
 
 _FADING = 0.98  # weight of what a row's earlier proposals taught, from one to the next

@@ -61,6 +61,15 @@ class AnswerText:
         return str(self._detokenizer.last_segment)
 
 
+def encode_answer(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of a text as an answer has them: without BOS, and with one space at most before it."""
+    tokens = _with_token_bytes(tokenizer)
+    # Such a tokenizer puts a space before every text, also before one that has it because it continues another.
+    own = text.removeprefix(" ") if tokens and tokens.edges.leading_space else text
+    ids: list[int] = tokenizer.encode(own, add_special_tokens=False)
+    return ids
+
+
 def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
     """The tokenizer as spectool reads it; None if the text is more than the bytes of its tokens, or less."""
     if tokenizer not in _known:

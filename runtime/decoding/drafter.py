@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from spectool.runtime.caches.draft_cache import DraftCache
     from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.draft_length.controller import Controller
 
 
 class Proposal(NamedTuple):
@@ -68,12 +69,16 @@ class Drafter:
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
+        chooses_length: Whether it chooses the length of each proposal by what passes cost.
         cache: Cache of its draft model; None where there is none.
+        costs: Knows what passes cost; None where the draft length is fixed. The loop sets it before ``start``.
         report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
     name: str
     costs_a_pass: bool = False
+    chooses_length: bool = False
+    costs: "Controller | None" = None
     cache: "DraftCache | None" = None
     report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
 

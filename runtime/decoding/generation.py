@@ -19,7 +19,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mlx.core as mx
 
@@ -42,6 +42,9 @@ from spectool.runtime.mlx_lm_compat import (
     maybe_quantize_kv_cache,
 )
 
+if TYPE_CHECKING:
+    from spectool.runtime.decoding.prediction import PredictionDrafter
+
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
 
@@ -50,6 +53,7 @@ def generate_step(
     model: Any,
     *,
     drafter: Drafter | None = None,
+    prediction: "PredictionDrafter | None" = None,
     num_draft_tokens: int | Controller | None = None,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
@@ -82,6 +86,7 @@ def generate_step(
         prompt: Token ids, shape [tokens], at least one. With a ``prompt_cache`` that has content, the tokens after it.
         model: An mlx-lm model.
         drafter: Source of draft tokens; None decodes plainly.
+        prediction: Follows a text that the answer is expected to repeat, and proposes before ``drafter`` does.
         num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
             fastest on this machine with this text, from what was measured in this generation and in earlier ones with
             the same model and drafter. A `Controller` chooses from what it has measured itself.
@@ -121,6 +126,7 @@ def generate_step(
         prompt,
         model,
         drafter=drafter,
+        prediction=prediction,
         num_draft_tokens=num_draft_tokens,
         max_tokens=max_tokens,
         stop_tokens=stop_tokens,
@@ -158,7 +164,7 @@ def generate_step(
                     mx.clear_cache()
         finally:
             if borrowed is not None:
-                release_controller(model, drafter, borrowed)
+                release_controller(model, _kept_by(model, drafter, prediction), borrowed)
             with mx.stream(stream):
                 target.close()
 
@@ -170,6 +176,7 @@ def open_text(
     model: Any,
     *,
     drafter: Drafter | None = None,
+    prediction: "PredictionDrafter | None" = None,
     num_draft_tokens: int | Controller | None = None,
     max_tokens: int = 256,
     stop_tokens: Collection[int] = frozenset(),
@@ -202,12 +209,15 @@ def open_text(
     if kv_bits is not None:
         require_quantizable(cache, model)
     draw, randomness = draw_for(model, verify, sampler, processors), Randomness(seed)
-    borrowed = acquire_controller(model, drafter) if num_draft_tokens is None and drafter is not None else None
+    kept_by = _kept_by(model, drafter, prediction)
+    borrowed = acquire_controller(model, kept_by) if num_draft_tokens is None and kept_by is not None else None
     length = borrowed or num_draft_tokens or 0
     quantized_from = quantized_kv_start if kv_bits else None
     counts = DraftStatistics() if statistics is None else statistics
-    guarded = GuardedDrafter(drafter, length, cache, quantized_from, draw, vocabulary=vocabulary, statistics=counts)
-    counts.controller = guarded.controller
+    guarded = GuardedDrafter(
+        drafter, length, cache, quantized_from, draw, vocabulary=vocabulary, statistics=counts, prediction=prediction
+    )
+    counts.controller = guarded.controller or guarded.predicting
     text = TextState(
         prompt=tokens,
         cached=cached,
@@ -225,3 +235,8 @@ def open_text(
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
     target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=prefill_step_size)
     return target, borrowed
+
+
+def _kept_by(model: Any, drafter: Drafter | None, prediction: "PredictionDrafter | None") -> Any:
+    """What a controller is kept for, besides the model; a prediction is new every time."""
+    return model if drafter is None and prediction is not None else drafter

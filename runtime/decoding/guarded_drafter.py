@@ -15,9 +15,11 @@ from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
+    from spectool.runtime.decoding.prediction import PredictionDrafter
     from spectool.runtime.decoding.verification import Draw
 
 _Result = TypeVar("_Result")
@@ -26,11 +28,12 @@ MAX_REFEED = 16  # tokens that a pass feeds again before drafting pauses for one
 
 
 class GuardedDrafter:
-    """A drafter as the loop sees it.
+    """A drafter as the loop sees it, and a prediction that goes before it as long as the answer follows it.
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
         fixed_length: Draft tokens per cycle where no controller chooses them.
+        predicting: The same for the prediction, which is right at other times and with longer drafts.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
     """
@@ -45,6 +48,7 @@ class GuardedDrafter:
         *,
         vocabulary: int,
         statistics: DraftStatistics,
+        prediction: "PredictionDrafter | None" = None,
     ) -> None:
         """Ask ``drafter`` for proposals of ``length`` tokens, or as many as a controller chooses.
 
@@ -56,8 +60,17 @@ class GuardedDrafter:
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Receives the failures.
+            prediction: Proposes first.
         """
-        self.controller = length if isinstance(length, Controller) and drafter is not None else None
+        self._timed = length if isinstance(length, Controller) and (drafter or prediction) is not None else None
+        self.controller = self._timed if drafter is not None else None
+        self.predicting: Controller | None = None
+        if self._timed is not None and prediction is not None:
+            self.predicting = Controller(MAX_PREDICTED_TOKENS, self._timed.passes)
+            self.predicting.processor_share = self._timed.processor_share
+            if self._timed.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+                self.predicting.longest = self._timed.longest
+        self._prediction, self._by_prediction = prediction, False
         self.fixed_length = 0 if isinstance(length, Controller) else int(length)
         self._drafter = drafter if self.fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
@@ -77,12 +90,20 @@ class GuardedDrafter:
         self._cycle_ended: float | None = None
         self._caller_seconds: float | None = None  # between the cycle before this one and this one
 
+    @property
+    def automatic(self) -> bool:
+        """Whether a controller chooses the draft length."""
+        return self._timed is not None
+
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt."""
-        if self.controller is not None:
-            self.controller.begin(len(prompt))
+        if self._timed is not None:
+            self._timed.begin(len(prompt), self._drafter is not None and self._drafter.chooses_length)
+        if self._prediction is not None:
+            self._prediction.start(prompt)
 
         def start(drafter: Drafter) -> None:
+            drafter.costs = self.controller
             drafter.report = self._report
             drafter.draw_with(self._draw)
             drafter.start(prompt)
@@ -91,6 +112,10 @@ class GuardedDrafter:
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
+        may_return = self._prediction is not None and self._prediction.near and (self._timed or self.fixed_length)
+        return not may_return and self._drafter_paused()
+
+    def _drafter_paused(self) -> bool:
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
@@ -110,13 +135,22 @@ class GuardedDrafter:
         self._shared = length is not None
         if length is not None:
             self._next_length = length if self._drafter is not None else 0
-        self._paused = self.drafting_paused()
-        length, self._next_length = self._next_length or 0, None
+        longest = length
         began = perf_counter()
-        self._begun = begun
+        self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
-        self._limit, self._refeed = self._limited(length, left, refeed), refeed
-        proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
+        proposal = NOTHING
+        if self._prediction is not None and self._prediction.found and not begun:
+            if longest is None or self.predicting is None:
+                longest = self.fixed_length if self.predicting is None else self.predicting.choose()
+            self._limit = self._limited(longest, left, refeed)
+            proposal = self._valid(self._prediction.propose(self._limit))
+        self._by_prediction = bool(proposal.tokens)
+        self._paused = self._by_prediction or self._drafter_paused()
+        if not self._by_prediction:
+            length, self._next_length = self._next_length or 0, None
+            self._limit = self._limited(length, left, refeed)
+            proposal = (self._guarded(self._ask) if self._limit else None) or NOTHING
         self._proposed = proposal.tokens
         self._pass_began, self._processor_began = perf_counter(), process_time()
         self.draft_seconds = self._pass_began - began
@@ -131,14 +165,30 @@ class GuardedDrafter:
         self.pass_seconds = pass_ended - (self._pass_ended if self._begun else self._pass_began)
         processor_seconds = processor_ended - (self._processor_ended if self._begun else self._processor_began)
         self._pass_ended, self._processor_ended = pass_ended, processor_ended
-        if self._drafter is None:
+        if self._prediction is not None:
+            self._prediction.commit(tokens)
+        elif self._drafter is None:
             return
-        self._pending += tokens
-        if not self._paused:
-            self._guarded(self._give_pending)
+        if self._drafter is not None:
+            self._pending += tokens
+            if not self._paused:
+                self._guarded(self._give_pending)
         self.draft_seconds += perf_counter() - pass_ended
-        if self.controller is not None and not self._shared:
-            self.controller.learn(
+        learner, waited = None if self._shared else self._timed, self._caller_seconds
+        if self._by_prediction and learner is not None:  # the drafter has missed these tokens
+            count = len(tokens)
+            learner.learn(
+                asked=0,
+                proposed=0,
+                accepted=0,
+                committed=count,
+                draft_seconds=0,
+                pass_seconds=None,
+                caller_seconds=waited,
+            )
+            learner, waited = self.predicting, None
+        if learner is not None:
+            learner.learn(
                 asked=self._limit,
                 proposed=len(self._proposed),
                 accepted=accepted_length(self._proposed, tokens),
@@ -149,14 +199,16 @@ class GuardedDrafter:
                 # the first of several passes begun ahead seems too long, and the last one too short.
                 pass_seconds=self.pass_seconds if self._begun == begins else None,
                 processor_seconds=processor_seconds,
-                caller_seconds=self._caller_seconds,
+                caller_seconds=waited,
             )
         self._cycle_ended = perf_counter()
 
     def _ask(self, drafter: Drafter) -> Proposal:
         """The drafter's proposal, without ids that the target does not have."""
         self._give_pending(drafter)
-        proposal = drafter.propose(self._limit)
+        return self._valid(drafter.propose(self._limit))
+
+    def _valid(self, proposal: Proposal) -> Proposal:
         drawn = None if proposal.distribution is None else proposal.distribution[: self._limit]
         if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
             raise RuntimeUnsupported(
@@ -181,7 +233,7 @@ class GuardedDrafter:
         limit = length if left is None else min(length, left)
         if refeed:
             # A pass without drafts takes all of it in, and the next one is short again.
-            limit = min(limit, MAX_REFEED - refeed)
+            limit = min(limit, (self.controller.longest if self.controller else MAX_REFEED) - refeed)
         if self._quantized_kv_start is not None:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.answer_text import AnswerText
+from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -36,6 +36,7 @@ def stream_generate(
     prompt: str | mx.array | list[int],
     *,
     drafter: Drafter | None = None,
+    prediction: str | Sequence[int] | None = None,
     max_tokens: int = 256,
     num_draft_tokens: int | Controller | None = None,
     on_cycle: Callable[[Cycle], None] | None = None,
@@ -66,6 +67,8 @@ def stream_generate(
         tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
         prompt: Text, or token ids of shape [tokens].
         drafter: Source of draft tokens; None decodes plainly.
+        prediction: Text, or token ids, that the answer is expected to repeat for the most part, such as a file that is
+            to be edited. The model does not get to see it.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
         num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         on_cycle: Called for each cycle before its first token is yielded.
@@ -91,12 +94,19 @@ def stream_generate(
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
     text, ends = AnswerText(tokenizer, stop_strings, own_text=own_text), frozenset(tokenizer.eos_token_ids)
+    predicted = None
+    if prediction is not None:
+        from spectool.runtime.decoding.prediction import PredictionDrafter
+
+        ids = encode_answer(tokenizer, prediction) if isinstance(prediction, str) else prediction
+        predicted = PredictionDrafter(ids)
     with wired_limit(model, [stream]):
         try:
             steps = generate_step(
                 tokens,
                 model,
                 drafter=drafter,
+                prediction=predicted,
                 num_draft_tokens=num_draft_tokens,
                 max_tokens=max_tokens,
                 stop_tokens=ends,

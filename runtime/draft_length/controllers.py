@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.measured import known_costs
+from spectool.runtime.draft_length.measured import keep_draft, known_costs, known_draft
 
 # By the ids of a model and a drafter, with weak references to both, since an id can come to belong to another object.
 _idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
@@ -18,20 +18,36 @@ def acquire_controller(model: Any, drafter: Any) -> Controller:
     """The controller of ``model`` with ``drafter``; a new one where there is none or it is in use."""
     known = _idle.pop((id(model), id(drafter)), None)
     if known is None or known[0]() is not model or known[1]() is not drafter:
-        return new_controller(model)
+        return new_controller(model, drafter)
     return known[2]
 
 
-def new_controller(model: Any) -> Controller:
-    """A controller that starts from what `spectool doctor` has measured of ``model``, if it has."""
+def new_controller(model: Any, drafter: Any = None) -> Controller:
+    """A controller that starts from what `spectool doctor` has measured of ``model``, if it has.
+
+    A drafter with several members starts from what was learnt of them with this model.
+    """
     controller = Controller()
     if (costs := known_costs(model)) is not None:
         controller.start_from(costs.curve, costs.processor_share)
+        if costs.exact:
+            controller.longest = min(controller.longest, costs.longest_exact)
+    for draft, record in getattr(drafter, "draft_models", ()):
+        if not record.times.measured and (facts := known_draft(model, draft)) is not None:
+            record.start_from(facts)
     return controller
 
 
+def keep_learnt(model: Any, drafter: Any) -> None:
+    """Keep what was learnt of the members of ``drafter``, where `spectool doctor` has measured ``model``."""
+    for draft, record in getattr(drafter, "draft_models", ()):
+        if record.is_news:
+            keep_draft(model, draft, record.facts())
+
+
 def release_controller(model: Any, drafter: Any, controller: Controller) -> None:
-    """Keep ``controller`` for the next generation of ``model`` with ``drafter``."""
+    """Keep ``controller`` for the next generation of ``model`` with ``drafter``, and what the drafter has learnt."""
+    keep_learnt(model, drafter)
     for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
         _idle.pop(pair, None)
     try:

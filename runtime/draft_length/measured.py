@@ -8,6 +8,8 @@ import ctypes
 import hashlib
 import os
 import platform
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +18,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError
-from spectool.artifacts.pass_costs import PassCosts, load_costs
+from spectool.artifacts.pass_costs import DraftFacts, PassCosts, load_costs, save_costs
 
 
 def machine_name() -> str:
@@ -53,6 +55,25 @@ def known_costs(model: Any) -> PassCosts | None:
         return _known(model_key(model))
     except AttributeError:  # not an MLX model, but something that is called like one
         return None
+
+
+def known_draft(model: Any, draft: Any) -> DraftFacts | None:
+    """What was learnt of a draft model with this target; else its costs, if the doctor has measured it; else None."""
+    costs, own = known_costs(model), known_costs(draft)
+    if costs is not None and costs.drafts and (learnt := costs.drafts.get(model_key(draft))) is not None:
+        return learnt
+    if own is None:
+        return None
+    rows = max(own.curve)
+    return DraftFacts((), (), 0.0, own.curve[1], own.curve[rows] / rows)
+
+
+def keep_draft(model: Any, draft: Any, facts: DraftFacts) -> None:
+    """Keep what was learnt of a draft model, for a target that the doctor has measured."""
+    with suppress(ArtifactError, AttributeError, OSError):  # the next generation learns it again
+        if (costs := load_costs(model_key(model))) is not None:
+            save_costs(model_key(model), replace(costs, drafts=costs.drafts | {model_key(draft): facts}))
+            forget_known_costs()
 
 
 def forget_known_costs() -> None:

@@ -144,6 +144,17 @@ class DraftTimes:
         self._lags: deque[float] = deque(maxlen=RECENT_SAMPLES)
         self._begun = False
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything to go by."""
+        return bool(self._samples)
+
+    def start_from(self, fixed: float, per_token: float, per_missed: float) -> None:
+        """Start from seconds that were measured before, as if each of two sizes had been seen once."""
+        self._samples = {size: deque([fixed + per_token * size]) for size in (1, 4)}
+        self._order, self.per_missed = deque(self._samples), per_missed
+        self.update()
+
     def begin(self) -> None:
         """Begin another generation, for which the drafter has to prepare."""
         self._begun = False

@@ -1,44 +1,56 @@
-"""Several drafters in one: what is likely to gain most is proposed, and a model is asked only where it pays.
+"""Several drafters in one: in every cycle, the member and the length that promise most for their cost.
 
-Let the tokens of a proposal be right with probabilities ``p1 .. pk``, each given those before it. Then
-``p1 + p1 p2 + ... + p1 .. pk`` of them are accepted on average. Drafters that look things up say how sure they are of
-each token; how far that can be believed is learnt. Of a model only the share ``a`` of right tokens is known. It would
-get ``a + a^2 + ... + a^k`` accepted, at ``k`` passes of its own. It is asked when
+A proposal is worth the tokens that a cycle with it is expected to commit, less those that the text would gain in the
+same time at its usual rate:
 
-    (1 + a + ... + a^k) / (1 + k cost)  >  1 + p1 + ... + p1 .. pm       for some k
+    worth = tokens - rate * (draft seconds + seconds of a pass over its rows + caller seconds * tokens)
 
-where the cost is that of a draft token in target passes. Its guess is then continued by a look-up, which finishes the
-word that it has begun.
+Comparing the ratios of tokens to seconds instead would prefer a slow proposal that is a little better than nothing to
+reaching the next place, where a look-up may know what follows, sooner.
 
-What a model has cost beyond what it has brought is charged to its budget, including its reading of prompts. Beyond
-`BUDGET` target passes, and `LOSS_PER_PASS` of those since, it is not asked, and the look-ups go on alone.
+Drafters that look things up say how sure they are of each token, and cost nothing; how far that can be believed is
+learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. It is asked
+when it promises more than the best look-up does, for as many tokens as promise most. Its guess is then continued by
+look-up. Reading what it has missed, the prompt at first, has to pay within the rest of the text, which is taken to be
+as long as earlier ones were.
 
-Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3.
+What a model has lost against the best look-up, or against plain decoding where there is none, is taken from its
+`LossAccount`. If that is empty it is not asked, and the look-ups go on alone. What look-ups lose is for the controller
+to bound, as with any drafter.
+
+Where the draft length is fixed, there is no controller that knows what passes cost. Then the hybrid measures plain
+passes itself, and takes passes over more rows to cost as much.
+
+Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3; comparing with the usual
+rate: Charnov 1976, the marginal value theorem.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, islice, repeat
 from operator import mul
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.draft_length.record import ALLOWANCE, FADING, MAX_DRAFT_TOKENS, DraftRecord, LossAccount
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
 
 _Result = TypeVar("_Result")
 _NOTHING = Proposal((), "")
-_PRIOR_OBSERVED = 4.0  # tokens that the prior counts for
-_PRIOR_RIGHT = 2.0  # of them, tokens that were right
+_PRIOR_OBSERVED = 4.0  # tokens of a look-up that the prior counts for
+_PRIOR_RIGHT = 3.6  # of them, tokens that were right
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
-BUDGET = 4.0  # target passes that a model may cost beyond what it has brought
-LOSS_PER_PASS = 0.02  # the same for each pass since
-_MOST = 32.0  # passes won that may be lost again, or lost that must be made up for
-_UNMEASURED = 0.1  # cost of a draft token before the first is measured
-_LATEST = 0.1  # weight of the latest measurement
+_HOPED = 0.9  # acceptance of one more first token of a model, so that one not asked for long is tried again
+_UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
+_RATE_PRIOR = 16.0  # plain cycles that the usual rate counts for at first
+_TEXT = 64.0  # cycles of a text before the first one has ended
+_OUTLIER = 3.0  # a model that takes more than this many times the expected seconds was disturbed
+_PART = 0.5  # of what drafting may lose, that a model may lose of what look-ups win
+_MISSED = 8  # missed tokens that are read at the cost of a usual proposal
 
 
 def expected_accepted_length(probabilities: Iterable[float]) -> float:
@@ -52,20 +64,44 @@ def expected_accepted_length(probabilities: Iterable[float]) -> float:
     return sum(accumulate(probabilities, mul), 0.0)
 
 
-def best_draft_length(acceptance: float, cost: float, most: int) -> tuple[int, float]:
-    """The draft length with most committed tokens in the time of a target pass, and how many these are.
+class Prices(NamedTuple):
+    """What a cycle costs.
 
-    ``cost`` is the time of a draft token in target passes, and ``most`` the maximum length.
-
-    >>> best_draft_length(0.5, 0.25, 8)
-    (1, 1.2)
-    >>> best_draft_length(0.1, 0.25, 8)
-    (0, 1.0)
+    Attributes:
+        curve: Seconds of a pass by rows [longest draft + 2]; place 0 is not used.
+        caller: Seconds that the caller takes for a token.
+        rate: Usual tokens per second.
     """
-    committed = accumulate(acceptance**length for length in range(most + 1))
-    rates = [tokens / (1.0 + length * cost) for length, tokens in enumerate(committed)]
-    rate = max(rates)
-    return rates.index(rate), rate
+
+    curve: Sequence[float]
+    caller: float
+    rate: float
+
+    @property
+    def plain(self) -> float:
+        """Seconds of a cycle without drafts."""
+        return max(self.curve[1], self.caller)
+
+    def worth(self, tokens: float, seconds: float) -> float:
+        """Tokens of a cycle less those that its seconds would usually give."""
+        return tokens - self.rate * seconds
+
+    def best_cut(self, probabilities: Sequence[float], before: float = 1.0, rows: int = 1) -> tuple[int, float]:
+        """How many more tokens of a free proposal promise most, and what they are worth.
+
+        ``before`` is the probability that the tokens already in the pass are right, and ``rows`` their number plus one.
+
+        >>> Prices([0, 1, 1.25, 1.5], 0.0, 1.0).best_cut([0.5, 0.25])
+        (1, 0.25)
+        """
+        best, most, worth = 0, 0.0, 0.0
+        for length, right in enumerate(accumulate(probabilities, mul, initial=before), 0):
+            if length:
+                step = self.curve[rows + length] - self.curve[rows + length - 1]
+                worth += right * (1.0 - self.rate * self.caller) - self.rate * step
+                if worth > most:
+                    best, most = length, worth
+        return best, most
 
 
 @dataclass(slots=True)
@@ -76,8 +112,15 @@ class _Member:
     right: float = _PRIOR_RIGHT  # tokens that were right, the prior included
     observed: float = _PRIOR_OBSERVED  # tokens judged, each counted as its stated probability
     proposal: Proposal = _NOTHING  # of this cycle
-    asked: bool = False  # in this generation: a model reads the prompt the first time
-    budget: float = BUDGET  # target passes that it may still cost; for models only
+    asked: int = 0  # tokens that it was asked for in this cycle
+    # For models only.
+    record: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))
+    losses: LossAccount = field(default_factory=partial(LossAccount, _PART))
+    missed: int = 0  # tokens that it has not read
+    unasked: int = 0  # cycles since it was asked
+    invested: float = 0.0  # plain passes that reading took it in this generation, which are to come back
+    reads: bool = False  # whether it was asked in this generation
+    gain: float | None = None  # what asking it would have gained on average, in tokens, as far as it was expected
 
     @property
     def acceptance(self) -> float:
@@ -86,6 +129,10 @@ class _Member:
 
     def probabilities(self, proposal: Proposal) -> list[float]:
         """The probability of each token of a proposal of this member."""
+        if self.drafter.costs_a_pass:
+            accepted, proposed = self.record.accepted.steps, self.record.proposed.steps
+            each = [min(1.0, a / max(p, a, 1e-9)) for a, p in zip(accepted, proposed, strict=True)]
+            return (each + each[-1:] * len(proposal.tokens))[: len(proposal.tokens)]
         acceptance = self.acceptance
         return [min(1.0, acceptance * stated) for stated in _stated(proposal)]
 
@@ -93,27 +140,32 @@ class _Member:
         """Count how many tokens of the proposal were right, and the first wrong one."""
         self.right = _PRIOR_RIGHT + _DECAY * (self.right - _PRIOR_RIGHT)
         self.observed = _PRIOR_OBSERVED + _DECAY * (self.observed - _PRIOR_OBSERVED)
-        right = accepted_length(self.proposal.tokens, committed)
+        right, count = accepted_length(self.proposal.tokens, committed), len(self.proposal.tokens)
         # A proposal that outlasts the committed tokens was not contradicted.
-        judged = min(right + 1, len(self.proposal.tokens), len(committed))
+        judged = min(right + 1, count, len(committed))
         self.right += right
         self.observed += sum(islice(_stated(self.proposal), judged))
-        self.proposal = _NOTHING
-
-    def charge(self, passes: float) -> None:
-        """Charge what it cost in target passes; below 0, what it won."""
-        self.budget = max(-_MOST, min(_MOST, self.budget - passes))
+        if self.drafter.costs_a_pass:
+            self.missed += len(committed)
+            self.unasked += 1
+            if self.asked:
+                asked = right if right == len(committed) < self.asked else self.asked
+                self.record.observe(asked, min(count, asked), right, _DECAY * FADING ** (self.unasked - 1))
+                self.record.update()
+                self.missed, self.unasked = len(committed), 0
+        self.proposal, self.asked = _NOTHING, 0
 
 
 class HybridDrafter(Drafter):
-    """Asks cheap drafters first, and a draft model where that promises more tokens in the same time.
+    """Proposes what promises most for its cost: of look-ups, of a draft model, or of both, one after the other.
 
-    On equal expectations the earlier drafter wins. One that raises is switched off with a warning until the next
-    ``start``.
+    One that raises is switched off with a warning until the next ``start``. A model is started when it is first asked.
 
     Attributes:
         drafters: The members.
     """
+
+    chooses_length = True
 
     def __init__(
         self,
@@ -132,10 +184,17 @@ class HybridDrafter(Drafter):
         self._working: list[_Member] = []  # those that have not failed
         self._draft_cost = draft_cost
         self._clock = clock
-        self._draft_seconds = self._pass_seconds = 0.0  # of a draft token, of a target pass
+        self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
         self._proposed_at: float | None = None
-        # The model whose guess was proposed, that proposal, and how many tokens look-ups would have had accepted.
-        self._pending_ask: tuple[_Member, Proposal, float] | None = None
+        self._tokens, self._passes = _RATE_PRIOR, _RATE_PRIOR  # committed, and in the time of how many plain passes
+        self._cycles = 0  # of this generation
+        self._text = _TEXT  # cycles of a generation, on average
+        self._prices = Prices((), 0.0, 0.0)
+        self._unread: list[int] | None = None  # the text, as long as there is a model that was not started with it
+        self._spent = 0.0  # seconds of drafting in this cycle
+        self._rows = 1  # of the pass of this cycle
+        # The model whose guess was proposed, and what the best look-up was worth.
+        self._pending_ask: tuple[_Member, float] | None = None
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members, of which some can draw."""
@@ -144,92 +203,177 @@ class HybridDrafter(Drafter):
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation with all members, also those switched off in an earlier one; what was learnt stays."""
+        if self._cycles:
+            self._text += (self._cycles - self._text) / 4
+        self._cycles, self._spent, self._rows = 0, 0.0, 1
         self._working, self._proposed_at, self._pending_ask = list(self._members), None, None
+        self._unread = list(prompt)
         for member in self._members:
-            member.proposal, member.asked = _NOTHING, False
+            member.proposal, member.asked, member.reads = _NOTHING, 0, False
+            member.missed, member.invested = len(prompt), 0.0
             member.drafter.report = self.report
-            self._guarded(member, partial(member.drafter.start, prompt))
+            if member.drafter.costs_a_pass:
+                member.record.times.begin()
+            else:
+                self._guarded(member, partial(member.drafter.start, prompt))
 
     def propose(self, limit: int) -> Proposal:
         """The best proposal of at most ``limit`` tokens, under its member's name."""
-        best, expected = Proposal((), self.name), 0.0
+        prices = self._prices = self._current_prices(limit)
+        best, most = Proposal((), self.name), 0.0
+        self._cycles += 1
         for member in [member for member in self._working if not member.drafter.costs_a_pass]:
             member.proposal = self._asked(member, limit)
-            likely = expected_accepted_length(member.probabilities(member.proposal))
-            if likely > expected:
-                best, expected = member.proposal, likely
-        model, length = self._worth_asking(limit, 1.0 + expected)
+            length, worth = prices.best_cut(member.probabilities(member.proposal))
+            if worth > most:
+                best, most = member.proposal.cut(length), worth
+        model, length = self._worth_asking(limit, most)
         if model is not None:
-            guess, likely = self._extended(model, self._ask(model, length), limit)
+            guess = self._ask(model, length)
+            each = model.probabilities(guess)
+            extended, total = self._extended(guess, each, limit)
+            step = prices.curve[len(guess.tokens) + 1] - prices.curve[1]
+            total += prices.worth(expected_accepted_length(each) * (1.0 - prices.rate * prices.caller), step)
             # Drafts once drawn are used, no matter what they are: the output would lean towards those that please.
-            if guess.distribution is not None or likely > expected:
-                best, self._pending_ask = guess, (model, guess, expected)
+            if guess.distribution is not None or total > most:
+                best = extended
+            self._pending_ask = model, most
+        self._rows = len(best.tokens) + 1
         self._proposed_at = self._clock()
         return best
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Commit the tokens to every member, and learn from what they had proposed."""
         if self._proposed_at is not None:
-            self._pass_seconds = _averaged(self._pass_seconds, self._clock() - self._proposed_at)
+            seconds = self._clock() - self._proposed_at
+            self._pass_seconds += (seconds - self._pass_seconds) / 10 if self._pass_seconds else seconds
             self._proposed_at = None
-        self._draft_seconds *= _DECAY  # until it is measured again
-        if self._pending_ask is not None:
-            model, guess, expected = self._pending_ask
-            model.charge(expected - accepted_length(guess.tokens, tokens))
-            self._pending_ask = None
+            self._settle(tokens)
+        if self._unread is not None:
+            self._unread += tokens
         for member in tuple(self._working):
-            member.charge(-min(LOSS_PER_PASS, max(0.0, BUDGET - member.budget)))
+            reads = member.reads or not member.drafter.costs_a_pass
             member.learn(tokens)
-            self._guarded(member, partial(member.drafter.commit, tokens))
+            if reads:
+                self._guarded(member, partial(member.drafter.commit, tokens))
 
     def acceptance(self) -> dict[str, float]:
         """By member name, the tokens that were right as a share of those it was sure of."""
         return {member.drafter.name: member.acceptance for member in self._working}
 
     @property
-    def draft_cost(self) -> float:
-        """Time of a draft token of a model, in target passes."""
-        if self._draft_cost is not None:
-            return self._draft_cost
-        measured = self._draft_seconds and self._pass_seconds
-        return self._draft_seconds / self._pass_seconds if measured else _UNMEASURED
+    def records(self) -> list[DraftRecord]:
+        """What is known of each model."""
+        return [member.record for member in self._members if member.drafter.costs_a_pass]
 
-    def _worth_asking(self, limit: int, rate: float) -> tuple[_Member | None, int]:
-        """The model that promises most, above ``rate`` tokens in the time of a target pass, and for how many tokens."""
+    @property
+    def draft_models(self) -> list[tuple[Any, DraftRecord]]:
+        """The models that have a cache, and what is known of each."""
+        models = [drafter.cache for drafter in self.drafters if drafter.costs_a_pass]
+        return [(cache.model, record) for cache, record in zip(models, self.records, strict=True) if cache is not None]
+
+    def _current_prices(self, limit: int) -> Prices:
+        """What a cycle costs: as the controller knows, or else as was measured here."""
+        if self.costs is None or self._draft_cost is not None:
+            plain = 1.0 if self._draft_cost is not None else self._pass_seconds or 1.0
+            curve: Sequence[float] = [plain] * (max(limit, MAX_DRAFT_TOKENS) + 2)
+            caller = 0.0
+        else:
+            curve, caller = self.costs.pass_seconds, self.costs.caller_seconds
+        return Prices(curve, caller, max(1.0, self._tokens / self._passes) / max(curve[1], caller))
+
+    def _settle(self, tokens: Sequence[int]) -> None:
+        """Count the cycle for the usual rate, and for the account of the model that was asked."""
+        prices = self._prices
+        seconds = self._spent + prices.curve[self._rows] + prices.caller * len(tokens)
+        self._tokens = _DECAY * self._tokens + len(tokens)
+        self._passes = _DECAY * self._passes + seconds / prices.plain
+        for member in self._working:
+            if not member.drafter.costs_a_pass:
+                continue
+            if self._pending_ask is None or member is not self._pending_ask[0]:
+                member.losses.rest()
+            else:
+                without = self._pending_ask[1] + prices.worth(1.0, prices.curve[1] + prices.caller)
+                won = prices.worth(len(tokens), seconds) - without
+                member.losses.settle(won / (prices.rate * prices.plain), 1.0)
+        self._pending_ask, self._spent = None, 0.0
+
+    def _worth_asking(self, limit: int, most: float) -> tuple[_Member | None, int]:
+        """The model that promises more than the ``most`` of the look-ups, and for how many tokens."""
         found: tuple[_Member | None, int] = (None, 0)
         for member in self._working:
-            if member.drafter.costs_a_pass and member.budget > 0:
-                length, promised = best_draft_length(member.acceptance, self.draft_cost, limit)
-                if promised > rate:
-                    found, rate = (member, length), promised
+            if not member.drafter.costs_a_pass:
+                continue
+            length, worth = self._best_length(member, limit)
+            gain = worth - most
+            member.gain = gain if member.gain is None else member.gain + (max(0.0, gain) - member.gain) / 16
+            if gain > 0.0 and member.losses.left + member.invested > 0.0 and self._is_worth_reading(member):
+                found, most = (member, length), most + gain
         return found
 
-    def _ask(self, model: _Member, limit: int) -> Proposal:
-        """What a model proposes; the time of a token is measured and charged."""
-        begun = self._clock()
-        model.proposal = self._asked(model, limit)
-        seconds, count = self._clock() - begun, len(model.proposal.tokens)
-        if model.asked and count:
-            self._draft_seconds = _averaged(self._draft_seconds, seconds / count)
+    def _is_worth_reading(self, member: _Member) -> bool:
+        """Whether a model's usual gain, for the rest of the text, is more than reading what it has missed costs."""
+        if member.missed <= _MISSED:
+            return True
+        seconds, left = member.record.times.per_missed * member.missed, max(self._text - self._cycles, self._cycles)
+        affordable = member.losses.left >= min(seconds / self._prices.plain, _PART * ALLOWANCE)
+        return affordable and (member.gain or 0.0) * left > self._prices.rate * seconds
+
+    def _best_length(self, member: _Member, limit: int) -> tuple[int, float]:
+        """The draft length of a model that promises most, and what it is worth more than a pass without drafts."""
+        prices, record = self._prices, member.record
+        times, plain = record.times, prices.curve[1]
         if self._draft_cost is not None:
-            model.charge(count * self._draft_cost)
-        elif self._draft_seconds and self._pass_seconds:  # the first prompt is read on trust
-            model.charge(seconds / self._pass_seconds)
-        model.asked = True
+            times.fixed, times.per_token = 0.0, self._draft_cost * plain
+        elif not times.measured:
+            times.fixed, times.per_token = 0.0, _UNMEASURED * plain
+        steps = list(record.accepted.steps)
+        tried = record.accepted.tried[0] * FADING**member.unasked
+        steps[0] = (steps[0] * tried + _HOPED) / (tried + 1.0)
+        tokens, seconds = record.expected(prices.curve, prices.caller, steps)
+        without = prices.worth(1.0, plain + prices.caller)
+        worths = [prices.worth(*each) - without for each in zip(tokens[1:], seconds[1:], strict=True)][:limit]
+        most = max(worths, default=0.0)
+        return (worths.index(most) + 1, most) if worths else (0, 0.0)
+
+    def _ask(self, model: _Member, limit: int) -> Proposal:
+        """What a model proposes; its time is measured."""
+        begun, times = self._clock(), model.record.times
+        if not model.reads:
+            self._guarded(model, partial(model.drafter.start, tuple(self._unread or ())))
+            model.reads = True
+            if all(member.reads or not member.drafter.costs_a_pass for member in self._members):
+                self._unread = None
+        if model in self._working:
+            model.proposal, model.asked = self._asked(model, limit), limit
+        seconds, count = self._clock() - begun, len(model.proposal.tokens)
+        if self._draft_cost is not None:
+            self._spent = self._draft_cost * count * self._prices.curve[1]
+        elif not times.measured:  # the first prompt is read on trust
+            self._spent = times(count)
+        else:
+            usual = _OUTLIER * times(count, model.missed)
+            self._spent = min(seconds, usual) if times.per_missed or model.missed <= _MISSED else seconds
+        if model.missed > _MISSED:
+            model.invested += max(0.0, self._spent - times(count)) / self._prices.plain
+        times.add(count, model.missed, seconds)
         return model.proposal
 
-    def _extended(self, model: _Member, guess: Proposal, limit: int) -> tuple[Proposal, float]:
-        """A model's guess, continued by the best look-up, and its expected accepted length."""
-        probabilities = model.probabilities(guess)
-        best, most = guess, expected_accepted_length(probabilities)
-        left = limit - len(guess.tokens)
-        if guess.tokens and left > 0:
-            for other in tuple(self._working):
-                more = self._asked(other, left, guess.tokens)
-                expected = expected_accepted_length([*probabilities, *other.probabilities(more)])
-                if expected > most:
-                    tokens, name = (*guess.tokens, *more.tokens), f"{guess.source}+{more.source}"
-                    best, most = Proposal(tokens, name, distribution=guess.distribution), expected
+    def _extended(self, guess: Proposal, probabilities: list[float], limit: int) -> tuple[Proposal, float]:
+        """A model's guess, continued by the best look-up, and what that is worth more."""
+        best, most, left = guess, 0.0, limit - len(guess.tokens)
+        if not guess.tokens or left <= 0:
+            return guess, 0.0
+        before, rows = next(reversed(list(accumulate(probabilities, mul)))), len(guess.tokens) + 1
+        for other in tuple(self._working):
+            if other.drafter.costs_a_pass:
+                continue
+            more = self._asked(other, left, guess.tokens)
+            length, worth = self._prices.best_cut(other.probabilities(more), before, rows)
+            if worth > most:
+                tokens, name = (*guess.tokens, *more.tokens[:length]), f"{guess.source}+{more.source}"
+                best, most = Proposal(tokens, name, distribution=guess.distribution), worth
         return best, most
 
     def _asked(self, member: _Member, limit: int, guessed: Sequence[int] = ()) -> Proposal:
@@ -244,15 +388,11 @@ class HybridDrafter(Drafter):
             return act()
         except Exception as error:
             self.report(member.drafter, error)
-            self._working.remove(member)
+            if member in self._working:
+                self._working.remove(member)
             return None
 
 
 def _stated(proposal: Proposal) -> Iterable[float]:
     """How sure a drafter is of each of its tokens: entirely, where it does not say."""
     return proposal.probabilities or repeat(1.0, len(proposal.tokens))
-
-
-def _averaged(average: float, latest: float) -> float:
-    """The running average with the latest measurement; the first one is taken as it is."""
-    return average + _LATEST * (latest - average) if average else latest

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import NONE, Alignment, IdLists
+from spectool.artifacts.alignment import NONE, Alignment, IdLists, engine_of
 from spectool.runtime.translation.draft_view import DraftView
 from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
@@ -75,8 +75,8 @@ class ByteAlignedTranslator:
         draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
         self._resync, self._heal, self._head = resync, heal, head
-        self._draft_engine = alignment.draft.engine(draft)
-        self._target_engine = alignment.target.engine(target)
+        self._draft_engine = engine_of(draft, alignment.draft.tables)
+        self._target_engine = engine_of(target, alignment.target.tables)
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
         self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space, resync)

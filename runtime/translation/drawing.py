@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.decoding.sampling import Sampling, processed
+from spectool.runtime.decoding.sampling import processed
 from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.translation.lattice import Lattice, Leaf
 from spectool.runtime.translation.protocol import FURTHER, Constraint, DraftContext, Scorer
@@ -76,7 +76,7 @@ class NextTokens:
         if self._draw.processors and ids.size:
             probabilities = self._processed(ids, probabilities)
         kept = probabilities > 0
-        return _restricted(ids[kept], probabilities[kept], self._draw.sampling) if kept.any() else None
+        return self._draw.sampling.restricted(ids[kept], probabilities[kept]) if kept.any() else None
 
     def follow(self, token: int) -> None:
         """Go on after a token, one of those that were stated."""
@@ -145,18 +145,6 @@ def draw_tokens(following: NextTokens, limit: int, vocabulary: int) -> tuple[lis
         stated.append(known)
         following.follow(tokens[-1])
     return tokens, _rows(stated, vocabulary) if stated else None
-
-
-def _restricted(ids: _Ids, probabilities: _Floats, sampling: Sampling) -> tuple[_Ids, _Floats]:
-    """Leave out what the target's own filters would leave out of probabilities like these."""
-    order = np.argsort(-probabilities, kind="stable")
-    ids, probabilities = ids[order], probabilities[order]
-    kept = probabilities >= sampling.min_p * probabilities[0]
-    if 0 < sampling.top_p < 1:
-        kept &= np.cumsum(probabilities) - probabilities < sampling.top_p
-    if sampling.top_k:
-        kept[sampling.top_k :] = False
-    return ids[kept], probabilities[kept] / probabilities[kept].sum()
 
 
 def _rows(stated: Sequence[tuple[_Ids, _Floats]], vocabulary: int) -> mx.array:

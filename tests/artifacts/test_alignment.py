@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts import Alignment, Manifest, alignment_checks
-from spectool.artifacts.alignment import FORMAT, VERSION, Side, Spellings, write_alignment
+from spectool.artifacts import Manifest, alignment_checks
+from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns, write_columns
@@ -63,15 +63,13 @@ BOUNDARIES = BoundaryTable("\0a", np.full((3, 2, 2), JOIN, np.uint8))
 DRAFT = Side(
     ints(FORTH),
     Spellings([(1,), (0,), (1, 0), ()], [(1,), (0,), (1, 0), ()]),
-    MERGES,
-    BOUNDARIES,
+    JoinTables(MERGES, BOUNDARIES),
     [b"a", b"b", b"ab", b""],
     np.array([0.5, 0, 1, np.nan], np.float16),
 )
 TARGET = Side(
     ints(BACK),
     Spellings([(1,), (0,), ()], [(2,), (0,), ()]),
-    None,
     None,
     [b"b", b"a", b"c"],
     np.zeros(3, np.float16),
@@ -89,7 +87,7 @@ def reseal(
     known = fingerprints or {role: role[0] * 64 for role in roles}
     tokenizers = {role: {"name": role, "fingerprint": known[role], "size": SIZES[role]} for role in roles}
     statistics = {"draft": {"lemma": lemma[0]}, "target": {"lemma": lemma[1]}}
-    seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, statistics))
+    Alignment.seal(directory, {}, tokenizers, {}, statistics)
 
 
 @pytest.fixture
@@ -122,20 +120,20 @@ def test_what_is_written_is_read(path: Path) -> None:
         for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
-    assert alignment.draft.merges is not None and alignment.draft.boundaries is not None
+    assert alignment.draft.tables is not None
     for name in ("left", "right", "rank", "pairs", "ranks", "results"):
-        assert np.array_equal(getattr(alignment.draft.merges, name), getattr(MERGES, name)), name
-    assert np.array_equal(alignment.draft.boundaries.verdicts, BOUNDARIES.verdicts)
-    assert alignment.draft.boundaries.characters == "\0a"
-    assert alignment.target.merges is None and alignment.target.boundaries is None
+        assert np.array_equal(getattr(alignment.draft.tables.merges, name), getattr(MERGES, name)), name
+    assert np.array_equal(alignment.draft.tables.boundaries.verdicts, BOUNDARIES.verdicts)
+    assert alignment.draft.tables.boundaries.characters == "\0a"
+    assert alignment.target.tables is None
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     alignment.verify()
 
 
 def test_what_is_read_cannot_be_changed(path: Path) -> None:
     alignment = Alignment(path)
-    assert alignment.draft.merges is not None
-    for array in (alignment.draft.counterpart, alignment.draft.merges.pairs, alignment.prefix_index):
+    assert alignment.draft.tables is not None
+    for array in (alignment.draft.counterpart, alignment.draft.tables.merges.pairs, alignment.prefix_index):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
@@ -151,8 +149,8 @@ def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
     tokenizer = Tokenizer("made", byte_level, Roles())
     table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
-    assert isinstance(replace(DRAFT, merges=table).engine(tokenizer), IncrementalBPE)
-    assert isinstance(Alignment(path).target.engine(tokenizer), TailReencoder)
+    assert isinstance(engine_of(tokenizer, JoinTables(table, BOUNDARIES)), IncrementalBPE)
+    assert isinstance(engine_of(tokenizer, Alignment(path).target.tables), TailReencoder)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -181,8 +179,10 @@ def test_a_lemma_without_its_files(path: Path) -> None:
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
-    seal(path, Manifest(FORMAT, version, {}, manifest.tokenizers, {}, manifest.statistics))
-    with pytest.raises(ArtifactError, match=rf"{FORMAT} version {version} .* reads version 6\. Align again with"):
+    seal(path, Manifest(Alignment.format, version, {}, manifest.tokenizers, {}, manifest.statistics))
+    with pytest.raises(
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 6\. Align again with"
+    ):
         Alignment(path)
 
 
@@ -390,7 +390,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
     spelled = Spellings(nothing, nothing)
-    return Side(np.full(tokenizer.size, -1), spelled, None, None, tokenizer.token_bytes, unknown)
+    return Side(np.full(tokenizer.size, -1), spelled, None, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture

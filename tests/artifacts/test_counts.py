@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError, IncompleteArtifact
-from spectool.artifacts import Counts, Manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.counts import FORMAT, VERSION, Level, write_level, write_vocabulary
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.counts import Counts, Level, write_level, write_vocabulary
 from spectool.cli import main
 
 Columns = tuple[list[int], list[int], list[int]]
@@ -50,7 +48,7 @@ def write(
             for order, (_, _, counts) in levels.items()
         }
         given = {"kind": "words", "orders": max(levels), "min_count": 2, **(arguments or {})}
-        seal(directory, Manifest(FORMAT, VERSION, given, {}, INPUTS, {"total": 20, "orders": orders, **statistics}))
+        Counts.seal(directory, given, {}, INPUTS, {"total": 20, "orders": orders, **statistics})
     return out
 
 

@@ -13,19 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
-from spectool.artifacts import Dictionary, Manifest, Match
+from spectool.artifacts import Match
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import (
-    FORMAT,
-    START,
-    UNKNOWN_SYMBOL,
-    VERSION,
-    Entry,
-    symbol,
-    write_dictionary,
-)
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, symbol, write_dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -55,7 +46,7 @@ def reseal(directory: Path, statistics: Mapping[str, Any], size: int = VOCABULAR
     """Write a manifest that fits the files, whatever they hold."""
     (directory / "manifest.json").unlink(missing_ok=True)
     tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": size}}
-    seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, statistics))
+    Dictionary.seal(directory, {}, tokenizers, {}, statistics)
 
 
 def slow_look_up(entries: Entries, tokens: Sequence[int]) -> tuple[tuple[int, ...], int] | None:
@@ -299,8 +290,10 @@ def test_another_version_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.dict"
     write(path, SMALL)
     value = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(value | {"version": VERSION + 1}))
-    with pytest.raises(ArtifactError, match=f"version {VERSION + 1} .*reads version {VERSION}") as caught:
+    (path / "manifest.json").write_text(json.dumps(value | {"version": Dictionary.version + 1}))
+    with pytest.raises(
+        ArtifactError, match=f"version {Dictionary.version + 1} .*reads version {Dictionary.version}"
+    ) as caught:
         Dictionary(path)
     assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small --corpus CORPUS -o {path}")
     (path / "manifest.json").unlink()

@@ -81,7 +81,7 @@ def example_counts(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.mark.system
 def test_counts(example_counts: Path, tmp_path: Path) -> None:
-    assert_harmless("counts", example_counts, 200, tmp_path)
+    assert_harmless("counts", example_counts, 120, tmp_path)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def example_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 def test_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
-    assert_harmless("benchmark", example_benchmark, 200, tmp_path, LINES)
+    assert_harmless("benchmark", example_benchmark, 120, tmp_path, LINES)
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.system
 def test_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 200, tmp_path, TRIES)
+    assert_harmless("dictionary", example_dictionary, 120, tmp_path, TRIES)
 
 
 @pytest.mark.slow

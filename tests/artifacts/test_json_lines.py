@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.json_lines import LARGEST, LONGEST_LINE, read_rows, write_rows
+from spectool.artifacts.json_lines import LARGEST, LONGEST_ROW, read_rows, write_rows
 
 AGAIN = "Measure again"
 SCHEMA = pa.schema(
@@ -148,9 +148,9 @@ def test_other_fields(tmp_path: Path, line: str, got: str) -> None:
 
 def test_long_lines_are_not_parsed(tmp_path: Path) -> None:
     """The longest line is read, a byte more is refused, and of a huge one no more than that is in memory."""
-    file, padding = tmp_path / "x.jsonl", b" " * (LONGEST_LINE - len(LINE.encode()) - 1)
+    file, padding = tmp_path / "x.jsonl", b" " * (LONGEST_ROW - len(LINE.encode()) - 1)
     file.write_bytes(LINE.encode() + padding + b"\n")
-    assert file.stat().st_size == LONGEST_LINE and len(read_rows(file, SCHEMA, AGAIN)) == 1
+    assert file.stat().st_size == LONGEST_ROW and len(read_rows(file, SCHEMA, AGAIN)) == 1
     expected = "line 1: expected a line of at most 1,048,576 bytes, got a longer one"
     assert refusal(file, LINE.encode() + padding + b" \n") == expected
     with file.open("wb") as stream:
@@ -159,7 +159,7 @@ def test_long_lines_are_not_parsed(tmp_path: Path) -> None:
     try:
         with pytest.raises(ArtifactError, match="got a longer one"):
             read_rows(file, SCHEMA, AGAIN)
-        assert tracemalloc.get_traced_memory()[1] < 8 * LONGEST_LINE
+        assert tracemalloc.get_traced_memory()[1] < 8 * LONGEST_ROW
     finally:
         tracemalloc.stop()
 

@@ -228,13 +228,13 @@ def test_an_oversized_manifest(artifact: Path) -> None:
 
 def test_other_formats_versions_and_roles(artifact: Path) -> None:
     class Test(Artifact):
-        format, versions, roles, again = "spectool-test", (3,), ("target",), "Test again"
+        format, version, roles, again = "spectool-test", 3, ("target",), "Test again"
 
     class Other(Test):
         format = "other"
 
     class Newer(Test):
-        versions = (2, 4)
+        version = 4
 
     class Pair(Test):
         roles = ("target", "draft")

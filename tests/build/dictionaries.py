@@ -4,10 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spectool.artifacts import Dictionary, Manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
 Row = tuple[Sequence[int], Sequence[int], float, int]
@@ -17,7 +15,7 @@ def written(path: Path, rows: Iterable[Row], chained: bool = True, tokenizer: di
     """Write a dictionary and open it."""
     with atomic_directory(path) as directory:
         shape = write_dictionary(directory, [Entry(*row) for row in rows], chained)
-        seal(directory, Manifest(FORMAT, VERSION, {}, {"target": tokenizer}, {}, shape))
+        Dictionary.seal(directory, {}, {"target": tokenizer}, {}, shape)
     return Dictionary(path)
 
 

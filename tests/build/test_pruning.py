@@ -21,7 +21,8 @@ from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.manifest import verify_files
-from spectool.build.pruning.stage import PrunedDraft, prune_model
+from spectool.artifacts.pruned_draft import PrunedDraft
+from spectool.build.pruning.stage import prune_model
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
@@ -158,7 +159,8 @@ def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised
     assert found["pass_ms"]["after"] > 0
     (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
     names = {place: name for name, place in tokenizer.get_vocab().items()}
-    olds = [whole_tokenizer.get_vocab()[names[place]] for place in range(700)]
+    vocabulary = whole_tokenizer.get_vocab()
+    olds = [vocabulary[names[place]] for place in range(700)]
     tokens = tokenizer.encode("Wczoraj wieczorem w domu kultury")
     theirs = whole(mx.array([[olds[token] for token in tokens]]))[0]
     mine = small(mx.array([tokens]))[0]
@@ -268,7 +270,7 @@ def test_damaged_and_missing_weights_are_named(tmp_path: Path) -> None:
         open_weights(folder, config, 2000)
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ArtifactError, match=r"model\.safetensors: not a whole"):
+    with pytest.raises(ArtifactError, match=r"model\.safetensors: not a complete"):
         open_weights(folder, config, 1536)
     file.unlink()
     with pytest.raises(ArtifactError, match="expected model"):
@@ -289,7 +291,7 @@ def test_a_text_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "whole", True, False)
     (folder / "tokenizer_config.json").unlink()
     (tmp_path / "text.txt").write_text("ab aco\nżaba\n" + "abo aba\n" * 100)
-    with pytest.raises(TokenizerError, match=r"text\.txt:2: at byte 0"):
+    with pytest.raises(TokenizerError, match=r"text\.txt:2: from byte 0"):
         prune_model(folder, whole, [open_corpus(str(tmp_path / "text.txt"))], tmp_path / "out", print, ids=7)
     assert list(tmp_path.glob(".out*")) == []
 
@@ -298,7 +300,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spectool.build.pruning.stage.write_rows", interrupt)
+    monkeypatch.setattr("spectool.build.pruning.stage.write_weights", interrupt)
     done = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
     assert done.exit_code == 130
     assert list(tmp_path.iterdir()) == []
@@ -325,13 +327,15 @@ def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Pat
     assert manifest.statistics["ids"]["after"] < 50_000
     (whole, whole_tokenizer), (small, tokenizer) = load(str(folder)), load(str(tmp_path / "small"))
     names = {place: name for name, place in tokenizer.get_vocab().items()}
-    rows = small.model.embed_tokens.weight.shape[0]
-    olds = mx.array([whole_tokenizer.get_vocab()[names[place]] for place in range(rows)])
+    vocabulary, rows = whole_tokenizer.get_vocab(), small.model.embed_tokens.weight.shape[0]
+    olds = mx.array([vocabulary[names[place]] for place in range(rows)])
     for prompt in ("Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka", "Річка бере початок у горах, а"):
         fed = mx.array(tokenizer.encode(prompt))
         mine = [int(token) for token, _ in generate_step(fed, small, max_tokens=40)]
         # The whole model writes among the kept tokens alone.
-        theirs = generate_step(olds[fed], whole, max_tokens=40, sampler=lambda scores: olds[mx.argmax(scores[:, olds])])
+        theirs = generate_step(
+            olds[fed], whole, max_tokens=40, sampler=lambda scores: olds[mx.argmax(scores[:, olds], axis=-1)]
+        )
         assert olds[mx.array(mine)].tolist() == [int(token) for token, _ in theirs]
     loaded = AutoTokenizer.from_pretrained(tmp_path / "small")
     messages = [{"role": "user", "content": "Dzień dobry, Олю! 12 zł\n"}]

@@ -12,7 +12,7 @@ from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("align", "bench", "build-dict", "chat", "count", "demo", "doctor", "emulate"),
-    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "report", "serve", "verify"),
+    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "report", "serve", "setup", "verify"),
 ]
 
 

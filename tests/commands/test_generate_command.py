@@ -71,9 +71,26 @@ def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
 def test_a_short_answer_is_not_timed() -> None:
     command = ["generate", "--model", str(demo_path("target")), "-p", "Most w", "--temp", "0", "-m"]
     short, long = (CliRunner().invoke(main, [*command, str(count)]) for count in (15, 16))
-    assert re.search(r"^tokens per second +too few tokens to tell \(from 16 on\)$", short.stderr, re.MULTILINE)
+    assert re.search(r"^tokens per second +too few tokens to measure \(needs 16\)$", short.stderr, re.MULTILINE)
     assert re.search(r"^tokens per second +[\d.]+$", long.stderr, re.MULTILINE)
     assert json.loads(CliRunner().invoke(main, [*command, "15", "--json"]).stdout)["tokens_per_second"] > 0
+
+
+def test_a_prediction_is_followed(tmp_path: Path) -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu", "--temp", "0", "-m", "40"]
+    plain = json.loads(CliRunner().invoke(main, [*command, "--json", "--num-draft-tokens", "0"]).stdout)
+    file = tmp_path / "prediction.txt"
+    file.write_bytes(plain["text"].encode())
+    for drafting in ((), ("--no-history", "--no-dict")):
+        followed = [*command, "--json", "--prediction", str(file), "--num-draft-tokens", "16", *drafting]
+        found = json.loads(CliRunner().invoke(main, followed).stdout)
+        assert found["text"] == plain["text"]
+        assert found["target_passes"] <= 6 and found["sources"]["prediction"]["accepted"] >= 30
+    file.write_bytes(b"\xff")
+    refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
+    assert refused.exit_code == 1 and f"{file}: not UTF-8 at byte 0" in refused.stderr
+    saving = CliRunner().invoke(main, [*command, "--prediction", str(file), "--save-prompt-cache", str(tmp_path / "x")])
+    assert saving.exit_code == 2 and "--prediction" in saving.stderr
 
 
 def test_nothing_drafted_is_said() -> None:

@@ -8,10 +8,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.artifacts import Dictionary
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import FORMAT, MIN_PROBABILITY, VERSION, Entry, write_dictionary
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry, write_dictionary
 from spectool.commands.look_ups import DictionaryText, explain
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.roles import Roles
@@ -28,7 +26,7 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     with atomic_directory(path) as directory:
         shape = write_dictionary(directory, rows, chained=True)
         arguments = {"method": "backoff"}
-        seal(directory, Manifest(FORMAT, VERSION, arguments, {"target": tokenizer.identity}, {}, shape))
+        Dictionary.seal(directory, arguments, {"target": tokenizer.identity}, {}, shape)
     return Dictionary(path)
 
 

@@ -1,23 +1,26 @@
 """What the doctor measures, what it concludes, and how controllers start from it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from spectool import ArtifactError
-from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
+from spectool.artifacts.pass_costs import DraftFacts, PassCosts, costs_path, load_costs, save_costs
 from spectool.cli import main
 from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.draft_length import controllers
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controllers import new_controller
-from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
+from spectool.runtime.draft_length.controllers import acquire_controller, new_controller, release_controller
+from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
 from spectool.runtime.loading import load_drafter, load_model
 
-COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9)
+FACTS = DraftFacts((0.7, 0.6), (1.0, 0.9), 0.0, 0.003, 0.001)
+COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9, drafts={"d": FACTS})
 
 
 @pytest.fixture(autouse=True)
@@ -89,11 +92,77 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
         good.replace("0.011", "NaN"),
         good.replace("0.01,", "-1,"),
         good.replace('"2"', '"999"'),
+        good.replace("0.7", "1.7"),
+        good.replace("0.003", "-1"),
     ]
     for text in wrong:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArtifactError, match="doctor"):
             load_costs("k")
+
+
+def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
+    target, tokenizer = load_model(str(demo_path("target")))
+    draft = load_model(str(demo_path("draft")))
+    steps: list[list[float]] = []
+
+    def generation() -> None:
+        """One in a process of its own, as far as the drafter and the controller can tell."""
+        drafter = load_drafter(tokenizer, draft_model=draft, history=True)
+        controller = acquire_controller(target, drafter)
+        ((_, record),) = drafter.draft_models
+        steps.append(list(record.accepted.steps))
+        for _ in range(20):
+            record.observe(asked=4, proposed=4, accepted=2, weight=0.9)
+        record.update()
+        release_controller(target, drafter, controller)
+        controllers._idle.clear()
+        forget_known_costs()
+
+    generation()
+    assert load_costs(model_key(target)) is None, "nothing is kept for a model that the doctor has not measured"
+    save_costs(model_key(draft[0]), replace(COSTS, seconds={64: {1: 0.002, 32: 0.008}}, drafts={}))
+    save_costs(model_key(target), replace(COSTS, drafts={}))
+    forget_known_costs()
+    assert known_draft(target, draft[0]) == DraftFacts((), (), 0.0, 0.002, 0.008 / 32)
+    generation()
+    kept = load_costs(model_key(target))
+    assert kept is not None and kept.drafts.keys() == {model_key(draft[0])}
+    generation()
+    assert steps[0] == steps[1] != steps[2]
+    assert steps[2][0] == pytest.approx(kept.drafts[model_key(draft[0])].accepted[0])
+
+
+def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
+    assert [replace(COSTS, same_bits=rows).longest_exact for rows in [(1,), (1, 3), (1, 2, 3, 8)]] == [0, 0, 2]
+    model, tokenizer = load_model(str(demo_path("target")))
+    drafter = load_drafter(tokenizer, draft_model=str(demo_path("target")))  # right, so long drafts pay
+    flat = {64: dict.fromkeys((1, 2, 3, 8, 17), 1.0)}
+    for rows, exact, longest in [((1, 2, 3, 8), False, 16), ((1, 2, 3, 8), True, 2), ((1,), True, 0)]:
+        save_costs(model_key(model), PassCosts("m", "CPU", flat, rows, None, exact))
+        forget_known_costs()
+        lengths: set[int] = set()
+        controller = new_controller(model)
+        for _ in stream_generate(
+            model, tokenizer, "Most w Jaworowcu", max_tokens=48, drafter=drafter, num_draft_tokens=controller,
+            on_cycle=lambda cycle, lengths=lengths: lengths.add(len(cycle.proposal)),
+        ):  # fmt: skip
+            pass
+        assert controller.longest == longest and max(lengths) <= longest
+        assert longest < 16 or max(lengths) > 2
+    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2"])
+    assert result.exit_code == 0 and "decoding plainly" in result.stderr
+
+
+def test_exact_is_kept_until_the_doctor_runs_without_it():
+    model, _ = load_model(str(demo_path("target")))
+    for options, exact in ((["--exact"], True), ([], False)):
+        command = ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1", "--json", *options]
+        found = json.loads(CliRunner().invoke(main, command).stdout)["target"]
+        forget_known_costs()
+        known = known_costs(model)
+        assert known is not None and known.exact == exact == found["exact"]
+        assert found["longest_exact"] == known.longest_exact
 
 
 def test_damaged_costs_do_not_stop_a_generation():

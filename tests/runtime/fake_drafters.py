@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.dictionary import FORMAT, VERSION, Dictionary, write_dictionary
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.dictionary import Dictionary, write_dictionary
 from spectool.build.dictionary.dictspec import predict
 from spectool.build.dictionary.options import DictSpecOptions
 from spectool.build.dictionary.predictions import entries_of
@@ -25,7 +24,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         path = Path(folder)
         shape = write_dictionary(path, entries)
         target = {"name": "test", "fingerprint": "", "size": vocabulary}
-        seal(path, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))
+        Dictionary.seal(path, {}, {"target": target}, {}, shape)
         return LookupDrafter(Dictionary(path))
 
 

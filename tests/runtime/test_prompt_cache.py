@@ -17,7 +17,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.prompt_cache import draft_cache_of, fingerprint, load_prompt_cache, save_prompt_cache
+from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache, save_prompt_cache
 from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.tests.runtime.fake_drafters import Reference
@@ -118,7 +118,7 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3
     assert loaded.cache is not None and loaded.cache.tokens[: len(PROMPT)] == PROMPT
     for nothing in (HybridDrafter([Reference([])]), Reference([]), None):
-        assert draft_cache_of(nothing) is None
+        assert nothing is None or nothing.cache is None
         load_prompt_cache(path, nothing)
 
 

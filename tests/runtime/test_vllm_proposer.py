@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
-from spectool.artifacts import Dictionary, Manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import accepted_length
@@ -41,7 +39,7 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with atomic_directory(path) as directory:
         shape = write_dictionary(directory, [Entry(*row) for row in rows], chained=True)
         target = open_tokenizer(TOKENIZER).identity
-        seal(directory, Manifest(FORMAT, VERSION, {}, {"target": target}, {}, shape))
+        Dictionary.seal(directory, {}, {"target": target}, {}, shape)
     return path
 
 

@@ -5,6 +5,7 @@ from threading import Thread
 
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.serve.metrics import Metrics
+from spectool.serve.page import page
 
 LINE = re.compile(
     r'(# (HELP|TYPE) [a-z_:]+ .+|[a-z_:]+(\{[a-z]+="(\\["\\n]|[^"\\\n])*"(,[a-z]+="[^"\n]*")*\})? [0-9.e+-]+)'
@@ -45,10 +46,10 @@ def test_the_page_escapes_what_it_shows() -> None:
     metrics = Metrics()
     metrics.add("accepted_tokens_total", 3, source="<b>")
     metrics.add("drafted_tokens_total", 4, source="<b>")
-    page = metrics.page({}, "<script>")
-    assert "<script>" not in page and "<b>" not in page
-    assert "<td>acceptance</td><td>0.75</td>" in page
-    assert "<td>tokens per pass</td><td>none yet</td>" in page
+    shown = page("<model>", metrics.facts({}))
+    assert "<model>" not in shown and "<b>" not in shown
+    assert "<td>acceptance</td><td>0.75</td>" in shown
+    assert "<td>tokens per pass</td><td>none yet</td>" in shown
 
 
 def test_threads_lose_no_count() -> None:

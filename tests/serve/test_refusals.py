@@ -127,6 +127,11 @@ def test_wrong_values(server: Server, field: str, value: Any) -> None:
         ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
         ("chat_template_kwargs", {"chat_template": "{{ 1 }}"}),
         ("chat_template_kwargs", {"tokenize": False}),
+        ("prediction", "text"),
+        ("prediction", {"content": "text"}),
+        ("prediction", {"type": "image", "content": "text"}),
+        ("prediction", {"type": "content", "content": 5}),
+        ("prediction", {"type": "content", "content": [{"type": "image_url", "text": "x"}]}),
     ],
 )
 def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:

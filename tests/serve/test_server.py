@@ -92,6 +92,41 @@ def test_a_text_is_streamed_in_chunks_of_one_kind(server: Server) -> None:
     assert chunks[-1].usage.completion_tokens == TOKENS
 
 
+@pytest.mark.parametrize("make_drafter", [with_all, without_drafter])
+def test_a_prediction_shortens_an_answer_and_is_counted(
+    make_drafter: Callable[[str, Any], Drafter | None], tmp_path: Path
+) -> None:
+    expected = alone(CHAT).removeprefix(" ")
+    parts: Any = [{"type": "text", "text": expected[:20]}, {"type": "text", "text": expected[20:]}]
+    with serving(make_drafter, model=chatting_model(tmp_path), served_names=("demo",)) as running:
+
+        def ask(content: Any, **options: Any) -> Any:
+            prediction: Any = {"type": "content", "content": content}
+            asked: Any = {"model": "demo", "messages": MESSAGES, "max_tokens": TOKENS, "prediction": prediction}
+            return client(running).chat.completions.create(**asked, **options)
+
+        before = series(running)["spectool_target_passes_total"]
+        right = ask(parts)
+        assert right.choices[0].message.content == expected
+        counts = right.usage.completion_tokens_details
+        assert (counts.accepted_prediction_tokens, counts.rejected_prediction_tokens) == (TOKENS, 0)
+        assert series(running)["spectool_target_passes_total"] - before <= 4
+        assert series(running)['spectool_accepted_tokens_total{source="prediction"}'] > TOKENS / 2
+        wrong = ask("Це зовсім інша мова.", n=2)
+        assert [choice.message.content for choice in wrong.choices] == [expected, expected]
+        counts = wrong.usage.completion_tokens_details
+        length = len(running.engine.model.tokenizer.encode("Це зовсім інша мова.", add_special_tokens=False))
+        assert counts.accepted_prediction_tokens + counts.rejected_prediction_tokens == 2 * length
+        assert counts.rejected_prediction_tokens > length
+        *_, last = ask(expected, stream=True, stream_options={"include_usage": True})
+        assert last.usage.completion_tokens_details.accepted_prediction_tokens == TOKENS
+        without = client(running).chat.completions.create(model="demo", messages=MESSAGES, max_tokens=TOKENS)
+        assert without.usage is not None and without.usage.completion_tokens_details is None
+        with pytest.raises(APIStatusError, match="prediction: expected at most 256 tokens") as refused:
+            ask(LONG * 4)
+        assert refused.value.code == "context_length_exceeded"
+
+
 def test_an_answer_without_text_is_an_empty_text(chatting: Server) -> None:
     (end, *_) = chatting.engine.model.ends
     answer = client(chatting).chat.completions.create(

@@ -12,11 +12,11 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.merge_table import merge_table
 from spectool.tokenization import Tokenizer, limits, open_tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.token_bytes import byte_symbols
 
 # What a text has of each token, where that is not its name.

@@ -54,6 +54,11 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*of_kinds, *_of_options(tokenizer)]))
 
 
+def joins_by_merges(tokenizer: Tokenizer) -> bool:
+    """Whether the merge-site lemma can be used: the tokenizer is BPE, and all of its steps can be followed."""
+    return not reasons_for_text(tokenizer)
+
+
 def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:

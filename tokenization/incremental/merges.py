@@ -69,14 +69,14 @@ class Merges:
         """Whether this is a byte-fallback token."""
         return token in self._byte_of
 
-    def would_merge(self, first: int, second: int) -> bool:
-        """Whether BPE merges across the boundary of two reachable tokens (the lemma)."""
+    def would_merge(self, first: int, second: int, before: int = _NEVER) -> bool:
+        """Whether BPE merges across the boundary of two reachable tokens (the lemma), by merges of ranks ``before``."""
         if first in self._unordered or second in self._unordered:
             return self.merge(self.symbols((first, second))) != [first, second]
         left, right, rank = self._left, self._right, self._rank
-        x, x_consumed = first, _NEVER
+        x, x_consumed = first, before
         while x >= 0:
-            y, y_consumed = second, _NEVER
+            y, y_consumed = second, before
             while y >= 0:
                 merged = self._ranks[self._places[x << 32 | y]]
                 if merged < x_consumed and merged <= y_consumed:
@@ -117,15 +117,21 @@ class Merges:
                 spelled += map(self._byte_ids.__getitem__, piece)
         return spelled
 
-    def merge(self, symbols: Sequence[int]) -> list[int]:
-        """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones."""
+    def merge(self, symbols: Sequence[int], made: list[int] | None = None) -> list[int]:
+        """Merge symbols by BPE: always the merge of lowest rank, the leftmost of equal ones.
+
+        The places in the table of the merges that were done are added to ``made``.
+        """
         ids = list(symbols)
         if len(ids) > _SHORT:
-            return self._merge_long(ids)
+            return self._merge_long(ids, made)
         ranks = [self._rank_of(first, second) for first, second in pairwise(ids)]
         while ranks and (lowest := min(ranks)) < _NEVER:
             at = ranks.index(lowest)
-            ids[at : at + 2] = [self._results[self._places[ids[at] << 32 | ids[at + 1]]]]
+            place = self._places[ids[at] << 32 | ids[at + 1]]
+            ids[at : at + 2] = [self._results[place]]
+            if made is not None:
+                made.append(place)
             del ranks[at]
             if at > 0:
                 ranks[at - 1] = self._rank_of(ids[at - 1], ids[at])
@@ -133,7 +139,7 @@ class Merges:
                 ranks[at] = self._rank_of(ids[at], ids[at + 1])
         return ids
 
-    def _merge_long(self, ids: list[int]) -> list[int]:
+    def _merge_long(self, ids: list[int], made: list[int] | None = None) -> list[int]:
         """As `merge`, in n log n time: a heap of merges, each at the place of its first part."""
         end = len(ids)
         following, before = list(range(1, end + 1)), list(range(-1, end - 1))
@@ -145,7 +151,10 @@ class Merges:
             # A merge whose parts have become others since is not there any more.
             if ids[at] != first or after == end or ids[after] != second:
                 continue
-            ids[at], ids[after] = self._results[self._places[first << 32 | second]], _GONE
+            place = self._places[first << 32 | second]
+            ids[at], ids[after] = self._results[place], _GONE
+            if made is not None:
+                made.append(place)
             following[at] = then = following[after]
             if then < end:
                 before[then] = at

@@ -10,12 +10,13 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment, Manifest
 from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
-from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.describe import artifact_facts
-from spectool.corpora import open_corpus
+from spectool.corpora import Document, open_corpus
+from spectool.corpora.document_sample import sample_documents
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
+from spectool.tokenization.incremental.merge_table import merge_table
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
@@ -58,12 +59,12 @@ def test_what_is_written(
         for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written, name), name
         expected = merge_table(tokenizer)
-        assert side.merges is not None and side.boundaries is not None
+        assert side.tables is not None
         for name in ("left", "right", "rank", "pairs", "ranks", "results"):
-            assert np.array_equal(getattr(side.merges, name), getattr(expected, name)), name
+            assert np.array_equal(getattr(side.tables.merges, name), getattr(expected, name)), name
         table = boundary_table(tokenizer)
-        assert np.array_equal(side.boundaries.verdicts, table.verdicts)
-        assert side.boundaries.characters == table.characters
+        assert np.array_equal(side.tables.boundaries.verdicts, table.verdicts)
+        assert side.tables.boundaries.characters == table.characters
         tokens = [token for text in texts for token in tokenizer.encode(text)]
         cover = manifest.statistics[role]["coverage"]
         assert cover["occurrences"] == len(tokens)
@@ -130,7 +131,7 @@ def test_every_document_is_counted_and_the_sample_ends(tmp_path: Path, bundled: 
 
 def test_of_a_large_text_documents_from_all_of_it_are_counted(tmp_path: Path, bundled: Tokenizer) -> None:
     numbers = [f"{number:04}" for number in range(2500)]
-    first, drawn = stage.draw(iter(numbers), 6, 2003)
+    first, drawn = sample_documents((Document("", number) for number in numbers), 6, 2003)
     assert first == ["0000", "00"]
     assert len(set(drawn)) == len(drawn) == 500 and set(drawn) < set(numbers)
     by_fifth = Counter(int(number) // 500 for number in drawn)
@@ -141,7 +142,8 @@ def test_of_a_large_text_documents_from_all_of_it_are_counted(tmp_path: Path, bu
     statistics = build_alignment(bundled, bundled, corpus, tmp_path / "x", quiet, sample=8, counted=2003).statistics
     assert statistics["counted"] == {"texts": 500, "characters": 2000}
     assert statistics["draft"]["coverage"]["occurrences"] == sum(map(len, map(bundled.encode, drawn)))
-    assert stage.draw(["one", "a longer one"], 0, 5)[1] in (["one"], ["a lon"]), "one document is always counted"
+    two = [Document("", "one"), Document("", "a longer one")]
+    assert sample_documents(two, 0, 5)[1] in (["one"], ["a lon"]), "one document is always counted"
 
 
 def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
@@ -168,7 +170,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     alignment = Alignment(tmp_path / "x.align")
     alignment.verify()
-    assert alignment.draft.merges is None and alignment.target.merges is not None
+    assert alignment.draft.tables is None and alignment.target.tables is not None
     assert "draft_tokens.arrow" not in manifest.files
     statistics, facts = manifest.statistics, artifact_facts(manifest)
     assert not statistics["draft"]["lemma"]

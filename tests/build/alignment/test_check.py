@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
 from spectool.artifacts import Alignment
-from spectool.build import build_alignment, merge_table, spellings
+from spectool.build import build_alignment, spellings
 from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_again, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Engine, Reference
@@ -23,6 +23,7 @@ from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.incremental.merges import Merges
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
@@ -101,7 +102,7 @@ def test_a_side_that_fails_goes_through_text(
     alignment = Alignment(path)
     alignment.verify()
     require_checked(path, manifest)
-    assert alignment.draft.merges is None and alignment.target.merges is not None
+    assert alignment.draft.tables is None and alignment.target.tables is not None
     assert not manifest.statistics["draft"]["lemma"] and manifest.statistics["target"]["lemma"]
     assert manifest.statistics["draft"]["check"]["different"] == 0
     facts = artifact_facts(manifest)

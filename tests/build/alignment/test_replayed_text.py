@@ -7,7 +7,6 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 
-from spectool.build.alignment.merge_table import merge_table
 from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
@@ -15,6 +14,7 @@ from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.merge_table import merge_table
 
 
 @pytest.fixture(scope="module")

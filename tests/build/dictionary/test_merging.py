@@ -7,7 +7,7 @@ import pytest
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts import Dictionary
-from spectool.build.dictionary.merging import Choice, merge_dictionaries, mixture, predictions_of
+from spectool.build.dictionary.merging import MergedEntries, merge_dictionaries, mixture, predictions_in
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.predictions import Prediction, as_text, longest_suffix
 from spectool.tests.build.dictionaries import SMALL, rows_of, written
@@ -78,7 +78,7 @@ def test_what_is_redundant_goes_and_no_proposal_changes(seed: int) -> None:
     predictions = table(
         *((c, choice.randrange(3), choice.choice(some), choice.randint(1, 50)) for c in sorted(contexts))
     )
-    kept = Choice(predictions).best(len(predictions))
+    kept = MergedEntries(predictions).best(len(predictions))
     assert 0 < len(kept) < len(predictions), seed
     for context, prediction in predictions.items():
         proposal = kept.get(context) or longest_suffix(context, kept)
@@ -93,12 +93,12 @@ def test_the_entries_kept_are_few_enough_and_gain_most(seed: int) -> None:
     choice = random.Random(seed)
     rows = [((a,), 100, choice.random(), choice.randint(1, 500)) for a in range(300)]
     predictions = table(*rows)
-    best = Choice(predictions).best(60)
+    best = MergedEntries(predictions).best(60)
     assert len(best) == 60, seed
     gain = {context: p.occurrences * (p.probability + p.probability**2 / 2) for context, p in predictions.items()}
     least = min(gain[context] for context in best)
     assert all(gain[context] <= least for context in predictions if context not in best), seed
-    assert Choice(predictions).best(1000) == predictions
+    assert MergedEntries(predictions).best(1000) == predictions
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -107,11 +107,11 @@ def test_the_choice_agrees_with_its_slow_twin(seed: int) -> None:
     contexts = {tuple(choice.choices(range(4), k=choice.randint(1, 4))) for _ in range(150)}
     predictions = table(*((c, choice.randrange(3), choice.random(), choice.randint(1, 50)) for c in sorted(contexts)))
     for least in (0.0, 2.0, 10.0, 30.0):
-        kept, _ = Choice(predictions).gaining_at_least(least)
+        kept, _ = MergedEntries(predictions).gaining_at_least(least)
         in_order = sorted(predictions, key=lambda context: (len(context), context))
         assert {c for c, keep in zip(in_order, kept, strict=True) if keep} == set(twin(predictions, least)), seed
     for most in (1, 10, 40):
-        best = Choice(predictions).best(most)
+        best = MergedEntries(predictions).best(most)
         assert most * 0.7 - 1 <= len(best) <= most, (seed, most)
 
 
@@ -165,7 +165,7 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         merge_dictionaries([one, other], [1, 3], tmp_path / name, Limits(entries=40), quiet)
     files = [sorted((tmp_path / name).iterdir()) for name in ("m", "n")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
-    assert predictions_of(Dictionary(tmp_path / "m"))
+    assert predictions_in(Dictionary(tmp_path / "m"))
 
 
 def test_other_tokenizers_and_other_kinds_do_not_merge(tmp_path: Path) -> None:

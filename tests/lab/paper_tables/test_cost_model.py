@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
 from spectool.artifacts.benchmark import Benchmark
-from spectool.lab.paper_tables.cost_model import CostModel, break_even, fit_cost, fixed_lengths
+from spectool.lab.paper_tables.cost_model import CostModel, fit_cost, fitted_break_even, fixed_lengths
 from spectool.lab.paper_tables.tables import cost_model
 from spectool.lab.paper_tables.trials import trial_frames
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
@@ -29,7 +29,7 @@ def test_a_break_even_is_statsmodels(rng: np.random.Generator) -> None:
     x = rng.uniform(0.2, 0.7, 25)
     y = 9 + 13 * x + rng.normal(0, 0.5, 25)
     plain = np.full(25, 14.8)
-    found = break_even(x.tolist(), y.tolist(), plain.tolist())
+    found = fitted_break_even(x.tolist(), y.tolist(), plain.tolist())
     fitted = sm.OLS(y, sm.add_constant(x)).fit()
     theirs = NonlinearDeltaCov(lambda ab: np.array([(14.8 - ab[0]) / ab[1]]), fitted.params, fitted.cov_params())
     assert found is not None
@@ -59,7 +59,7 @@ def test_intervals_of_break_evens_hold_the_truth() -> None:
     for _ in range(RUNS):
         alpha = rng.uniform(0.2, 0.7, 20)
         rates = 9 + 13 * alpha + rng.normal(0, 0.6, 20)
-        found = break_even(alpha.tolist(), rates.tolist(), (14.8 + rng.normal(0, 0.3, 20)).tolist())
+        found = fitted_break_even(alpha.tolist(), rates.tolist(), (14.8 + rng.normal(0, 0.3, 20)).tolist())
         assert found is not None
         held += abs(found.alpha - 5.8 / 13) <= found.reach
     print("break-even", held)
@@ -90,9 +90,9 @@ def _observations(rng: np.random.Generator, lengths: tuple[int, ...], each: int,
 
 
 def test_what_cannot_be_told() -> None:
-    assert break_even([0.1, 0.2], [1.0, 2.0], [1.5, 1.5]) is None
-    assert break_even([0.4, 0.4, 0.4], [1.0, 2.0, 3.0], [1.5, 1.5, 1.5]) is None
-    assert break_even([0.1, 0.2, 0.3], [3.0, 2.0, 1.0], [1.5, 1.5, 1.5]) is None
+    assert fitted_break_even([0.1, 0.2], [1.0, 2.0], [1.5, 1.5]) is None
+    assert fitted_break_even([0.4, 0.4, 0.4], [1.0, 2.0, 3.0], [1.5, 1.5, 1.5]) is None
+    assert fitted_break_even([0.1, 0.2, 0.3], [3.0, 2.0, 1.0], [1.5, 1.5, 1.5]) is None
     assert fit_cost(_observations(np.random.default_rng(SEED), (2,), 2, 0.1)) is None
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.benchmark import FORMAT, PLAIN, VERSION, Row, write_block
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.benchmark import PLAIN, Benchmark, Row, write_block
 from spectool.lab.paper_tables.cost_model import CostModel
 
 STEP = 0.05  # seconds of a plain step
@@ -119,7 +118,7 @@ def write_run(
     told |= {"different": None if temperature else 0, **statistics}
     with atomic_directory(path) as directory:
         write_block(directory, [{**UNMEASURED, "temperature": temperature, **row} for row in generations], cycles)
-        seal(directory, Manifest(FORMAT, VERSION, arguments, tokenizers or {}, {}, told))
+        Benchmark.seal(directory, arguments, tokenizers or {}, {}, told)
     return path
 
 

@@ -14,7 +14,8 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import MAX_DRAFT_TOKENS, Controller
+from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser, Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts import Dictionary, Manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import FORMAT, VERSION, Entry, write_dictionary
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -37,7 +35,7 @@ def opened(path: Path, entries: Sequence[Entry], chained: bool) -> Dictionary:
     with atomic_directory(path) as directory:
         shape = write_dictionary(directory, entries, chained)
         tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
-        seal(directory, Manifest(FORMAT, VERSION, {}, tokenizers, {}, shape))
+        Dictionary.seal(directory, {}, tokenizers, {}, shape)
     return Dictionary(path)
 
 

@@ -10,7 +10,6 @@ from itertools import takewhile
 
 import pytest
 
-from spectool.build.alignment.merge_table import joins_by_merges
 from spectool.runtime.translation.protocol import allow_any
 from spectool.tests.runtime.translation.translation_twin import text_bytes, whole
 from spectool.tests.runtime.translation.worlds import (
@@ -23,6 +22,7 @@ from spectool.tests.runtime.translation.worlds import (
     sample,
     spelled,
 )
+from spectool.tokenization.incremental.ids_or_text import joins_by_merges
 
 
 @pytest.mark.parametrize("pair", PAIRS)

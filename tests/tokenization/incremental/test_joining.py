@@ -9,12 +9,12 @@ import pytest
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.build.alignment.merge_table import merge_table
 from spectool.tests.tokenization.incremental.oracle import QUICK, SLOW, Reference
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
 

@@ -1,15 +1,17 @@
 """Which tokenizers the merge-site lemma holds for, and the merge tables of those."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.build.alignment.merge_table import joins_by_merges, last_merge, merge_table
 from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
@@ -124,3 +126,15 @@ def test_every_tree_is_what_merging_the_characters_gives(name: str, real: Callab
         expected = last if last is not None and merges[last][1] == token else (UNREACHABLE, UNREACHABLE)
         assert (table.left[token], table.right[token]) == expected, text
         assert table.rank[token] == (-1 if UNREACHABLE in expected else merges[expected][0]), text
+
+
+def last_merge(symbols: Sequence[int], merges: dict[tuple[int, int], tuple[int, int]]) -> tuple[int, int] | None:
+    """The last merge of symbols that BPE makes a single token of; None if it does not."""
+    ids, last = list(symbols), None
+    while len(ids) > 1:
+        known = [(merges[pair][0], at, pair) for at, pair in enumerate(pairwise(ids)) if pair in merges]
+        if not known:
+            return None
+        _, at, last = min(known)
+        ids[at : at + 2] = [merges[last][1]]
+    return last

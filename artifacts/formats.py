@@ -1,0 +1,27 @@
+"""All formats of artifacts, each with the class that opens it."""
+
+from pathlib import Path
+from pkgutil import resolve_name
+
+from spectool import ArtifactError
+from spectool.artifacts.manifest import Artifact, Manifest
+
+FORMATS = {
+    "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
+    "spectool-alignment": "spectool.artifacts.alignment:Alignment",
+    "spectool-counts": "spectool.artifacts.counts:Counts",
+    "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
+    "spectool-pruned-draft": "spectool.artifacts.pruned_draft:PrunedDraft",
+}
+
+
+def class_of(manifest: Manifest, path: Path) -> type[Artifact]:
+    """The class that opens the artifact at ``path``, imported now.
+
+    Raises:
+        ArtifactError: Its format is unknown.
+    """
+    if manifest.format not in FORMATS:
+        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(FORMATS)}")
+    found: type[Artifact] = resolve_name(FORMATS[manifest.format])
+    return found

@@ -1,0 +1,98 @@
+"""The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
+
+import time
+
+import click
+
+from spectool.commands.console import guarded, say, show, table
+from spectool.commands.options import Finite, SectionedCommand, json_option, option
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("model")
+@option("--language", required=True, metavar="CODE", help="Language that the model is to write, such as pl or uk.")
+@option(
+    "--corpus",
+    "corpora",
+    multiple=True,
+    metavar="C",
+    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, which pl, uk and "
+    "crh have.",
+)
+@option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
+@option("--prune/--no-prune", default=True, show_default=True, help="Leave out tokens that the draft does not need.")
+@option(
+    "--seconds",
+    type=Finite(0.1),
+    default=120.0,
+    show_default=True,
+    help="Time for the benchmark; slow models take longer.",
+)
+@json_option
+@guarded
+def setup(
+    model: str,
+    language: str,
+    corpora: tuple[str, ...],
+    draft: str | None,
+    prune: bool,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Build what drafts for a model in a language, measure it here, and say what to type from now on.
+
+    Fetches text, builds a dictionary where `generate`, `chat` and `serve` find it, runs the doctor, prunes and aligns a
+    draft model if one is named, and measures all of it against plain decoding. Where drafting does not pay, plain
+    decoding is recommended. Everything is kept in the user's cache, so the same command goes on after Ctrl-C.
+
+    \b
+    Examples:
+        spectool setup ./Bielik-11B --language pl
+        spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
+    """
+    from spectool.artifacts.default_paths import slug
+    from spectool.commands.blas import blas_hint
+    from spectool.commands.prune_draft import model_directory
+    from spectool.commands.setup_steps import Setup
+    from spectool.corpora import preset_for
+    from spectool.runtime.loading import load_model
+
+    if len(set(map(slug, corpora))) < len(corpora):
+        raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
+    for name in filter(None, (model, draft)):
+        model_directory(name)
+    wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
+    plan = list(wanted.steps())
+    missing = [step for step in plan if not step.kept]
+    for step in plan:
+        say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
+    if missing:
+        total = _minutes(sum(step.seconds for step in missing))
+        say(f"{total} in all. Close other programs, because passes are timed. After Ctrl-C the same command goes on.")
+        if hint := blas_hint(load_model(model, lazy=True)[0]):
+            say(hint)
+    done = []
+    for step in wanted.steps():
+        began = time.perf_counter()
+        if not step.kept:
+            say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
+            step.make()
+        taken = round(time.perf_counter() - began, 1)
+        done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
+    found = {"model": model, "language": language, "steps": done, **wanted.outcome()}
+    if as_json:
+        show(found, as_json=True)
+        return
+    rows = [
+        [each["drafter"], f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}"]
+        for each in found["configurations"]
+    ]
+    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass"], rows))
+    click.echo(f"\n{found['verdict']}")
+    if found["pays"] is None:
+        click.echo(f"A longer benchmark may tell: --seconds {5 * seconds:.0f}")
+    click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
+
+
+def _minutes(seconds: float) -> str:
+    return f"about {seconds:.0f} seconds" if seconds < 90 else f"about {seconds / 60:.0f} minutes"

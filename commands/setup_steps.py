@@ -1,0 +1,268 @@
+"""The steps of ``spectool setup``, from a model to a benchmark. Each knows whether what it makes is there already.
+
+`Setup.steps` looks at the disk before every step. Going through it without making anything gives the plan; making what
+is missing on the way goes on where an earlier run ended.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spectool import ArtifactError, CorpusError, TokenizerError
+from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.benchmark import Benchmark
+from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
+from spectool.artifacts.pruned_draft import PrunedDraft
+from spectool.artifacts.resumable import resumable_work
+from spectool.build.alignment.check import require_checked
+from spectool.build.alignment.stage import build_alignment
+from spectool.build.corpus_reading import quiet
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.pruning import stage as pruning
+from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
+from spectool.commands.console import progress, reading, say
+from spectool.commands.prune_draft import model_directory
+from spectool.corpora import Corpus, open_corpus
+from spectool.measure.bench.experiment import LANGUAGES, make_experiment
+from spectool.measure.bench.identity import contents
+from spectool.measure.bench.running import run_experiment
+from spectool.measure.doctor import measure_costs
+from spectool.measure.report.trials import read_trials
+from spectool.measure.report.verdicts import verdicts
+from spectool.runtime.draft_length.measured import forget_known_costs, model_key
+from spectool.runtime.loading import load_model, open_dictionaries
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft model", "all together"
+"""What is measured and may be recommended."""
+
+_DOCTOR = 10.0  # seconds of passes, as in `spectool doctor`
+_TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
+_PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
+_HUB_BYTES = 20_000_000  # of a text on the hub
+_WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
+
+
+class Step(NamedTuple):
+    """Something to make, unless it is kept from an earlier run."""
+
+    name: str
+    what: str  # is made, in words
+    seconds: float  # that it takes, roughly
+    kept: bool  # whether it is there, made from the same inputs
+    make: Callable[[], object]
+
+
+@dataclass
+class Setup:
+    """What the user asked for, and what the steps that were gone through have found."""
+
+    model: str
+    language: str
+    corpora: Sequence[str]
+    draft: str | None
+    prune: bool
+    seconds: float  # of the benchmark
+    drafters: dict[str, dict[str, Any]] = field(default_factory=dict)  # as an experiment has them, by name
+    run: Path | None = None  # the benchmark
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps in order; what depends on one that is missing when the next is asked for is missing, too."""
+        target = open_tokenizer(self.model)
+        for spec in self.corpora:
+            if open_corpus(spec).total_bytes is None:
+                path = _beginning(spec)
+                yield Step("text", f"20 MB of {spec} from the hub", 30, path.exists(), partial(_fetch, spec, path))
+        texts = [_text(spec) for spec in self.corpora]
+        for text in texts:
+            yield _dictionary(target, text)
+        yield _doctor(self.model, self.seconds)
+        dictionaries = [str(each.path) for each in open_dictionaries(AUTO, target, quiet)]  # what `generate` takes
+        look_ups = {"dictionary": dictionaries, "history": True}
+        self.drafters = {LOOK_UPS: look_ups}
+        if self.draft is not None:
+            draft = yield from self._draft(self.draft, target, texts)
+            self.drafters |= {DRAFT: draft, ALL: look_ups | draft}
+        yield self._bench(texts[0])
+
+    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> Generator[Step, None, dict[str, str]]:
+        """Yield the steps of the draft model, and return what an experiment says of it."""
+        used, ready = name, True
+        if self.prune:
+            weights = digest(contents([name], ())[f"model {name}"])
+            path = default_path("drafts") / f"{slug(name)}-{self.language}-{weights}"
+            yield _pruning(name, path, texts)
+            used, ready = str(path), path.is_dir()
+        draft = open_tokenizer(used) if ready else None
+        found = {"draft_model": used}
+        if draft is None or draft.fingerprint != target.fingerprint:
+            sides = digest(draft and draft.fingerprint, target.fingerprint)
+            path = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
+            yield _alignment(draft, target, path, texts[0])
+            found["alignment"] = str(path)
+        yield _doctor(used, self.seconds, ready)
+        return found
+
+    def _bench(self, text: Corpus) -> Step:
+        """The step that measures all drafters, on as many prompts as there is time for."""
+        costs = _costs(self.model)
+        step = (1 + len(self.drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
+        count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
+        tokens = min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count)))
+        prompts: dict[str, Any] = {"language": self.language, "count": count}
+        if self.language not in LANGUAGES:
+            prompts |= {"source": text.spec, "window": _WINDOW}
+        drafters = [{"name": name, **drafter} for name, drafter in self.drafters.items()]
+        model = {"name": slug(self.model), "path": self.model, "drafters": drafters}
+        experiment = make_experiment({"name": "setup", "models": [model], "prompts": [prompts], "tokens": tokens})
+        artifacts = [path for drafter in experiment.models[0].drafters for path in drafter.artifacts]
+        ready = costs is not None and all(map(Path.is_dir, artifacts))  # else nothing was measured yet
+        if ready:
+            names = [self.model, *(drafter["draft_model"] for drafter in drafters if "draft_model" in drafter)]
+            key = digest(experiment.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
+            self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
+        return Step(
+            "bench",
+            ", ".join([PLAIN, *self.drafters]) + f", on {count} prompts" * ready,
+            step * count * tokens if ready else self.seconds,
+            self.run is not None and self.run.exists(),
+            lambda: run_experiment(experiment, self.run or Path(), 0.0, say, progress),
+        )
+
+    def outcome(self) -> dict[str, Any]:
+        """What the benchmark says, when all steps are made, and the command to use from now on."""
+        assert self.run is not None
+        found: dict[str, Any] = {"run": str(self.run), "pays": None, "configurations": []}
+        best, options = PLAIN, ["--num-draft-tokens", "0"]
+        try:
+            verdict, *_ = verdicts(read_trials(Benchmark(self.run)))
+            found |= {"pays": verdict.pays, "verdict": verdict.sentence}
+            found["configurations"] = [one.figures() for one in verdict.results]
+            look_ups = next(one.speedup.value for one in verdict.results if one.drafter == LOOK_UPS)
+            if verdict.pays:
+                best = verdict.fastest.drafter
+            elif verdict.pays is None and look_ups > 1:  # they cost next to nothing where they do not pay
+                best = LOOK_UPS
+        except ArtifactError as error:  # too short to compare anything
+            found["verdict"] = str(error)
+        if best != PLAIN:
+            drafter = self.drafters[best]
+            options = [] if "dictionary" in drafter else ["--no-dict", "--no-history"]  # it finds the dictionary
+            options += ["--draft-model", drafter["draft_model"]] if "draft_model" in drafter else []
+            options += ["--alignment", drafter["alignment"]] if "alignment" in drafter else []
+        command = shlex.join(["spectool", "generate", "--model", self.model, *options])
+        return found | {"recommended": best, "command": command}
+
+
+def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], texts: Sequence[Corpus]) -> bool:
+    """Whether an artifact is there and whole, and was made for these tokenizers from these texts."""
+    try:
+        manifest = read_manifest(path)
+    except ArtifactError:
+        return False
+    sides = {role: side["fingerprint"] for role, side in manifest.tokenizers.items()}
+    wanted = {role: side and side.fingerprint for role, side in tokenizers.items()}
+    files = [file._asdict() for text in texts for file in text.describe_inputs()]
+    return (manifest.format, sides, manifest.inputs.get("files")) == (kind, wanted, files)
+
+
+def _beginning(spec: str) -> Path:
+    """Where the beginning of a text on the hub is kept."""
+    source = digest(spec, _HUB_BYTES, open_corpus(spec).describe_inputs())
+    return default_path("texts") / f"{slug(spec)}-{source}.jsonl"
+
+
+def _text(spec: str) -> Corpus:
+    """The text that the user named; of one on the hub its beginning, once that is here."""
+    named = open_corpus(spec)
+    if named.total_bytes is not None or not _beginning(spec).exists():
+        return named
+    beginning = open_corpus(str(_beginning(spec)))
+    beginning.licence = named.licence
+    return beginning
+
+
+def _fetch(spec: str, out: Path) -> None:
+    """Write the first documents of a text on the hub to a file."""
+    with resumable_work(out, {"corpus": spec}, what="setup", keep=()) as work:
+        try:
+            with (work / "text").open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
+                for document in open_corpus(spec):
+                    done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
+                    if stream.tell() >= _HUB_BYTES:
+                        break
+        except CorpusError as error:
+            raise CorpusError(
+                f"{error}. Or name text of your own: --corpus FILE. The bundled --corpus sample:pl shows that all of "
+                "it works, but is too small to gain anything"
+            ) from error
+        (work / "text").replace(out)
+
+
+def _dictionary(target: Tokenizer, text: Corpus) -> Step:
+    options, least = BackoffOptions(), least_count(text)
+    path = dictionary_path(text.spec, target.fingerprint, options, least)
+
+    def make() -> None:
+        manifest = count_and_build(target, text, path, options, CountOptions(min_count=least), say)
+        say(amount_of_text(manifest.statistics["tokens"]))
+
+    kept = _made(path, Dictionary.format, {"target": target}, [text])
+    seconds = 10 + (text.total_bytes or _HUB_BYTES) / 250_000
+    return Step("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
+
+
+def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
+    whole = open_tokenizer(name)
+
+    def make() -> None:
+        try:
+            pruning.prune_model(model_directory(name), whole, texts, path, say, reading, progress)
+        except TokenizerError as error:
+            raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
+
+    kept = _made(path, PrunedDraft.format, {"whole": whole}, texts)
+    return Step("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
+
+
+def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Corpus) -> Step:
+    def make() -> None:
+        assert draft is not None
+        require_checked(path, build_alignment(draft, target, text, path, say, reading), say)
+
+    if kept := _made(path, Alignment.format, {"draft": draft, "target": target}, [text]):
+        require_checked(path, read_manifest(path))
+    return Step("alignment", "of the two tokenizers, about 40 MB for large ones", 60, kept, make)
+
+
+def _doctor(name: str, most: float, ready: bool = True) -> Step:
+    seconds = min(_DOCTOR, most)
+
+    def make() -> None:
+        model, tokenizer = load_model(name)
+        save_costs(model_key(model), measure_costs(model, tokenizer, name, seconds, say))
+        forget_known_costs()
+
+    kept = ready and _costs(name) is not None
+    return Step("doctor", f"what passes of {slug(name)} cost here", 2 * seconds, kept, make)
+
+
+_key = cache(lambda name: model_key(load_model(name, lazy=True)[0]))
+
+
+def _costs(name: str) -> PassCosts | None:
+    """What the doctor has found of a model; None if it has not seen it, or the file is damaged."""
+    try:
+        return load_costs(_key(name))
+    except ArtifactError:
+        return None

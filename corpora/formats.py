@@ -1,0 +1,75 @@
+"""The formats that a corpus can have: a reader for each suffix, and the files of a folder that one of them reads."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from spectool import CorpusError
+from spectool.corpora.documents import Document, Reading
+from spectool.corpora.files import COMPRESSIONS, Format, InputFile, visible_files
+from spectool.corpora.parquet import parquet_rows
+from spectool.corpora.readers import documents, read_json_lines, read_text
+
+
+def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
+    return documents(parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
+
+
+_TEXT = Format(read_text)
+FORMATS = {
+    ".txt": _TEXT,
+    ".md": Format(partial(read_text, by_default="files")),
+    ".jsonl": Format(read_json_lines, has_columns=True),
+    ".ndjson": Format(read_json_lines, has_columns=True),
+    ".parquet": Format(_read_parquet, has_columns=True, compressible=False),
+}
+"""Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
+
+_NOT_READ = {
+    ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
+    ".tar": "unpack it and name the folder",
+    ".tgz": "unpack it and name the folder",
+    ".zip": "unpack it and name the folder",
+    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
+}
+_ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
+
+
+def input_files(path: Path) -> list[InputFile]:
+    """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name."""
+    if path.is_fifo() or path.is_char_device():
+        raise CorpusError(
+            f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
+        )
+    if not path.is_dir():
+        return [_input_file(path, path.name)]
+    found = [_input_file(inner, name) for inner, name in visible_files(path) if _is_read(inner)]
+    if not found:
+        raise CorpusError(
+            f"{path}: expected files that end in {', '.join(FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
+            "got a folder without any. Name a file, or rename them"
+        )
+    return found
+
+
+def _split_suffix(path: Path) -> tuple[str, str]:
+    compression = path.suffix.lower()
+    return (Path(path.stem).suffix.lower(), compression) if compression in COMPRESSIONS else (compression, "")
+
+
+def _is_read(path: Path) -> bool:
+    suffix, compression = _split_suffix(path)
+    if path.name.lower() in _ABOUT:
+        return False
+    return suffix in FORMATS or (not suffix and compression != "")
+
+
+def _input_file(path: Path, name: str) -> InputFile:
+    suffix, compression = _split_suffix(path)
+    if suffix in _NOT_READ:
+        step = _NOT_READ[suffix].format(path=path, stem=path.stem)
+        raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
+    format = FORMATS.get(suffix, _TEXT)
+    if compression and not format.compressible:
+        raise CorpusError(f"{path}: expected a {suffix} file, got a compressed one. Decompress it")
+    return InputFile(path, name, format, compression, path.stat().st_size)

@@ -1,0 +1,33 @@
+"""What sampling can be set to: the ranges and defaults of the library, the command line and the server."""
+
+import math
+from typing import NamedTuple
+
+LEAST_DIVISOR = 1e-6  # logits divided by less than this leave float32
+MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
+
+
+class Setting(NamedTuple):
+    """A number, and what it may be."""
+
+    least: float
+    most: float
+    default: float
+    whole: bool = False
+
+
+SAMPLER = {
+    "temp": Setting(0, math.inf, 0.0),  # but not between 0 and `LEAST_DIVISOR`
+    "top_p": Setting(0, 1, 1.0),
+    "min_p": Setting(0, 1, 0.0),
+    "min_tokens_to_keep": Setting(1, math.inf, 1, whole=True),
+    "top_k": Setting(0, math.inf, 0, whole=True),
+    "xtc_probability": Setting(0, 1, 0.0),
+    "xtc_threshold": Setting(0, 0.5, 0.1),
+}
+# Logits with the largest bias stay a float32 under any of these; 0 is none, as in mlx-lm.
+PENALTIES = {
+    "repetition_penalty": Setting(LEAST_DIVISOR, 1e6, 0.0),
+    "presence_penalty": Setting(-1e6, 1e6, 0.0),
+    "frequency_penalty": Setting(-1e6, 1e6, 0.0),
+}

@@ -1,0 +1,149 @@
+"""What a drafter has shown: how far its proposals get, what they take, and what they have lost.
+
+tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
+seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
+"""
+
+from collections.abc import Sequence
+
+from spectool.artifacts.pass_costs import DraftFacts
+from spectool.runtime.draft_length.timings import DraftTimes
+
+MAX_DRAFT_TOKENS = 16
+MAX_LOSS = 0.02  # share of the time that drafting may lose in all
+ALLOWANCE = 8.0  # plain passes that drafting may lose before that
+SURPLUS = 32.0  # plain passes won by drafting that may be lost again
+MEMORY = 0.93  # weight of a cycle when another has followed
+KNOWN = 8.0  # observations that an earlier estimate counts for
+FADING = 0.98  # weight of a cycle for each plain token since, which teaches nothing about the drafter
+
+
+class ByPosition:
+    """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
+
+    Attributes:
+        steps: Probability of getting past each position after those before it, shape [most].
+        tried: Observations that each of them rests on; earlier ones count less.
+    """
+
+    NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
+
+    def __init__(self, most: int, prior: float = 0.5) -> None:
+        self._passed = [0.0] * most
+        self.tried = [0.0] * most
+        self._passed[0], self.tried[0] = 2.0 * prior, 2.0
+        self.steps = [prior] * most
+
+    def start_from(self, steps: Sequence[float]) -> None:
+        """Start from earlier estimates."""
+        for position, step in enumerate(steps[: len(self.steps)]):
+            self._passed[position], self.tried[position] = KNOWN * step, KNOWN
+        self.update()
+
+    def observe(self, reached: int, limit: int, weight: float) -> None:
+        """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
+        passed = self._passed = [count * weight for count in self._passed]
+        tried = self.tried = [count * weight for count in self.tried]
+        for position in range(reached):
+            passed[position] += 1.0
+            tried[position] += 1.0
+        if reached < limit:
+            tried[reached] += 1.0
+
+    def update(self) -> None:
+        """Recompute ``steps``; the prior of each position is the estimate of the one before it."""
+        step = self._passed[0] / self.tried[0]
+        self.steps = [step]
+        for passed, tried in zip(self._passed[1:], self.tried[1:], strict=True):
+            step = (passed + self.NEIGHBOUR * step) / (tried + self.NEIGHBOUR)
+            self.steps.append(step)
+
+
+class DraftRecord:
+    """How far the proposals of a drafter get, and what they take.
+
+    Attributes:
+        times: Seconds of the drafter.
+        accepted: How far it gets before a token is not proposed, or not accepted.
+        proposed: How far it gets before a token is not proposed.
+    """
+
+    def __init__(self, most: int = MAX_DRAFT_TOKENS, fills: float = 0.5) -> None:
+        """Of proposals of up to ``most`` tokens; ``fills`` is the probability at first that it proposes one more."""
+        self.times = DraftTimes()
+        self.accepted = ByPosition(most)
+        self.proposed = ByPosition(most, fills)
+        self._news = 0  # proposals since anything was kept
+
+    def start_from(self, facts: DraftFacts) -> None:
+        """Start from what was learnt before."""
+        self.times.start_from(facts.fixed, facts.per_token, facts.per_missed)
+        self.accepted.start_from(facts.accepted)
+        self.proposed.start_from(facts.proposed)
+
+    @property
+    def is_news(self) -> bool:
+        """Whether so much has been learnt since `facts` that it is worth keeping."""
+        return self._news >= 2 * KNOWN
+
+    def facts(self) -> DraftFacts:
+        """What is worth keeping."""
+        self._news, times = 0, self.times
+        steps = tuple(self.accepted.steps), tuple(self.proposed.steps)
+        return DraftFacts(*steps, times.fixed, times.per_token, times.per_missed)
+
+    def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
+        """Record a proposal; earlier ones weigh ``weight`` times as much."""
+        self._news += 1
+        self.accepted.observe(accepted, asked, weight)
+        self.proposed.observe(proposed, asked, weight)
+
+    def update(self) -> None:
+        """Update the estimates."""
+        for estimate in (self.times, self.accepted, self.proposed):
+            estimate.update()
+
+    def expected(
+        self, curve: Sequence[float], caller: float, steps: Sequence[float] | None = None
+    ) -> tuple[list[float], list[float]]:
+        """Expected tokens and seconds of a cycle by draft length, shape [most + 1] each.
+
+        Args:
+            curve: Seconds of a pass by rows.
+            caller: Seconds that the caller takes for a token. A plain pass goes on meanwhile.
+            steps: Probabilities that each token is accepted when those before it were; by default as learnt.
+        """
+        fixed, per_token = self.times.fixed, self.times.per_token
+        tokens, seconds = [1.0], [max(curve[1], caller)]
+        count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
+        for k, (step, going) in enumerate(zip(steps or self.accepted.steps, self.proposed.steps, strict=True), 1):
+            product *= step
+            count += product
+            tokens.append(count)
+            # Proposals that end here have k - 1 tokens, even if a longer one was asked for.
+            spent += lasting * (1.0 - going) * cost
+            lasting *= going
+            cost = fixed + per_token * k + curve[k + 1]
+            seconds.append(spent + lasting * cost + caller * count)
+        return tokens, seconds
+
+
+class LossAccount:
+    """What drafting may still lose, in plain passes, against what would be done without it.
+
+    Attributes:
+        left: Beyond 0 there is no drafting, no matter what the estimates say.
+    """
+
+    def __init__(self, part: float = 1.0) -> None:
+        """An account of ``ALLOWANCE`` passes and `MAX_LOSS` of the time since, or of a ``part`` of both."""
+        self._allowance, self._share = part * ALLOWANCE, part * MAX_LOSS
+        self.left = self._allowance
+
+    def settle(self, won: float, passes: float) -> None:
+        """Add what a cycle with drafts has won, below 0 lost, in the time of this many passes."""
+        self.left = min(SURPLUS, self.left + won + self._share * passes)
+
+    def rest(self) -> None:
+        """Let a cycle without drafts pass."""
+        self.left = max(self.left, min(self._allowance, self.left + self._share))

@@ -1,0 +1,166 @@
+"""From a model to a recommendation: what is built and found again, what is said, and what a kill leaves."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectool.artifacts import benchmark
+from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
+from spectool.corpora import sample_path
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.measure.report.runs import write_run
+from spectool.tests.running import error_of, figures, run
+
+TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
+BRIEF = ("--language", "pl", "--seconds", 0.5)
+STEPS = ["dictionary", "doctor", "pruned draft", "alignment", "doctor", "bench"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of the user's cache."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
+    return tmp_path / "cache" / "spectool"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return Path(shutil.copy(sample_path("pl"), tmp_path / "own.txt"))
+
+
+def kept(found: dict[str, Any]) -> dict[str, bool]:
+    return {step["step"]: step["kept"] for step in found["steps"]}
+
+
+def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
+    found = figures("setup", TARGET, *BRIEF, "--corpus", text)
+    assert kept(found) == {"dictionary": False, "doctor": False, "bench": False}
+    (dictionary,) = cache.glob("*.dict")
+    done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
+    assert f"drafting from {dictionary.name}" in done.stderr
+    recommended = shlex.split(found["command"])
+    assert recommended[0] == "spectool"
+    assert run(*recommended[1:], "--prompt", "Most w", "--max-tokens", 2).exit_code == 0
+
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
+    again = figures("setup", TARGET, *BRIEF, "--corpus", text)
+    assert all(kept(again).values())
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()} == before
+    assert {**again, "steps": ()} == {**found, "steps": ()}
+
+    with text.open("a", encoding="utf-8") as stream:
+        stream.write("Jeszcze jeden wiersz.\n")
+    changed = figures("setup", TARGET, *BRIEF, "--corpus", text)
+    assert kept(changed) == {"dictionary": False, "doctor": True, "bench": False}
+    assert list(cache.glob("*.dict")) == [dictionary]  # replaced, so that only the new one is found
+
+
+def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = [line for line in sample_path("pl").read_text(encoding="utf-8").splitlines() if line]
+    rows = "".join(json.dumps({"text": line}) + "\n" for line in lines)
+    (folder / "a.jsonl").write_text(rows, encoding="utf-8")
+    plan = Setup(str(TARGET), "pl", [f"hf:{folder}#text"], None, True, 0.5)
+    step = next(plan.steps())
+    assert (step.name, step.kept) == ("text", False)
+    step.make()
+    (fetched,) = cache.glob("texts/*")
+    assert [json.loads(line)["text"] for line in fetched.read_text(encoding="utf-8").splitlines()] == lines
+    assert next(plan.steps()).kept
+    (folder / "a.jsonl").write_text(rows[: rows.index("\n") + 1], encoding="utf-8")
+    assert not next(plan.steps()).kept
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("no/where", "--language", "pl"), "no/where"),
+        ((TARGET, "--language", "cs"), "--corpus"),
+        ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),
+        ((TARGET, "--language", "pl", "--corpus", "sample:pl", "--draft-model", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_is_not_there_is_named_before_anything_is_made(
+    cache: Path, arguments: Sequence[object], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert named in error_of(run("setup", *arguments))
+    assert not list(cache.rglob("*"))
+
+
+def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny.txt").write_text("a\n", encoding="utf-8")
+    assert "Give more text" in error_of(run("setup", TARGET, *BRIEF, "--corpus", tmp_path / "tiny.txt"))
+    assert not list(cache.glob("*.dict"))
+
+
+@pytest.mark.parametrize(
+    ("speeds", "pays", "best", "options"),
+    [
+        ((1.5, 1.2, 1.3), True, LOOK_UPS, []),
+        ((1.2, 1.5, 1.3), True, DRAFT, ["--no-dict", "--no-history", "--draft-model", "D", "--alignment", "A"]),
+        ((1.2, 1.3, 1.5), True, ALL, ["--draft-model", "D", "--alignment", "A"]),
+        ((0.9, 0.8, 0.7), False, PLAIN, ["--num-draft-tokens", "0"]),
+    ],
+)
+def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
+    tmp_path: Path, speeds: Sequence[float], pays: bool, best: str, options: list[str]
+) -> None:
+    rows: list[benchmark.Row] = []
+    for block in range(12):
+        for name, speed in zip((benchmark.PLAIN, LOOK_UPS, DRAFT, ALL), (1.0, *speeds), strict=True):
+            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
+            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
+            rows.append({**row, "tokens": 64, "passes": 64, "seconds": (1 + block % 3 / 100) / speed, "output": []})
+    draft = {"draft_model": "D", "alignment": "A"}
+    drafters = {LOOK_UPS: {"dictionary": ["d"], "history": True}, DRAFT: draft, ALL: {"dictionary": ["d"], **draft}}
+    run = write_run(tmp_path / "run", rows, [])
+    found = Setup("M", "pl", [], "D", True, 1.0, drafters, run).outcome()
+    assert (found["pays"], found["recommended"]) == (pays, best)
+    assert shlex.split(found["command"]) == ["spectool", "generate", "--model", "M", *options]
+
+
+def test_a_bench_that_cannot_tell_recommends_no_draft_model(tmp_path: Path) -> None:
+    rows: list[benchmark.Row] = []
+    for block in range(12):
+        for name, speed in ((benchmark.PLAIN, 1.0), (LOOK_UPS, 0.99), (DRAFT, 3.0 if block % 2 else 0.5)):
+            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
+            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
+            rows.append({**row, "tokens": 64, "passes": 64, "seconds": 1 / speed, "output": []})
+    drafters = {LOOK_UPS: {"dictionary": ["d"]}, DRAFT: {"draft_model": "D"}}
+    found = Setup("M", "pl", [], "D", True, 1.0, drafters, write_run(tmp_path / "run", rows, [])).outcome()
+    assert (found["pays"], found["recommended"]) == (None, PLAIN)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_written(
+    tmp_path: Path, sent: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "spectool.cli", "setup", str(TARGET), *map(str, BRIEF)]
+    command += ["--corpus", "sample:pl", "--draft-model", str(DRAFT_MODEL), "--json"]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    for number in range(len(STEPS)):
+        with subprocess.Popen(command, **pipes) as process:
+            assert process.stderr is not None
+            begun = next(line for line in process.stderr if line.startswith(f"{STEPS[number]}: "))
+            process.stderr.readline()  # what the step says first: it is in the middle of it
+            process.send_signal(sent)
+            _, rest = process.communicate(timeout=60)
+        assert process.returncode in (-sent, 130), begun + rest
+    finished = subprocess.run(command, check=True, **pipes)
+    found = json.loads(finished.stdout)
+    assert [step["step"] for step in found["steps"]] == STEPS
+    assert [step["kept"] for step in found["steps"]] == [True] * 5 + [False]
+    assert not [path for path in tmp_path.rglob(".*") if path.name.endswith((".partial", ".work", ".previous"))]

@@ -1,0 +1,168 @@
+"""A hybrid compared with its members alone and with the best choices, on simulated machines."""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import pytest
+
+from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
+from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+CURVES: dict[str, Callable[[int], float]] = {
+    "flat": lambda rows: 1 + 0.012 * (rows - 1),
+    "rising": lambda rows: 1 + 0.05 * (rows - 1),
+    "linear": float,
+    "between": lambda rows: 0.8 + 0.2 * rows,
+    "steps of 8": lambda rows: float((rows + 7) // 8),
+    "another kernel from 2 on": lambda rows: 1.0 if rows == 1 else 2 + 0.02 * rows,
+}
+# Shares of the positions at which a look-up is so sure of each token; elsewhere it proposes nothing.
+LOOK_UPS = {"sure": [(0.25, 0.9)], "mixed": [(0.15, 0.95), (0.3, 0.5), (0.2, 0.2)], "unsure": [(0.4, 0.25)]}
+TOKENS, PROMPT, ANSWERS, READING = 64, 40, 30, 0.03
+
+
+class Model(NamedTuple):
+    right: float  # probability of each token
+    cost: float  # of a token, in plain passes
+
+
+MODELS = {"cheap": Model(0.7, 0.1), "dear": Model(0.7, 0.5), "half right": Model(0.5, 0.25), "bad": Model(0.05, 0.3)}
+
+
+def texts(shares: Sequence[tuple[float, float]], model: Model, seed: int) -> list[Saved]:
+    """Answers in which token i is i, with members whose proposals are right as often as they are said to be."""
+    rng, found = random.Random(seed), list[Saved]()
+
+    def proposal(at: int, right: float, stated: bool) -> Proposal:
+        end = next((k for k in range(16) if rng.random() >= right), 16)
+        tokens = [at + k if k < end else -1 for k in range(16)]
+        return Proposal(tokens, "", [right] * 16 if stated else ())
+
+    for _ in range(ANSWERS):
+        look_ups = []
+        for at in range(TOKENS):
+            draw, reach = rng.random(), accumulate(share for share, _ in shares)
+            sure = next((p for (_, p), most in zip(shares, reach, strict=True) if draw < most), 0.0)
+            look_ups.append(proposal(at, sure, True) if sure else Proposal((), ""))
+        models = [proposal(at, model.right, False) for at in range(TOKENS)]
+        found.append(Saved([-2] * PROMPT, list(range(TOKENS)), {"look-up": look_ups, "model": models}))
+    return found
+
+
+def speed(machine: Machine, answers: Sequence[Saved], names: Sequence[str]) -> float:
+    """Speed against plain decoding, of one member or of several in a hybrid."""
+    clock = Clock()
+    members = [SavedMember(name, machine, clock) for name in names]
+    drafter: Drafter = HybridDrafter(members, clock=clock) if len(members) > 1 else members[0]
+    seconds = play(answers, drafter, machine, clock, Controller())
+    return sum(len(text.output) for text in answers) * machine.passes(1) / sum(seconds)
+
+
+def best_speed(
+    machine: Machine, answers: Sequence[Saved], shares: Sequence[tuple[float, float]], model: Model
+) -> float:
+    """Speed of choices that know every probability and cost, but not which tokens are right.
+
+    They are best at the rate at which they are worth no more than it, were there no end. A look-up does not continue a
+    model's guess here.
+    """
+
+    def best(rate: float, sure: float, left: int = 16) -> tuple[float, str, int]:
+        choices = [(1 - rate * machine.passes(1), "look-up", 0)]
+        for k in range(1, left + 1):
+            for name, right, cost in (("look-up", sure, 0.0), ("model", model.right, model.cost)):
+                tokens = sum(right**j for j in range(k + 1))
+                choices.append((tokens - rate * (machine.passes(k + 1) + k * cost), name, k))
+        return max(choices)
+
+    low, high = 0.4, 16.0
+    while high - low > 1e-3:
+        rate = (low + high) / 2
+        everywhere = [*shares, (1 - sum(share for share, _ in shares), 0.0)]
+        worth = sum(share * best(rate, sure)[0] for share, sure in everywhere)
+        low, high = (rate, high) if worth > 0 else (low, rate)
+    seconds = 0.0
+    for answer in answers:
+        at = asked = 0
+        while at < TOKENS:
+            sure = next(iter(answer.proposals["look-up"][at].probabilities), 0.0)
+            _, name, length = best(low, sure, min(16, TOKENS - at - 1))
+            proposal = answer.proposals[name][at].tokens[:length]
+            asked |= name == "model"
+            seconds += machine.passes(length + 1) + machine.drafts.get(name, 0.0) * length
+            at += accepted_length(proposal, answer.output[at:]) + 1
+        seconds += asked * READING * PROMPT
+    return TOKENS * len(answers) * machine.passes(1) / seconds
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [pytest.param(name, marks=[pytest.mark.system] * (name in ("linear", "flat", "steps of 8"))) for name in CURVES],
+)
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("look_up", LOOK_UPS)
+def test_a_hybrid_is_never_far_below_its_best_member_and_near_the_best_choices(
+    curve: str, model: str, look_up: str
+) -> None:
+    print("seed 3")
+    machine = Machine(CURVES[curve], {"model": MODELS[model].cost}, READING, 0.05)
+    answers = texts(LOOK_UPS[look_up], MODELS[model], 3)
+    alone = max(1.0, *(speed(machine, answers, [name]) for name in ("look-up", "model")))
+    reached = speed(machine, answers, ["look-up", "model"])
+    best = best_speed(machine, answers, LOOK_UPS[look_up], MODELS[model])
+    print(round(reached, 3), round(alone, 3), round(best, 3))
+    assert reached >= 0.95 * alone
+    assert reached >= 0.9 * best
+    if model == "cheap" and look_up != "unsure" and curve in ("flat", "rising", "steps of 8"):
+        assert reached >= 1.05 * alone, "their gains add"
+
+
+def test_the_best_in_hindsight_is_the_best_of_all_choices() -> None:
+    for seed in range(20):
+        print("seed", seed)
+        rng = random.Random(seed)
+        output = [rng.randrange(3) for _ in range(5)]
+        machine = Machine(lambda rows: 1 + 0.3 * rows, {"model": rng.choice([0.1, 0.5])}, 0.01)
+        proposals = {
+            name: [Proposal([rng.randrange(3) for _ in range(3)], name) for _ in output]
+            for name in ("look-up", "model")
+        }
+        text = Saved([0], output, proposals)
+
+        def least(at: int, text: Saved = text, machine: Machine = machine) -> float:
+            """By trying everything; only the model's whole guess, or a part of it, is continued."""
+            if at >= len(text.output):
+                return 0.0
+            found = []
+            for k in range(4):
+                guess = text.proposals["model"][at].tokens[:k]
+                for other in [text.proposals["look-up"][at + k].tokens] if at + k < len(text.output) else [()]:
+                    for j in range(len(other) + 1):
+                        tokens = [*guess, *other[:j]]
+                        rest = text.output[at:]
+                        right = next((i for i, t in enumerate(tokens) if i >= len(rest) or t != rest[i]), len(tokens))
+                        if j and right < k:
+                            continue  # it was asked for a text that is not
+                        seconds = k * machine.drafts["model"] + machine.passes(len(tokens) + 1)
+                        found.append(seconds + least(at + right + 1, text, machine))
+            return min(found)
+
+        reading = machine.reading * len(text.prompt)
+        machine_without = machine._replace(drafts={"model": 99.0})
+        expected = min(least(0) + reading, least(0, text, machine_without))
+        assert best_seconds(text, machine, ["look-up", "model"]) == pytest.approx(expected)
+
+
+def test_what_is_recorded_is_what_a_drafter_proposes() -> None:
+    output = [5, 6, 7, 8, 5, 6, 7, 8, 5]
+    saved = record([1, 5, 6], output, {"look-up": LookupDrafter(history=True)}, 3)
+    drafter = LookupDrafter(history=True)
+    drafter.start([1, 5, 6])
+    for at, token in enumerate(output):
+        assert saved.proposals["look-up"][at] == drafter.propose(3)
+        drafter.commit([token])
