@@ -99,5 +99,5 @@ def schedule(rng: random.Random, count: int, vocabulary: int, longest: int, most
         }
         held = [rng.randrange(3, vocabulary) for _ in range(rng.choice([0, 0, rng.randint(1, longest)]))]
         leaves = rng.choice([None, None, rng.randint(1, most)])
-        wanted.append(Wanted(prompt, options, rng.randint(0, 3 * count), leaves, held))
+        wanted.append(Wanted(prompt, options, rng.randint(0, 2 * count), leaves, held))
     return wanted
