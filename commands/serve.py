@@ -90,6 +90,13 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
 )
 @_count("max_connections", "Connections that may be open at once.", **_LIMITS)
+@_limit(
+    "--batch",
+    type=_COUNT,
+    metavar="N",
+    help="Requests that are answered at the same time; by default as many as fit into memory, up to 8. Always one with "
+    "a draft model or --kv-bits.",
+)
 @_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)
 @_count("max_body", "Largest request.", metavar="BYTES", **_LIMITS)
 @_limit(
@@ -130,8 +137,8 @@ def serve(
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
 
-    Requests are answered one at a time, in the order in which they come. Each response and /metrics report draft tokens
-    proposed and accepted.
+    Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
+    tokens proposed and accepted.
 
     \b
     Example:

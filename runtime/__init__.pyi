@@ -1,3 +1,5 @@
+from .batching.generate import BatchResponse as BatchResponse
+from .batching.generate import batch_generate as batch_generate
 from .decoding.drafter import Cycle as Cycle
 from .decoding.drafter import Drafter as Drafter
 from .decoding.drafter import Proposal as Proposal

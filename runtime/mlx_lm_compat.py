@@ -43,5 +43,13 @@ from mlx_lm.generate import (
     wired_limit,
 )
 from mlx_lm.models import cache
-from mlx_lm.models.cache import ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import (
+    ArraysCache,
+    CacheList,
+    ChunkedKVCache,
+    KVCache,
+    QuantizedKVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+)
 from mlx_lm.tokenizer_utils import TokenizerWrapper

@@ -1,4 +1,4 @@
-"""The thread that owns the models. Requests come to it as jobs, and it answers them one after the other.
+"""The thread that owns the models. Requests come to it as jobs, and it answers as many at a time as share a pass.
 
 Nobody else touches MLX. A job that is cancelled, or a server that stops, ends a generation after the pass that runs.
 """
@@ -11,16 +11,20 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack
+from typing import Any
 
 import mlx.core as mx
 
+from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Cycle
-from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.mlx_lm_compat import wired_limit
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import Commit
+from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
-from spectool.serve.models import LoadedModel, MakeDrafter
+from spectool.serve.models import LoadedModel, MakeDrafter, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.requests import GenerationRequest, RequestRefused
@@ -29,15 +33,14 @@ _TIDY_SECONDS = 0.2
 STOPPING = "the server is stopping"
 
 
-class Aborted(Exception):
-    """A generation ends before its text does; the message says for what reason."""
-
-
 class Job:
     """A request on its way through the engine.
 
     Attributes:
         texts: Its answers, once the engine has begun.
+        unwritten: Those that are not written yet.
+        begun: Whether any of them is or was.
+        writing: Number of those that are being written.
         drafts: The drafts in all of them: how many had this many tokens, of which this many were accepted.
         cancelled: Nobody waits for it any more. Set from any thread.
     """
@@ -56,9 +59,19 @@ class Job:
         """
         self.request, self.model, self.prompts, self.client, self.deliver = request, model, prompts, client, deliver
         self.texts: list[Answer] = []
+        self.unwritten: deque[Answer] = deque()
+        self.writing, self.begun = 0, False
         self.drafts: Counter[tuple[int, int]] = Counter()
         self.cancelled = False
         self.began = time.monotonic()
+
+
+class _Writing:
+    """An answer that is being written."""
+
+    def __init__(self, job: Job, answer: Answer, target: TargetRunner, cache: list[Any]) -> None:
+        self.job, self.answer, self.target, self.cache = job, answer, target, cache
+        self.began = self.first = time.perf_counter()  # until the first token
 
 
 class Engine:
@@ -80,7 +93,8 @@ class Engine:
         self._jobs: deque[Job | tuple[str, Future[LoadedModel]]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._running = 0
+        self._writing: dict[TargetRunner, _Writing] = {}
+        self._wired = ExitStack()  # while anything is written
         self._cache_gauges = {"prompt_cache_sequences": 0, "prompt_cache_bytes": 0}
         # A drafter that fails is logged with its request; the runtime's warning would come on top of that.
         warnings.filterwarnings("ignore", "drafter .* is switched off", RuntimeWarning)
@@ -94,8 +108,9 @@ class Engine:
 
     def gauges(self) -> dict[str, float]:
         """What is going on now, for the metrics."""
-        waiting = sum(isinstance(job, Job) and not job.cancelled for job in list(self._jobs))
-        return {"requests_running": self._running, "requests_waiting": waiting, **self._cache_gauges}
+        waiting = sum(isinstance(job, Job) and not job.cancelled and not job.begun for job in list(self._jobs))
+        running = len({one.job for one in list(self._writing.values())})
+        return {"requests_running": running, "requests_waiting": waiting, **self._cache_gauges}
 
     def model_for(self, name: str) -> Future[LoadedModel]:
         """The model of this name, loaded when its turn comes unless it was already; its weights may be gone since."""
@@ -146,42 +161,50 @@ class Engine:
         self.loaded.set_result(None)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._stopping)
-                if self._stopping:
-                    break
-                job = self._jobs.popleft()
-            self._take(job)
+                self._changed.wait_for(lambda: self._jobs or self._writing or self._stopping)
+            if self._stopping:
+                break
+            while self._jobs and self._take(self._jobs[0]):
+                self._jobs.popleft()
+            self._advance()
+        self._end_where_nobody_waits()
         for job in self._jobs:
             if isinstance(job, Job):
                 job.deliver(RequestRefused(503, STOPPING))
             else:
                 job[1].set_exception(RequestRefused(503, STOPPING))
 
-    def _take(self, job: Job | tuple[str, Future[LoadedModel]]) -> None:
-        """Do one job, whatever becomes of it."""
+    def _take(self, job: Job | tuple[str, Future[LoadedModel]]) -> bool:
+        """Do a job, or begin all of its texts; return whether that is possible now."""
         if not isinstance(job, Job):
             name, future = job
+            if name not in self._known and self._writing:
+                return False
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(self._known.get(name) or self._load(name))
                 except Exception as error:
                     future.set_exception(error)
-            return
-        self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
-        if job.cancelled:
+            return True
+        if job.cancelled and not job.begun:
+            self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
             self._metrics.add("generations_total", end="disconnected")
-            return
-        self._running = 1
-        failure: Exception | None = None
+            return True
         try:
-            self._answer(job)
+            if job.model != self.model.name or self.model.model is None:
+                if self._writing:
+                    return False
+                self._load(job.model)
+            if not job.texts:
+                prompts = [prompt for prompt in job.prompts for _ in range(job.request.n)]
+                answers = (Answer(i, each, job.request, self.model, self._options) for i, each in enumerate(prompts))
+                job.texts = list(answers)
+                job.unwritten.extend(job.texts)
+            while job.unwritten and self._begin(job, job.unwritten[0]):
+                job.unwritten.popleft()
         except Exception as error:
-            failure = error
-        self._running = 0
-        self._log_failures(job)
-        caches = self._caches
-        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
-        job.deliver(failure)
+            self._fail(job, error)
+        return not job.unwritten
 
     def _load(self, name: str) -> LoadedModel:
         """Load a model in the place of the one that is loaded."""
@@ -191,25 +214,21 @@ class Engine:
         gc.collect()
         mx.clear_cache()
         self.model = self._known[name] = LoadedModel(name, self._options, self._make_drafter)
+        self._new_batch()
         return self.model
 
-    def _answer(self, job: Job) -> None:
-        if job.model != self.model.name or self.model.model is None:
-            self._load(job.model)
-        prompts = [prompt for prompt in job.prompts for _ in range(job.request.n)]
-        job.texts = [Answer(i, prompt, job.request, self.model, self._options) for i, prompt in enumerate(prompts)]
-        for text in job.texts:
-            self._write(job, text)
+    def _new_batch(self) -> None:
+        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
+        self._batch = Batch(self.model.model, rows, stream=mx.default_stream(mx.default_device()))
 
-    def _write(self, job: Job, text: Answer) -> None:
-        """Generate one text, and keep its cache."""
-        options, model, add = self._options, self.model, self._metrics.add
-        prompt = text.prompt.tokens
-        cache, text.cached = self._caches.take(job.client, prompt, model.model)
-
-        def check() -> None:
-            if job.cancelled or self._stopping:
-                raise Aborted(STOPPING if self._stopping else "the client has gone")
+    def _begin(self, job: Job, answer: Answer) -> bool:
+        """Begin to write a text; return whether there is room for it."""
+        options, model, prompt = self._options, self.model, answer.prompt.tokens
+        drafter = model.drafter.fork() if model.drafter else None
+        # A drafter that follows one text serves one after the other, and so do caches that will be quantised.
+        alone = (model.drafter is not None and drafter is None) or options.kv_bits is not None
+        if not self._batch.accepts(make_prompt_cache(model.model), alone=alone):
+            return False
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
@@ -217,66 +236,121 @@ class Engine:
                 self._metrics.add_cycle(cycle)
 
         length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
-        stream = mx.default_stream(mx.default_device())
-        began = first = time.perf_counter()
-        end = "failed"
+        cache, answer.cached = self._caches.take(job.client, prompt, model.model)
+        target, _ = open_text(
+            prompt[answer.cached :],
+            model.model,
+            drafter=drafter or model.drafter,
+            prediction=answer.prediction,
+            num_draft_tokens=model.controller if length is None else length,
+            max_tokens=answer.max_tokens,
+            stop_tokens=model.ends,
+            sampler=answer.sampler,
+            logits_processors=answer.processors,
+            grammar=answer.prompt.grammar,
+            seed=answer.seed,
+            verify=options.verify,
+            prompt_cache=cache,
+            cached_tokens=prompt[: answer.cached],
+            prefill_step_size=options.prefill_step_size,
+            kv_bits=options.kv_bits,
+            kv_group_size=options.kv_group_size,
+            quantized_kv_start=options.quantized_kv_start,
+            statistics=answer.statistics,
+            on_cycle=on_cycle,
+        )
+        if not self._writing:
+            self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
+        self._batch.add(target, alone=alone)
+        if not job.begun:
+            self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
+        self._writing[target], job.begun = _Writing(job, answer, target, cache), True
+        job.writing += 1
+        return True
+
+    def _advance(self) -> None:
+        """Advance all texts by a pass, and deliver what they gained."""
         try:
-            steps = generate_step(
-                prompt[text.cached :],
-                model.model,
-                drafter=model.drafter,
-                prediction=text.prediction,
-                num_draft_tokens=model.controller if length is None else length,
-                max_tokens=text.max_tokens,
-                stop_tokens=model.ends,
-                sampler=text.sampler,
-                logits_processors=text.processors,
-                grammar=text.prompt.grammar,
-                seed=text.seed,
-                verify=options.verify,
-                prompt_cache=cache,
-                cached_tokens=prompt[: text.cached],
-                prefill_step_size=options.prefill_step_size,
-                prompt_progress_callback=lambda fed, total: check(),
-                kv_bits=options.kv_bits,
-                kv_group_size=options.kv_group_size,
-                quantized_kv_start=options.quantized_kv_start,
-                stream=stream,
-                statistics=text.statistics,
-                on_cycle=on_cycle,
-            )
-            with wired_limit(model.model, [stream]), closing(steps):
-                for token, logprobs, _ in steps:
-                    if not text.tokens:
-                        first = time.perf_counter()
-                    piece = text.add(token, logprobs)
-                    if piece.end is None and (job.cancelled or self._stopping):
-                        job.deliver(piece)
-                        piece = text.abort()
-                    job.deliver(piece)
-                    if piece.end is not None:
-                        end = "disconnected" if piece.end == "abort" and job.cancelled else piece.end
-                        break
-        except Aborted as error:
-            end = "abort" if self._stopping else "disconnected"
-            raise RequestRefused(503, str(error)) from error
-        finally:
-            held = [*prompt, *text.tokens][:-1] if text.tokens else prompt[: text.cached]
-            self._caches.keep(job.client, held, cache)
-            add("generations_total", end=end)
-            add("prompt_tokens_total", len(prompt))
-            add("cached_prompt_tokens_total", text.cached)
-            add("generated_tokens_total", len(text.tokens))
-            add("target_passes_total", text.statistics.passes)
-            add("prompt_seconds_total", first - began)
-            add("generation_seconds_total", time.perf_counter() - first)
-            for source, proposed in text.statistics.proposed_by.items():
-                add("drafted_tokens_total", proposed, source=source)
-                add("accepted_tokens_total", text.statistics.accepted_by[source], source=source)
-            for failure in text.statistics.failures:
-                add("drafter_failures_total", source=failure.drafter)
-        if end == "disconnected":
-            raise Aborted("the client has gone")
+            steps = self._batch.step() if self._writing else []
+        except Exception as error:
+            for job in {one.job for one in self._writing.values()}:
+                self._fail(job, error, broken=True)
+            self._new_batch()
+            return
+        for target, gained in steps:
+            one = self._writing.get(target)  # another text of its job may have failed
+            if one is None:
+                continue
+            try:
+                if isinstance(gained, Exception):
+                    raise gained
+                self._deliver(one, gained)
+            except Exception as error:
+                self._fail(one.job, error)
+        self._end_where_nobody_waits()
+
+    def _deliver(self, one: _Writing, gained: Commit) -> None:
+        for token, logprobs, _ in one.target.tokens_of(gained):
+            if not one.answer.tokens:
+                one.first = time.perf_counter()
+            piece = one.answer.add(token, logprobs)
+            one.job.deliver(piece)
+            if piece.end is not None:
+                self._end(one, piece.end)
+                break
+
+    def _end_where_nobody_waits(self) -> None:
+        """End the texts whose clients have gone, or all of them if the server stops."""
+        for one in list(self._writing.values()):
+            if one.target not in self._writing:
+                continue  # ended with another text of its job
+            if one.job.cancelled:
+                self._fail(one.job, RequestRefused(503, "the client has gone"))
+            elif self._stopping and one.answer.tokens:
+                one.job.deliver(one.answer.abort())
+                self._end(one, "abort")
+            elif self._stopping:
+                self._fail(one.job, RequestRefused(503, STOPPING))
+
+    def _fail(self, job: Job, error: Exception, *, broken: bool = False) -> None:
+        """End all texts of a job with an error; the caches of a ``broken`` batch are of no further use."""
+        for one in [one for one in self._writing.values() if one.job is job]:
+            end = "disconnected" if job.cancelled else "abort" if self._stopping else "failed"
+            self._end(one, end, broken=broken, last=False)
+        job.unwritten.clear()
+        self._finish(job, error)
+
+    def _end(self, one: _Writing, end: str, *, broken: bool = False, last: bool = True) -> None:
+        """End a text, and keep its cache; unless there is more to come of it, its job ends with its ``last`` text."""
+        answer, prompt, add = one.answer, one.answer.prompt.tokens, self._metrics.add
+        usable = not broken and self._batch.remove(one.target)
+        del self._writing[one.target]
+        one.job.writing -= 1
+        if not self._writing:
+            self._wired.close()
+        if usable:
+            held = [*prompt, *answer.tokens][:-1] if answer.tokens else prompt[: answer.cached]
+            self._caches.keep(one.job.client, held, one.cache)
+        add("generations_total", end=end)
+        add("prompt_tokens_total", len(prompt))
+        add("cached_prompt_tokens_total", answer.cached)
+        add("generated_tokens_total", len(answer.tokens))
+        add("target_passes_total", answer.statistics.passes)
+        add("prompt_seconds_total", one.first - one.began)
+        add("generation_seconds_total", time.perf_counter() - one.first)
+        for source, proposed in answer.statistics.proposed_by.items():
+            add("drafted_tokens_total", proposed, source=source)
+            add("accepted_tokens_total", answer.statistics.accepted_by[source], source=source)
+        for failure in answer.statistics.failures:
+            add("drafter_failures_total", source=failure.drafter)
+        if last and not one.job.writing and not one.job.unwritten:
+            self._finish(one.job, None)
+
+    def _finish(self, job: Job, error: Exception | None) -> None:
+        self._log_failures(job)
+        caches = self._caches
+        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
+        job.deliver(error)
 
     def _log_failures(self, job: Job) -> None:
         failures = {failure.drafter: failure.error for text in job.texts for failure in text.statistics.failures}

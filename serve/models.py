@@ -1,23 +1,28 @@
 """A model that is loaded, and what the HTTP side needs to know of it."""
 
+import os
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
+from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.token_ids import vocabulary_size
 from spectool.runtime.draft_length.controllers import keep_learnt, new_controller
 from spectool.runtime.loading import load_model
+from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
 
 MakeDrafter = Callable[[str, Any], Drafter | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_MOST_ROWS = 8  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
 
@@ -68,6 +73,22 @@ class LoadedModel:
         """Let go of the weights and the drafter; what was learnt of its draft model is kept."""
         keep_learnt(self.model, self.drafter)
         self.model = self.drafter = None
+
+
+def rows_that_fit(model: Any, context: int | None) -> int:
+    """Number of texts, 1 to 8, whose caches fit into half of the memory that the weights leave.
+
+    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
+    """
+    info: dict[str, Any] = mx.device_info()
+    memory = info.get("max_recommended_working_set_size") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
+    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache]
+    token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
+    text = max(1, token * min(context or 8192, 8192))
+    return max(1, min(_MOST_ROWS, int((memory - weights) / 2 / text)))
 
 
 def _context_length(model: Any, tokenizer: Any) -> int | None:

@@ -1,9 +1,29 @@
 """The prompt pass: tokens into a cache, in chunks, no logits computed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mlx.core as mx
+
+
+def prefill_steps(
+    model: Any,
+    cache: list[Any],
+    tokens: mx.array,
+    step_size: int = 2048,
+    quantize: Callable[[], None] = lambda: None,
+) -> Iterator[int]:
+    """Feed ``tokens`` [tokens], perhaps none, in passes of ``step_size``; yield the tokens fed so far after each pass.
+
+    ``quantize`` is called after each pass.
+    """
+    for first in range(0, tokens.size, step_size):
+        end = min(first + step_size, tokens.size)
+        model(tokens[None, first:end], cache=cache)  # the logits are never computed
+        quantize()
+        mx.eval([entry.state for entry in cache])
+        mx.clear_cache()
+        yield end
 
 
 def prefill(
@@ -12,16 +32,7 @@ def prefill(
     tokens: mx.array,
     step_size: int = 2048,
     quantize: Callable[[], None] = lambda: None,
-    progress: Callable[[int], None] = lambda fed: None,
 ) -> None:
-    """Feed ``tokens`` [tokens], perhaps none, in passes of ``step_size``.
-
-    After each pass, ``quantize`` is called, and ``progress`` with the tokens fed so far.
-    """
-    for first in range(0, tokens.size, step_size):
-        end = min(first + step_size, tokens.size)
-        model(tokens[None, first:end], cache=cache)  # the logits are never computed
-        quantize()
-        mx.eval([entry.state for entry in cache])
-        mx.clear_cache()
-        progress(end)
+    """Feed ``tokens`` as `prefill_steps` does, all at once."""
+    for _ in prefill_steps(model, cache, tokens, step_size, quantize):
+        pass

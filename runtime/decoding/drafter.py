@@ -99,6 +99,10 @@ class Drafter:
         """Guess at most ``limit`` tokens after ``tokens`` of another drafter; by default none."""
         return Proposal((), self.name)
 
+    def fork(self) -> "Drafter | None":
+        """A drafter like this one for another text at the same time, sharing what is only read; by default None."""
+        return None
+
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` from the next ``start`` on, if possible; None takes the most probable ones."""
 

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import mlx.core as mx
 
-from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.drafter import Cycle, Drafter, accepted_length
+from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller
@@ -126,8 +126,86 @@ def generate_step(
         RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
             or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
+    target, borrowed = open_text(
+        prompt,
+        model,
+        drafter=drafter,
+        prediction=prediction,
+        num_draft_tokens=num_draft_tokens,
+        max_tokens=max_tokens,
+        stop_tokens=stop_tokens,
+        sampler=sampler,
+        logits_processors=logits_processors,
+        grammar=grammar,
+        seed=seed,
+        verify=verify,
+        max_kv_size=max_kv_size,
+        prompt_cache=prompt_cache,
+        cached_tokens=cached_tokens,
+        prefill_step_size=prefill_step_size,
+        kv_bits=kv_bits,
+        kv_group_size=kv_group_size,
+        quantized_kv_start=quantized_kv_start,
+        statistics=statistics,
+        on_cycle=on_cycle,
+    )
+    text, total = target.text, len(target.text.prompt)
+    progress = prompt_progress_callback or (lambda fed, total: None)
+
+    def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
+        try:
+            with mx.stream(stream):
+                progress(0, total)
+                for fed in target.read_prompt():
+                    progress(fed, total)
+                text.start()
+            while not text.ended:
+                with mx.stream(stream):
+                    commit = target.cycle()
+                if text.yielded == 0:
+                    progress(total, total)
+                yield from target.tokens_of(commit)
+                if text.statistics.passes % CLEAR_EVERY == 0:
+                    mx.clear_cache()
+        finally:
+            if borrowed is not None:
+                release_controller(model, _kept_by(model, drafter, prediction), borrowed)
+            with mx.stream(stream):
+                target.close()
+
+    return steps()
+
+
+def open_text(
+    prompt: mx.array | Sequence[int],
+    model: Any,
+    *,
+    drafter: Drafter | None = None,
+    prediction: "PredictionDrafter | None" = None,
+    num_draft_tokens: int | Controller | None = None,
+    max_tokens: int = 256,
+    stop_tokens: Collection[int] = frozenset(),
+    sampler: Sampler | None = None,
+    logits_processors: Sequence[LogitsProcessor] | None = None,
+    grammar: "Grammar | None" = None,
+    seed: int | None = None,
+    verify: Literal["exact", "rejection"] | None = None,
+    max_kv_size: int | None = None,
+    prompt_cache: list[Any] | None = None,
+    cached_tokens: Sequence[int] = (),
+    prefill_step_size: int = 2048,
+    kv_bits: int | None = None,
+    kv_group_size: int = 64,
+    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START,
+    statistics: DraftStatistics | None = None,
+    on_cycle: Callable[[Cycle], None] | None = None,
+) -> tuple[TargetRunner, Controller | None]:
+    """A text to be written, with the target that writes it, and the controller that it borrows, if any.
+
+    Takes the options of `generate_step`, checks them and computes nothing.
+    """
     tokens, cached, vocabulary = prompt_ids(prompt), as_ids(cached_tokens), vocabulary_size(model)
-    processors, stops = tuple(logits_processors or ()), frozenset(stop_tokens)
+    processors = tuple(logits_processors or ())
     require_lengths(max_tokens, num_draft_tokens)
     require_tokens("prompt", tokens, vocabulary)
     require_tokens("cached_tokens", cached, vocabulary)
@@ -137,21 +215,8 @@ def generate_step(
     if kv_bits is not None:
         require_quantizable(cache, model)
     constraint = None if grammar is None else grammar.constraint(vocabulary)
-    draw = draw_for(model, verify, sampler, processors)
-    quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
-    target = TargetRunner(
-        model=model,
-        cache=cache,
-        vocabulary=vocabulary,
-        sampler=sampler,
-        processors=processors,
-        rejection=draw is not None,
-        randomness=Randomness(seed),
-        quantize=quantize,
-        prefill=partial(prefill, model, cache, step_size=prefill_step_size, quantize=quantize),
-        constraint=constraint,
-    )
-    kept_by = model if drafter is None and prediction is not None else drafter  # a prediction is new every time
+    draw, randomness = draw_for(model, verify, sampler, processors), Randomness(seed)
+    kept_by = _kept_by(model, drafter, prediction)
     borrowed = acquire_controller(model, kept_by) if num_draft_tokens is None and kept_by is not None else None
     length = borrowed or num_draft_tokens or 0
     quantized_from = quantized_kv_start if kv_bits else None
@@ -169,57 +234,26 @@ def generate_step(
         with_forced=num_draft_tokens != 0,
     )
     counts.controller = guarded.controller or guarded.predicting
-    progress = prompt_progress_callback or (lambda fed, total: None)
-
-    def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
-        yielded = 0
-        held = 0  # tokens that the cache holds when the generation ends here: all but the last one
-        try:
-            with mx.stream(stream):
-                target.read_prompt(tokens, cached, progress)
-                held = len(tokens) - 1
-                if max_tokens != 0:
-                    guarded.start([*cached, *tokens])
-            last = tokens[-1]
-            while yielded != max_tokens:
-                with mx.stream(stream), target.randomness:
-                    left = max_tokens - yielded - 1 if max_tokens > 0 else None  # one token is the target's own
-                    proposal = guarded.propose(left, len(target.refeed), begun=target.next_pass is not None)
-                    current = target.verify(last, proposal.tokens, proposal.distribution)
-                    if left != 0 and not proposal.tokens and guarded.drafting_paused():  # no drafts now or next
-                        target.begin_next_pass(current)
-                    choices = target.read(current)
-                    draft = tuple(proposal.tokens[: current.positions - 1])
-                    accepted = min(accepted_length(draft, choices), len(choices) - 1)
-                    committed = _until_stop(choices[: accepted + 1], stops)
-                    target.commit(committed, held + 1 + accepted)
-                    guarded.commit(committed, begins=target.next_pass is not None)
-                accepted = min(accepted, len(committed))
-                counts.record_pass(proposal.source, len(draft))
-                if on_cycle is not None:
-                    times = guarded.draft_seconds, guarded.pass_seconds
-                    on_cycle(Cycle(draft, proposal.source, accepted, committed, *times))
-                if yielded == 0:
-                    progress(len(tokens), len(tokens))
-                for row, last in enumerate(committed):
-                    yielded, held, target.unrewindable = yielded + 1, held + 1, 0
-                    counts.record_token(proposal.source, row < accepted)
-                    yield last, current.logprobs[row], row < accepted
-                if last in stops:
-                    return
-                if counts.passes % CLEAR_EVERY == 0:
-                    mx.clear_cache()
-        finally:
-            if borrowed is not None:
-                release_controller(model, kept_by, borrowed)
-            with mx.stream(stream):
-                target.close(held)
-
-    return steps()
+    text = TextState(
+        prompt=tokens,
+        cached=cached,
+        vocabulary=vocabulary,
+        max_tokens=max_tokens,
+        stops=frozenset(stop_tokens),
+        sampler=sampler,
+        processors=processors,
+        constraint=constraint,
+        rejection=draw is not None,
+        randomness=randomness,
+        guarded=guarded,
+        statistics=counts,
+        on_cycle=on_cycle,
+    )
+    quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
+    target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=prefill_step_size)
+    return target, borrowed
 
 
-def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
-    """``tokens`` up to and including the first stop token."""
-    if stop_tokens.isdisjoint(tokens):
-        return tuple(tokens)
-    return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])
+def _kept_by(model: Any, drafter: Drafter | None, prediction: "PredictionDrafter | None") -> Any:
+    """What a controller is kept for, besides the model; a prediction is new every time."""
+    return model if drafter is None and prediction is not None else drafter

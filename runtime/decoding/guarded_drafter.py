@@ -33,6 +33,7 @@ class GuardedDrafter:
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
+        fixed_length: Draft tokens per cycle where no controller chooses them.
         predicting: The same for the prediction, which is right at other times and with longer drafts.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
@@ -77,8 +78,8 @@ class GuardedDrafter:
                 self.predicting.longest = self._timed.longest
         self._prediction, self._by_prediction = prediction, False
         self._constraint, self._with_forced = constraint, constraint is not None and with_forced
-        self._fixed_length = 0 if isinstance(length, Controller) else int(length)
-        self._drafter = drafter if self._fixed_length > 0 or self.controller else None
+        self.fixed_length = 0 if isinstance(length, Controller) else int(length)
+        self._drafter = drafter if self.fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
         self._statistics = statistics
@@ -88,12 +89,18 @@ class GuardedDrafter:
         self._pending: list[int] = []  # committed tokens that the drafter has not been given yet
         self._limit = self._refeed = 0
         self._proposed: Sequence[int] = ()
+        self._shared = False  # whether the pass of this cycle is shared with other texts
         self._begun = False  # whether the pass of this cycle began in the cycle before it
         self.draft_seconds = self.pass_seconds = 0.0
         self._pass_began = self._pass_ended = 0.0
         self._processor_began = self._processor_ended = 0.0  # processor time of this process at the same moments
         self._cycle_ended: float | None = None
         self._caller_seconds: float | None = None  # between the cycle before this one and this one
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a controller chooses the draft length."""
+        return self._timed is not None
 
     def start(self, prompt: Sequence[int]) -> None:
         """Start the drafter with the prompt."""
@@ -112,24 +119,30 @@ class GuardedDrafter:
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
-        may_return = self._prediction is not None and self._prediction.near and (self._timed or self._fixed_length)
+        may_return = self._prediction is not None and self._prediction.near and (self._timed or self.fixed_length)
         return not may_return and not self._with_forced and self._drafter_paused()
 
     def _drafter_paused(self) -> bool:
         if self._drafter is None:
             self._next_length = 0
         elif self._next_length is None:
-            self._next_length = self.controller.choose() if self.controller else self._fixed_length
+            self._next_length = self.controller.choose() if self.controller else self.fixed_length
         return self._next_length <= 0
 
-    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False) -> Proposal:
+    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False, length: int | None = None) -> Proposal:
         """A proposal that can be verified safely.
 
         Args:
             left: Maximum number of tokens that the generation can still use; None for no limit.
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
+            length: Maximum number of draft tokens where the pass is shared with other texts. The controller, which
+                knows the passes of one text, is then neither asked nor taught.
         """
+        self._shared = length is not None
+        if length is not None:
+            self._next_length = length if self._drafter is not None else 0
+        longest = length
         began = perf_counter()
         self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
@@ -137,8 +150,9 @@ class GuardedDrafter:
         forced = self._constraint.forced(most) if self._constraint is not None and most else []
         proposal = NOTHING
         if self._prediction is not None and self._prediction.found and not begun and not forced:
-            length = self._fixed_length if self.predicting is None else self.predicting.choose()
-            self._limit = self._limited(length, left, refeed)
+            if longest is None or self.predicting is None:
+                longest = self.fixed_length if self.predicting is None else self.predicting.choose()
+            self._limit = self._limited(longest, left, refeed)
             proposal = self._valid(self._prediction.propose(self._limit))
         self._by_prediction = bool(proposal.tokens)
         self._paused = self._by_prediction or self._drafter_paused()
@@ -172,7 +186,7 @@ class GuardedDrafter:
             if not self._paused:
                 self._guarded(self._give_pending)
         self.draft_seconds += perf_counter() - pass_ended
-        learner, waited = self._timed, self._caller_seconds
+        learner, waited = None if self._shared else self._timed, self._caller_seconds
         if self._by_prediction and learner is not None:  # the drafter has missed these tokens
             count = len(tokens)
             learner.learn(
@@ -217,7 +231,9 @@ class GuardedDrafter:
         if self._constraint is not None:
             tokens = tokens[: self._constraint.allowed(tokens)]
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
-        return Proposal(tokens, proposal.source, distribution=drawn) if tokens or drawn is not None else NOTHING
+        if not tokens and drawn is None:
+            return NOTHING
+        return Proposal(tokens, proposal.source, tuple(proposal.probabilities[: len(tokens)]), drawn)
 
     def _most_forced(self, left: int | None) -> int:
         """Maximum number of tokens in a proposal that begins with forced ones."""

@@ -7,6 +7,7 @@ begins after it. Taking the most probable token at every step makes the expected
 Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding (Saxena, 2023).
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -75,6 +76,12 @@ class LookupDrafter(Drafter):
         self._observed = [_PRIOR] * (_LONGEST + 1)
         if prompt:
             self._remember(prompt)
+
+    def fork(self) -> "LookupDrafter":
+        """A drafter from the same dictionaries, with a history of its own."""
+        forked = copy.copy(self)
+        forked.start(())
+        return forked
 
     def propose(self, limit: int) -> Proposal:
         """A chain of at most ``limit`` tokens; takes some microseconds."""

@@ -1,6 +1,7 @@
 """Prompts for a server, the answers that mlx-lm gives to them, answers that are given, and the server's metrics."""
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from unittest.mock import patch
 
 import mlx.core as mx
 
+from spectool.runtime.decoding.generation import open_text
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
 from spectool.tests.serve.servers import TARGET, client, exchange, get
@@ -63,12 +65,17 @@ def writing_down(server: Server, *texts: str) -> Iterator[None]:
     tokenizer = server.engine.model.tokenizer
     left = list(texts)
 
-    def steps(prompt: Any, model: Any, *, max_tokens: int, **options: Any) -> Iterator[tuple[int, mx.array, bool]]:
+    def opened(prompt: Any, model: Any, **options: Any) -> Any:
         tokens = [*tokenizer.encode(left.pop(0), add_special_tokens=False), *tokenizer.eos_token_ids]
-        for token in tokens[:max_tokens]:
-            yield token, mx.zeros(server.engine.model.vocabulary), False
+        before = len(options["cached_tokens"]) + len(prompt)
 
-    with patch("spectool.serve.engine.generate_step", steps):
+        def write(history: mx.array, logits: mx.array) -> mx.array:
+            token = tokens[min(history.size - before, len(tokens) - 1)]
+            return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, -math.inf)[None]
+
+        return open_text(prompt, model, **{**options, "logits_processors": [write]})
+
+    with patch("spectool.serve.engine.open_text", opened):
         yield
 
 

@@ -30,8 +30,27 @@ def test_eight_at_once_get_what_each_gets_alone(server: Server) -> None:
     assert after["spectool_requests_running"] == after["spectool_requests_waiting"] == 0
 
 
+def test_one_of_three_goes_away_and_the_caches_of_all_go_on() -> None:
+    with serving(max_tokens=64) as running, ThreadPoolExecutor(2) as pool:
+        with connect(running) as connection:
+            body = {"prompt": PROMPTS[0], "max_tokens": 100_000, "stream": True}
+            connection.sendall(post("/v1/completions", body))
+            assert b"200 OK" in connection.recv(1 << 16)
+            others = [pool.submit(complete, running, prompt, 96) for prompt in PROMPTS[1:]]
+            eventually(running, "spectool_requests_running", 3)
+        texts = [other.result().choices[0].text for other in others]
+        assert texts == [alone(prompt, 96) for prompt in PROMPTS[1:]]
+        eventually(running, 'spectool_generations_total{end="disconnected"}', 1)
+        for prompt in PROMPTS:
+            before = series(running)["spectool_cached_prompt_tokens_total"]
+            answer = complete(running, prompt)
+            assert answer.choices[0].text == alone(prompt)
+            cached = series(running)["spectool_cached_prompt_tokens_total"] - before
+            assert cached >= answer.usage.prompt_tokens - 2
+
+
 def test_too_many_at_once_are_told_to_come_back() -> None:
-    with serving(max_waiting=1) as running:
+    with serving(max_waiting=1, batch=1) as running:
         with connect(running) as busy, connect(running) as waiting:
             for connection in (busy, waiting):
                 connection.sendall(post("/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 100_000}))
@@ -115,7 +134,7 @@ def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Ser
         raise ValueError("no such luck")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spectool.serve.engine.generate_step", fail)
+        patched.setattr("spectool.serve.engine.open_text", fail)
         for options in {}, {"stream": True}:
             with pytest.raises(InternalServerError, match="no such luck"):
                 complete(server, PROMPTS[0], **options)
@@ -123,7 +142,7 @@ def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Ser
 
 
 def test_stopping_gives_every_client_its_answer_so_far_or_an_error() -> None:
-    with serving(max_prompt_tokens=10**6) as running, ThreadPoolExecutor(4) as pool:
+    with serving(max_prompt_tokens=10**6, batch=1) as running, ThreadPoolExecutor(4) as pool:
         body = {"prompt": PROMPTS[0], "max_tokens": 100_000}
         answers = [pool.submit(exchange, running, post("/v1/completions", body))]
         eventually(running, "spectool_requests_running", 1)

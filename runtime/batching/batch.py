@@ -1,0 +1,263 @@
+"""Several texts written at the same time: each pass of the target serves all of them.
+
+    step    read the pass that is under way, and commit to each text what it accepted
+            read a piece of a prompt, if any waits
+            propose for each text, cut all proposals to one length, and begin the next pass
+            return what was committed, which the caller hands on while the device computes
+
+Texts come and go between two steps. A text that is alone runs as in the single loop, in a cache of its own, and so does
+one whose cache cannot share passes, after all others have ended.
+"""
+
+from collections import deque
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from spectool.runtime.batching.caches import BatchCache, kind_of
+from spectool.runtime.batching.length import BlockLength, RowAcceptance
+from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.generation import CLEAR_EVERY
+from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import Commit, Pass
+from spectool.runtime.draft_length.measured import known_costs
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
+from spectool.runtime.mlx_lm_compat import generation_stream
+
+_WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
+
+
+class Step(NamedTuple):
+    """What a text gained in a step: tokens, or the error that it ends with."""
+
+    target: TargetRunner
+    gained: Commit | Exception
+
+
+class _Row:
+    """A text in the batch."""
+
+    def __init__(self, target: TargetRunner) -> None:
+        self.target, self.text = target, target.text
+        self.pieces = target.read_prompt()
+        self.unread = len(target.text.prompt) - 1  # tokens of the prompt
+        self.origin = 0  # tokens in the cache before those of this text
+        self.acceptance = RowAcceptance()
+        self.proposal = Proposal((), "")
+        self.inputs: list[int] = []
+        self.current: Pass | Exception | None = None  # what came of choosing its tokens
+
+
+class Batch:
+    """Texts of one model that are written together.
+
+    Attributes:
+        rows: Texts that may be written at the same time.
+        length: Chooses the draft length where texts share a pass.
+    """
+
+    def __init__(self, model: Any, rows: int, *, length: BlockLength | None = None, stream: Any = None) -> None:
+        """Write up to ``rows`` texts at a time on ``stream``, with draft lengths by ``length``."""
+        costs = known_costs(model) if length is None else None
+        self.rows = rows
+        self.length = length or BlockLength(rows, costs.curve if costs else None)
+        self._model = model
+        self._stream = generation_stream if stream is None else stream
+        self._reading: list[_Row] = []
+        self._own: list[_Row] = []  # their prompts are read, and their caches are their own
+        self._shared: list[_Row] = []  # in the order of the rows of the shared caches
+        self._flight: list[_Row] = []  # those whose pass is under way
+        self._caches: BatchCache | None = None
+        self._kind: tuple[Any, ...] | None = None
+        self._read_at: float | None = None  # when the latest pass was read, unless something came in between
+        self._steps = 0
+
+    def __len__(self) -> int:
+        """Number of texts that are written or read."""
+        return len(self._reading) + len(self._own) + len(self._shared)
+
+    def accepts(self, cache: list[Any], *, alone: bool = False) -> bool:
+        """Whether a text with this cache can be added now; ``alone`` says that it cannot share passes."""
+        if not len(self):
+            return True
+        return (
+            not alone and len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
+        )
+
+    def add(self, target: TargetRunner, *, alone: bool = False) -> None:
+        """Add a text that `accepts` has let through."""
+        self._kind = None if alone else kind_of(self._model, target.cache)
+        self._reading.append(_Row(target))
+
+    def step(self) -> list[Step]:
+        """Advance every text by a pass, and one prompt by a piece; return what was committed.
+
+        Before the next step, the tokens of each commit have to be taken with ``tokens_of``, and each text that has
+        ended or failed has to be removed. If this raises, nothing here is of further use.
+        """
+        with mx.stream(self._stream):
+            steps = self._read_pass()
+            steps += self._read_prompt()
+            steps += self._begin_pass({step.target for step in steps})
+        self._steps += 1
+        if self._steps % CLEAR_EVERY == 0:
+            mx.clear_cache()
+        return steps
+
+    def remove(self, target: TargetRunner) -> bool:
+        """End a text, wherever it is; return whether its own cache can be used further.
+
+        It then holds the prompt and all tokens that were taken but the last one.
+        """
+        with mx.stream(self._stream):
+            for row in [row for row in self._shared if row.target is target]:
+                self._take_out(row, row.text.held)
+            self._reading = [row for row in self._reading if row.target is not target]
+            self._own = [row for row in self._own if row.target is not target]
+            return target.close()
+
+    def _read_pass(self) -> list[Step]:
+        """Wait for the pass that is under way, and commit to each text what it accepted."""
+        flight, self._flight = self._flight, []
+        if self._caches is None or not flight:
+            return []
+        mx.eval([row.current.tokens for row in flight if isinstance(row.current, Pass)])
+        steps: list[Step] = []
+        kept, committed = dict.fromkeys(self._shared, 0), 0
+        for row in flight:
+            if row not in kept:
+                continue  # removed meanwhile
+            try:
+                if not isinstance(row.current, Pass):
+                    raise row.current or RuntimeError("no pass")
+                commit = row.text.read(row.current, row.proposal)
+            except Exception as error:
+                steps.append(Step(row.target, error))
+                continue
+            cycle = commit.cycle
+            row.acceptance.learn(row.proposal, cycle.accepted)
+            kept[row] = len(row.target.refeed) + len(cycle.committed)
+            committed += len(cycle.committed)
+            row.text.guarded.commit(cycle.committed)
+            steps.append(Step(row.target, commit))
+        before = self._caches.lengths
+        self._caches.settle(list(kept.values()))
+        for row, old, new in zip(self._shared, before, self._caches.lengths, strict=True):
+            row.target.refeed = row.inputs[new - old : kept[row]]
+        now, began, self._read_at = perf_counter(), self._read_at, perf_counter()
+        if began is not None:
+            self.length.learn(len(flight), max(len(row.inputs) for row in flight), committed, now - began)
+        failed = {step.target for step in steps if isinstance(step.gained, Exception)}
+        for row in [row for row in self._shared if row.text.ended or row.target in failed]:
+            self._take_out(row, row.text.fed, spare=len(row.inputs))
+        return steps
+
+    def _read_prompt(self) -> list[Step]:
+        """Read a piece of the prompt that has least left."""
+        if not self._reading:
+            return []
+        row = min(self._reading, key=lambda row: row.unread)
+        self._read_at = None
+        try:
+            whole = len(row.text.prompt) - 1
+            row.unread = whole - next(row.pieces, whole)
+            if not row.unread:
+                deque(row.pieces, 0)  # nothing but its end
+                row.text.start()
+        except Exception as error:
+            return [Step(row.target, error)]
+        if not row.unread:
+            self._reading.remove(row)
+            self._own.append(row)
+        return []
+
+    def _begin_pass(self, untaken: set[TargetRunner]) -> list[Step]:
+        """Begin a pass over all texts, or make one over a text that is alone, unless its tokens are ``untaken``."""
+        rows = [row for row in self._shared + self._own if not row.text.ended]
+        if len(rows) == 1 or self._kind is None:
+            self._read_at = None
+            for row in list(self._shared):
+                self._take_out(row, row.text.fed)
+                self._own.append(row)
+            return [self._alone(row) for row in rows if row.target not in untaken]
+        begun = [row for row in rows if row.target.next_pass is not None]
+        if begun or not rows:
+            return [self._alone(row) for row in begun]
+        if self._caches is None:
+            self._caches = BatchCache(rows[0].target.cache, _WIDTH)
+        for row in [row for row in self._own if not row.text.ended]:
+            self._own.remove(row)
+            self._share(row)
+        self._propose()
+        self._launch()
+        return []
+
+    def _alone(self, row: _Row) -> Step:
+        """A cycle as in the single loop."""
+        try:
+            return Step(row.target, row.target.cycle(ahead=not self._reading))
+        except Exception as error:
+            return Step(row.target, error)
+
+    def _propose(self) -> None:
+        """Ask all drafters, and cut what they propose to one length.
+
+        Drafts of a fixed length stay as they are, and so do drawn ones: a choice among them would be seen in the text.
+        """
+        for row in self._shared:
+            guarded, refeed = row.text.guarded, len(row.target.refeed)
+            length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
+            row.proposal = guarded.propose(row.text.left, refeed, length=length)
+        fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
+        expected = [() if row in fixed else row.acceptance.expected(row.proposal) for row in self._shared]
+        longest = max([self.length.choose(expected), *(len(row.proposal.tokens) for row in fixed)])
+        for row in self._shared:
+            if row not in fixed:
+                row.proposal = row.proposal.cut(longest)
+
+    def _launch(self) -> None:
+        """Begin the pass."""
+        assert self._caches is not None
+        for row in self._shared:
+            row.inputs = [*row.target.refeed, row.text.last, *row.proposal.tokens]
+        counts = [len(row.inputs) for row in self._shared]
+        width = max(counts)
+        inputs = mx.array([row.inputs + [0] * (width - len(row.inputs)) for row in self._shared], dtype=mx.int32)
+        self._caches.begin(counts)
+        logits = self._model(inputs, cache=self._caches.entries)
+        for at, row in enumerate(self._shared):
+            own = logits[at, len(row.target.refeed) : len(row.inputs)]
+            try:
+                with row.text.randomness:
+                    row.current = row.text.choose(own, row.proposal)
+            except Exception as error:  # a processor refuses the text
+                row.current = error
+        self._flight = list(self._shared)
+        mx.async_eval(
+            [row.current.tokens for row in self._flight if isinstance(row.current, Pass)], self._caches.arrays()
+        )  # type: ignore[no-untyped-call]
+
+    def _share(self, row: _Row) -> None:
+        """Move a text's cache into the shared ones."""
+        assert self._caches is not None
+        fed = row.text.fed - len(row.target.refeed)
+        held = max(lengths(row.target.cache), default=fed)
+        row.origin = held - fed
+        self._caches.join(row.target.cache, held)
+        self._shared.append(row)
+
+    def _take_out(self, row: _Row, fed: int, spare: int = 0) -> None:
+        """Move a text's part of the shared caches, its first ``fed`` tokens, back into its own cache."""
+        assert self._caches is not None
+        at, target = self._shared.index(row), row.target
+        held = self._caches.lengths[at]
+        if not self._caches.recurrent:  # otherwise only all of them, which may be too many
+            held = min(row.origin + fed, held)
+        self._caches.leave(at, target.cache, held, spare)
+        self._shared[at] = self._shared[-1]
+        self._shared.pop()
+        if not self._shared:
+            self._caches = None
+        target.resume(held - row.origin, [*target.refeed, row.text.last])

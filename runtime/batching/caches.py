@@ -1,0 +1,327 @@
+"""Caches of several texts in one array for each layer; every row ends where its text ends.
+
+mlx-lm's own batch caches end at one place for all rows, so rows that accept different numbers of drafts have to be
+rolled into line, a copy of the cache in every cycle. Here each row has its own length. A pass writes at the end of each
+row, and what a row rejects is hidden by the mask until it is written over:
+
+    row 0   a b c d e f . .    length 4, pass over e f: both right, length 6
+    row 1   p q r x . . . .    length 2, pass over r x: x is wrong, length 3
+
+In a layer with a window, a row is a ring: the token at position p lies in slot p modulo the number of slots. There are
+more slots than the window has tokens, so that rejected drafts overwrite nothing that later tokens see.
+
+A recurrent layer has no positions. It keeps the states from before the pass, and a row with a wrong draft gets its old
+state again. All layers of this row then stand where they stood before, and the next pass feeds its right tokens again.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
+
+_known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
+STEP = 256  # tokens by which arrays grow, as in mlx-lm
+
+
+def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What the caches of rows that share passes have in common; None where ``cache`` cannot share any.
+
+    Quantised and chunked caches cannot, nor can models that need the position of a token as a single number.
+    """
+    leaves = flatten(cache)
+    if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
+        return None
+    kind = tuple((type(leaf), getattr(leaf, "max_size", 0), getattr(leaf, "keep", 0)) for leaf in leaves)
+    known = _known.get(id(model))
+    if known is None or known[0]() is not model:
+        known = weakref.ref(model), {}
+        _known[id(model)] = known
+    if kind not in known[1]:
+        caches = BatchCache(cache, 2)
+        caches.lengths = [1, 2]
+        caches.begin([2, 1])
+        try:
+            model(mx.zeros((2, 2), dtype=mx.int32), cache=caches.entries)  # built and never computed
+            known[1][kind] = True
+        except Exception:
+            known[1][kind] = False
+    return kind if known[1][kind] else None
+
+
+class BatchCache:
+    """The caches of a model for the rows of a batch.
+
+    Attributes:
+        entries: What the model takes as its cache.
+        lengths: Tokens that each row holds.
+    """
+
+    def __init__(self, like: Sequence[Any], width: int) -> None:
+        """Make caches without rows ``like`` those of one text, for passes over at most ``width`` tokens of a row."""
+        self.lengths: list[int] = []
+        self._counts: list[int] = []  # tokens that each row feeds in the pass under way
+        self._layouts: dict[tuple[int, int], _Layout] = {}
+        self._recurrent: list[_RecurrentRows] = []
+
+        def rows_like(entry: Any) -> Any:
+            if hasattr(entry, "caches"):
+                return CacheList(*map(rows_like, entry.caches))
+            if type(entry) is ArraysCache:
+                self._recurrent.append(_RecurrentRows(len(entry.cache)))
+                return self._recurrent[-1]
+            window, keep = getattr(entry, "max_size", 0), getattr(entry, "keep", 0)
+            layout = self._layouts.setdefault((window, keep), _Layout(window, keep, width))
+            return _AttentionRows(layout)
+
+        self.entries = [rows_like(entry) for entry in like]
+        self._leaves = flatten(self.entries)
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a row with a wrong draft goes back to where it was before the pass."""
+        return bool(self._recurrent)
+
+    def join(self, cache: Sequence[Any], length: int) -> None:
+        """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
+        for leaf, single in zip(self._leaves, flatten(cache), strict=True):
+            leaf.join(len(self.lengths), single)
+        self.lengths.append(length)
+
+    def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> None:
+        """Take a row out and put its first ``length`` tokens into ``cache``; the last row takes its place.
+
+        Windows come with up to ``spare`` tokens more than they need, so that as many can be trimmed.
+        """
+        last = len(self.lengths) - 1
+        for leaf, single in zip(self._leaves, flatten(cache), strict=True):
+            leaf.leave(row, last, single, length, spare)
+        for each in (self.lengths, self._counts):
+            if len(each) > last:
+                each[row] = each[last]
+                each.pop()
+
+    def begin(self, counts: Sequence[int]) -> None:
+        """Prepare for a pass in which each row feeds as many tokens as ``counts`` says, and padding after them."""
+        for layout in self._layouts.values():
+            layout.begin(self.lengths, max(counts))
+        for states in self._recurrent:
+            states.begin(counts)
+        self._counts = list(counts)
+
+    def settle(self, kept: Sequence[int]) -> None:
+        """Keep this many of the tokens that each row fed in the latest pass."""
+        if self._recurrent:
+            whole = [count == fed for count, fed in zip(kept, self._counts, strict=True)]
+            kept = [count if all_ else 0 for count, all_ in zip(kept, whole, strict=True)]
+            for states in self._recurrent:
+                states.settle(whole)
+        self._counts = []
+        self.lengths = [length + count for length, count in zip(self.lengths, kept, strict=True)]
+
+    def arrays(self) -> list[mx.array]:
+        """All arrays, to be evaluated together with a pass."""
+        return [array for leaf in self._leaves for array in leaf.arrays()]
+
+
+class _Layout:
+    """Where the tokens of each row lie in layers with the same window; 0 for none."""
+
+    def __init__(self, window: int, keep: int, width: int) -> None:
+        self._window, self.keep = window, keep
+        # A pass may be rejected, and the one after it be under way, when a row leaves.
+        self.slots = window + 2 * width if window else 0
+
+    def begin(self, lengths: Sequence[int], width: int) -> None:
+        """Place ``width`` tokens after each row."""
+        self.offset = mx.array(list(lengths), dtype=mx.int32)
+        self.rows = mx.arange(len(lengths))[:, None]
+        self._queries = self.offset[:, None] + mx.arange(width, dtype=mx.int32)
+        self.places = self.slots_of(self._queries)
+        self.extent = max(lengths) + width
+        if self._window:
+            self.extent = min(self.extent, self.slots)
+        self._masks: dict[int, mx.array] = {}
+
+    def slots_of(self, positions: mx.array) -> mx.array:
+        """The slots in which tokens at these positions lie."""
+        if not self._window:
+            return positions
+        ring = self.slots - self.keep
+        return mx.where(positions < self.slots, positions, self.keep + (positions - self.keep) % ring)
+
+    def mask(self, window: int) -> mx.array:
+        """What each token sees, bool [rows, 1, tokens, extent]; ``window`` is the model's own limit, 0 for none."""
+        if window not in self._masks:
+            queries, slots = self._queries[:, None, :, None], mx.arange(self.extent, dtype=mx.int32)
+            limits = [limit for limit in (self._window - self.keep, window) if limit > 0]
+            if self._window:
+                last = self._queries[:, None, None, -1:]
+                position = last - (last - slots) % (self.slots - self.keep)
+                seen = (position >= self.keep) & (position <= queries)
+            else:
+                position = slots
+                seen = position <= queries
+            for limit in limits:
+                seen = seen & (queries - position < limit)
+            if self.keep:
+                seen = mx.where(slots < self.keep, slots <= queries, seen)
+            self._masks[window] = seen
+        return self._masks[window]
+
+
+class _AttentionRows:
+    """Keys and values of one layer, each [rows or more, heads, slots or fewer, size], as a model takes a cache."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self._layout = layout
+        self._both: list[mx.array] = []
+
+    @property
+    def offset(self) -> mx.array:
+        """Tokens that each row holds before the pass, int32 [rows]."""
+        return self._layout.offset
+
+    def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> mx.array:
+        """What each of the ``N`` tokens of a row sees, bool [rows, 1, N, slots]."""
+        return self._layout.mask(window_size or 0)
+
+    def update_and_fetch(self, *new: mx.array) -> tuple[mx.array, ...]:
+        """Write the new keys and values at the end of each row, and return those of all rows."""
+        layout, rows = self._layout, new[0].shape[0]
+        self._make_room(new, rows, layout.extent)
+        for place, each in enumerate(new):
+            self._both[place][layout.rows, :, layout.places] = each.transpose(0, 2, 1, 3)
+        return tuple(each[:rows, :, : layout.extent] for each in self._both)
+
+    def join(self, row: int, single: Any) -> None:
+        """Copy what the cache of one text holds into a row."""
+        if single.keys is None or not single.offset:
+            return
+        both, positions = _in_order(single)
+        self._make_room(both, row + 1, single.offset)
+        places = self._layout.slots_of(positions)
+        for place, each in enumerate(both):
+            self._both[place][row, :, places] = each[0]
+        mx.eval(self._both)
+        single.keys = single.values = None
+
+    def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
+        """Copy a row into the cache of one text, and the last row into its place."""
+        window, keep = getattr(single, "max_size", 0), self._layout.keep
+        entries = min(length, window + spare) if window else length
+        first = mx.arange(min(keep, entries))
+        places = self._layout.slots_of(mx.concatenate([first, mx.arange(length - entries + first.size, length)]))
+        # Copied at once: a view would keep the arrays of the whole batch, and make the next pass copy them.
+        room = entries if window else -(-entries // STEP) * STEP
+        taken = [mx.zeros((1, each.shape[1], room, each.shape[3]), each.dtype) for each in self._both]
+        for each, rows in zip(taken, self._both, strict=True):
+            each[0, :, :entries] = rows[row][:, places]
+        mx.eval(taken)
+        single.keys, single.values = taken or (None, None)
+        single.offset = length
+        if window:
+            single._idx = entries
+        if row != last:
+            for each in self._both:
+                each[row] = each[last]
+            mx.eval(self._both)
+
+    def arrays(self) -> list[mx.array]:
+        return self._both
+
+    def _make_room(self, like: Sequence[mx.array], rows: int, slots: int) -> None:
+        """Grow to at least this many rows and slots."""
+        have = self._both[0].shape if self._both else (0, 0, 0, 0)
+        if have[0] >= rows and have[2] >= slots:
+            return
+        if rows > have[0]:
+            rows = max(rows, 2 * have[0])
+        slots = max(have[2], -(-slots // STEP) * STEP)
+        if self._layout.slots:
+            slots = min(slots, self._layout.slots)
+        old = self._both or [each[:0, :, :0] for each in like]
+        grown = [mx.zeros((max(rows, have[0]), each.shape[1], slots, each.shape[3]), each.dtype) for each in like]
+        for each, before in zip(grown, old, strict=True):
+            if before.size:
+                each[: before.shape[0], :, : before.shape[2]] = before
+        self._both = grown
+
+
+class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
+    """The states of one recurrent layer, each [rows, ...]."""
+
+    cache: list[mx.array | None]
+    lengths: mx.array | None
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._before: list[mx.array | None] | None = None  # the pass under way
+
+    def join(self, row: int, single: Any) -> None:
+        """Add the states of one text."""
+        self.cache = [_joined(all_, one, row) for all_, one in zip(self.cache, single.cache, strict=True)]
+        mx.eval(self.arrays())
+        single.cache = [None for _ in single.cache]
+
+    def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
+        """Copy the states of a row into the cache of one text, and those of the last row into their place."""
+        order = mx.array([last if at == row else at for at in range(last)], dtype=mx.int32)
+        states = self.cache if self._before is None else self._before
+        single.cache = [None if each is None else mx.contiguous(each[row : row + 1]) for each in states]
+        mx.eval([each for each in single.cache if each is not None])
+        self.cache = _rows(self.cache, order)
+        if self._before is not None:
+            self._before = _rows(self._before, order)
+        self.lengths = None
+
+    def begin(self, counts: Sequence[int]) -> None:
+        """Remember the states, and say where each row's tokens end."""
+        self._before = list(self.cache)
+        self.lengths = mx.array(list(counts), dtype=mx.int32) if min(counts) < max(counts) else None
+
+    def settle(self, whole: Sequence[bool]) -> None:
+        """Give the rows that are not ``whole`` their old states again."""
+        before, self._before, self.lengths = self._before, None, None
+        if all(whole) or before is None:
+            return
+        kept = mx.array(list(whole))
+
+        def chosen(new: mx.array | None, old: mx.array | None) -> mx.array | None:
+            if new is None:
+                return None
+            return mx.where(kept.reshape(-1, *[1] * (new.ndim - 1)), new, mx.zeros_like(new) if old is None else old)
+
+        self.cache = [chosen(new, old) for new, old in zip(self.cache, before, strict=True)]
+
+    def arrays(self) -> list[mx.array]:
+        return [each for each in self.cache if each is not None]
+
+
+def _rows(states: Sequence[mx.array | None], order: mx.array) -> list[mx.array | None]:
+    return [None if each is None else each[order] for each in states]
+
+
+def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array | None:
+    """The states of ``rows`` rows and one more; a state that nothing has been fed to yet is zero."""
+    known = one if all_ is None else all_
+    if known is None:
+        return None
+    shape = known.shape[1:]
+    before = mx.zeros((rows, *shape), known.dtype) if all_ is None else all_
+    return mx.concatenate([before, mx.zeros((1, *shape), known.dtype) if one is None else one])
+
+
+def _in_order(single: Any) -> tuple[list[mx.array], mx.array]:
+    """Keys and values that the cache of one text holds, by position, and these positions [tokens]."""
+    both = [single.keys, single.values]
+    if not isinstance(single, RotatingKVCache):
+        return [each[..., : single.offset, :] for each in both], mx.arange(single.offset)
+    both = [single._temporal_order(each) for each in both]
+    keep = min(single.keep, both[0].shape[2])
+    recent = min(both[0].shape[2], single.max_size) - keep
+    both = [mx.concatenate([each[..., :keep, :], each[..., each.shape[2] - recent :, :]], axis=2) for each in both]
+    return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])

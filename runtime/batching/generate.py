@@ -1,0 +1,161 @@
+"""Texts of several prompts at once, each with its own drafter: mlx-lm's ``batch_generate`` with drafters."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.batching.batch import Batch
+from spectool.runtime.decoding.answer_text import AnswerText
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.streaming import encode_prompt
+from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.token_ids import TokenOutOfRange
+from spectool.runtime.draft_length.controllers import new_controller
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
+
+
+@dataclass
+class BatchResponse:
+    """The texts of several prompts.
+
+    Attributes:
+        texts: One for each prompt, in their order.
+        tokens: Their token ids, with the one that ended the text.
+        drafting: The statistics of each.
+        caches: The prompt cache of each, which holds its prompt and all its tokens but the last one; None where it was
+            not asked for, or cannot be used further.
+    """
+
+    texts: list[str]
+    tokens: list[list[int]]
+    drafting: list[DraftStatistics]
+    caches: list[list[Any] | None]
+
+
+def batch_generate(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    drafters: Drafter | Sequence[Drafter | None] | None = None,
+    max_tokens: int | Sequence[int] = 128,
+    rows: int = 8,
+    seeds: Sequence[int] | None = None,
+    stop_strings: Sequence[str] = (),
+    prompt_caches: Sequence[list[Any]] | None = None,
+    return_prompt_caches: bool = False,
+    num_draft_tokens: int | None = None,
+    **kwargs: Any,
+) -> BatchResponse:
+    """The texts after several prompts, each the one that `generate` would give, in passes that they share.
+
+    Quantised and chunked caches, and drafters that follow one text only such as draft models, cannot share passes:
+    then one text is written after the other.
+
+    Examples:
+        >>> from mlx_lm import load
+        >>> from spectool.runtime import batch_generate, load_drafter
+        >>> from spectool.runtime.demo_models import demo_path
+        >>> model, tokenizer = load(str(demo_path("target")))
+        >>> prompts = ["Most w Jaworowcu", "Wczoraj wieczorem"]
+        >>> batch_generate(model, tokenizer, prompts, drafters=load_drafter(tokenizer), max_tokens=8).texts[0]
+        ' zamknięty do końca'
+
+    Args:
+        model: An mlx-lm model.
+        tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
+        prompts: Texts, or token ids.
+        drafters: One that is forked for each text, or one for each prompt; None decodes plainly.
+        max_tokens: Tokens to generate for each prompt.
+        rows: Texts that are written at the same time, at most.
+        seeds: One for each prompt, as in `generate_step`.
+        stop_strings: Texts that end a generation; the text ends before them.
+        prompt_caches: One for each prompt, to continue.
+        return_prompt_caches: Return the prompt caches.
+        num_draft_tokens: As in `generate_step`, for every text; None chooses one number for all texts of a pass.
+        **kwargs: Further options of `generate_step`, for every text, such as ``sampler`` and ``logits_processors``.
+
+    Raises:
+        RuntimeUnsupported: A number of drafters, lengths, seeds or caches is not that of the prompts, or
+            `generate_step` would raise it.
+    """
+    if not isinstance(tokenizer, TokenizerWrapper):
+        tokenizer = TokenizerWrapper(tokenizer)
+    shared = drafters if isinstance(drafters, Drafter) else None
+    each: dict[str, Sequence[Any]] = {
+        "drafters": [None] * len(prompts) if drafters is None or shared else list(drafters),  # type: ignore[arg-type]
+        "max_tokens": [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens,
+        "seeds": [None] * len(prompts) if seeds is None else seeds,
+        "prompt_caches": [None] * len(prompts) if prompt_caches is None else prompt_caches,
+    }
+    for name, values in each.items():
+        if len(values) != len(prompts):
+            raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {len(values)}")
+    if 0 in each["max_tokens"]:
+        raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
+    stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
+    batch = Batch(model, rows, stream=stream)
+    length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
+    texts = [AnswerText(tokenizer, stop_strings) for _ in prompts]
+    made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
+    made.caches = [None] * len(prompts)
+    places: dict[TargetRunner, int] = {}
+    waiting = deque(range(len(prompts)))
+
+    def begin(place: int) -> bool:
+        """Add a text to the batch if it can be added now."""
+        cache = each["prompt_caches"][place]
+        cache = make_prompt_cache(model, kwargs.get("max_kv_size")) if cache is None else cache
+        drafter = each["drafters"][place] if shared is None else shared.fork()
+        alone = (shared is not None and drafter is None) or kwargs.get("kv_bits") is not None
+        if not batch.accepts(cache, alone=alone):
+            return False
+        prompt = prompts[place]
+        try:
+            target, _ = open_text(
+                encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
+                model,
+                drafter=drafter or shared,
+                num_draft_tokens=length,
+                max_tokens=each["max_tokens"][place],
+                stop_tokens=ends,
+                seed=each["seeds"][place],
+                prompt_cache=cache,
+                statistics=made.drafting[place],
+                **kwargs,
+            )
+        except TokenOutOfRange as error:
+            raise error.spelled_by(tokenizer) from None
+        batch.add(target, alone=alone)
+        places[target] = place
+        return True
+
+    def take(target: TargetRunner, token: int) -> bool:
+        """Add a token to its text; return whether the text ends with it."""
+        place = places[target]
+        text, tokens = texts[place], made.tokens[place]
+        tokens.append(token)
+        last = token in ends or len(tokens) == each["max_tokens"][place]
+        made.texts[place] += text.add(None if token in ends else token, last=last)
+        return last or bool(text.stopped_by)
+
+    try:
+        with wired_limit(model, [stream]):
+            while waiting or len(batch):
+                while waiting and begin(waiting[0]):
+                    waiting.popleft()
+                for target, gained in batch.step():
+                    if isinstance(gained, Exception):
+                        raise gained
+                    if any(take(target, token) for token, _, _ in target.tokens_of(gained)):
+                        place, usable = places.pop(target), batch.remove(target)
+                        if return_prompt_caches and usable:
+                            made.caches[place] = target.cache
+    finally:
+        for target in places:
+            batch.remove(target)
+    return made

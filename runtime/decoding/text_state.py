@@ -1,0 +1,178 @@
+"""One text while it is written: everything that belongs to it alone, except the target's cache.
+
+The single loop and the batch share it, so a text is written by the same rules in both: its drafter, how its tokens are
+chosen, where it ends, and what is counted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import mlx.core as mx
+
+from spectool.runtime.decoding.drafter import Cycle, Proposal, accepted_length
+from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.randomness import Randomness
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.token_ids import require_tokens
+from spectool.runtime.decoding.verification import choose, ids
+
+if TYPE_CHECKING:
+    from spectool.runtime.grammar import GrammarConstraint
+
+
+class Pass(NamedTuple):
+    """A pass of the target over one text; lazy.
+
+    Attributes:
+        tokens: The target's choice after the last committed token and after each draft, shape [rows].
+        logprobs: Log-probabilities [rows, vocabulary].
+        positions: Number of leading rows that count: all of them, unless the text of a draft is refused.
+    """
+
+    tokens: mx.array
+    logprobs: mx.array
+    positions: int
+
+
+class Commit(NamedTuple):
+    """What a pass added to a text."""
+
+    cycle: Cycle
+    logprobs: mx.array  # of each committed token, and perhaps of more [rows, vocabulary]
+    right: int  # drafts that the target agreed with, also those after a stop token
+
+
+@dataclass(kw_only=True, eq=False)
+class TextState:
+    """A text that is written after a prompt.
+
+    Attributes:
+        prompt: Token ids, at least one.
+        cached: Token ids that the prompt cache held before it.
+        vocabulary: Number of the model's token ids.
+        max_tokens: Tokens to generate; -1 for no limit.
+        stops: Token ids that end the text.
+        sampler: Draws a token from log-probabilities [1, vocabulary]; None takes the most probable one.
+        processors: Change the logits of a position.
+        constraint: Which tokens may follow; None for all.
+        rejection: Whether drafts without a distribution are also verified by rejection sampling.
+        randomness: Random state of the text, to be entered for every cycle.
+        guarded: Its drafter.
+        statistics: Passes are added as they are committed, tokens as they are yielded.
+        on_cycle: Called with each cycle before its first token is yielded.
+        last: The last committed token, which the next pass feeds.
+        prompt_read: Whether the cache holds the prompt but for its last token.
+        committed: Tokens committed so far.
+        yielded: Of these, how many the caller has got.
+        ended: Whether the text is complete.
+    """
+
+    prompt: Sequence[int]
+    cached: Sequence[int]
+    vocabulary: int
+    max_tokens: int
+    stops: frozenset[int]
+    sampler: Sampler | None
+    processors: Sequence[LogitsProcessor]
+    rejection: bool
+    randomness: Randomness
+    guarded: GuardedDrafter
+    statistics: DraftStatistics
+    constraint: "GrammarConstraint | None" = None
+    on_cycle: Callable[[Cycle], None] | None = None
+    prompt_read: bool = False
+    committed: int = 0
+    yielded: int = 0
+    _history: mx.array | None = field(default=None, init=False)  # all committed tokens, where processors read them
+
+    def __post_init__(self) -> None:
+        self.last = self.prompt[-1]
+        self.ended = self.max_tokens == 0
+        if self.processors:
+            self._history = mx.array([*self.cached, *self.prompt], dtype=mx.int32)
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that the next pass may commit in addition to one of the target's own; None for no limit."""
+        return self.max_tokens - self.committed - 1 if self.max_tokens > 0 else None
+
+    @property
+    def held(self) -> int:
+        """Tokens that the cache holds, after those cached before, once the text ends here: all but the last one."""
+        return len(self.prompt) - 1 + self.yielded if self.prompt_read else 0
+
+    @property
+    def fed(self) -> int:
+        """The same, once all that is committed is yielded."""
+        return len(self.prompt) - 1 + self.committed
+
+    def start(self) -> None:
+        """Give the prompt to the drafter, unless no token is wanted."""
+        if not self.ended:
+            self.guarded.start([*self.cached, *self.prompt])
+
+    def choose(self, logits: mx.array, proposal: Proposal) -> Pass:
+        """The choices after the last committed token and after each draft, from the logits of these rows; lazy."""
+        draft, distribution = proposal.tokens, proposal.distribution
+        history = self._history
+        if history is not None and draft:
+            history = mx.concatenate([history, mx.array(list(draft), dtype=mx.int32)])
+        logits = processed(logits, self.processors, history)
+        if self.constraint is not None:
+            mx.async_eval(logits)  # type: ignore[no-untyped-call]  # computed while the grammar is
+            masks = self.constraint.masks(draft[: logits.shape[0] - 1])
+            logits = mx.where(masks, logits[: masks.shape[0]], -mx.inf)
+        positions = logits.shape[0]
+        if positions <= len(draft):
+            # A processor or the grammar refuses the text after this many drafts, so no token is chosen there. The last
+            # draft that counts is judged like one at the end of a draft, and the choice after it, from any logits, is
+            # dropped.
+            draft, distribution = draft[:positions], None if distribution is None else distribution[:positions]
+            logits = mx.concatenate([logits, logits[-1:]])
+        logprobs = log_probabilities(logits)
+        if distribution is None and draft and self.rejection:
+            distribution = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
+        return Pass(choose(logits, logprobs, self.sampler, draft, distribution), logprobs, positions)
+
+    def read(self, current: Pass, proposal: Proposal) -> Commit:
+        """Compute a pass and commit its choices, up to the first draft that is wrong.
+
+        Raises:
+            TokenOutOfRange: The sampler chose a token that the model does not have.
+        """
+        tokens = ids(current.tokens)
+        chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
+        require_tokens("sampler", chosen or tokens, self.vocabulary)
+        choices = chosen[: current.positions]
+        draft = tuple(proposal.tokens[: current.positions - 1])
+        right = min(accepted_length(draft, choices), len(choices) - 1)
+        committed = _until_stop(choices[: right + 1], self.stops)
+        self.last, self.committed = committed[-1], self.committed + len(committed)
+        self.ended = self.last in self.stops or self.committed == self.max_tokens
+        if self.constraint is not None:
+            self.constraint.commit(committed)
+        if self._history is not None:
+            self._history = mx.concatenate([self._history, mx.array(committed, dtype=mx.int32)])
+        cycle = Cycle(draft, proposal.source, min(right, len(committed)), committed)
+        return Commit(cycle, current.logprobs, right)
+
+    def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
+        """Yield the committed tokens, and count them as they are taken."""
+        cycle = commit.cycle
+        guarded = self.guarded
+        self.statistics.record_pass(cycle.source, len(cycle.proposal))
+        if self.on_cycle is not None:
+            self.on_cycle(cycle._replace(draft_seconds=guarded.draft_seconds, pass_seconds=guarded.pass_seconds))
+        for row, token in enumerate(cycle.committed):
+            self.yielded += 1
+            self.statistics.record_token(cycle.source, row < cycle.accepted)
+            yield token, commit.logprobs[row], row < cycle.accepted
+
+
+def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
+    """``tokens`` up to and including the first stop token."""
+    if stop_tokens.isdisjoint(tokens):
+        return tuple(tokens)
+    return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])

@@ -1,0 +1,103 @@
+"""Random schedules: texts that come and go at any token, each compared with itself alone."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import make_prompt_cache
+
+from spectool.runtime.batching.batch import Batch
+from spectool.runtime.batching.length import BlockLength
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import generate_step, open_text
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.decoding.test_lossless import compare
+
+STREAM = mx.default_stream(mx.default_device())
+
+
+@dataclass
+class Wanted:
+    """A text that a schedule asks for."""
+
+    prompt: list[int]
+    options: dict[str, Any]
+    at: int  # step at which it comes
+    leaves_after: int | None = None  # tokens after which its reader goes away
+    held: list[int] = field(default_factory=list)  # tokens that its prompt cache holds before
+    got: list[int] = field(default_factory=list)
+
+
+def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | None], rows: int = 4) -> int:
+    """Run a schedule and check every cache that it leaves; return the largest number of texts at a time."""
+    batch, waiting = Batch(model, rows, stream=STREAM, length=BlockLength(rows)), sorted(wanted, key=lambda one: one.at)
+    running: dict[Any, Wanted] = {}
+    step = most = 0
+    while waiting or running:
+        while waiting and waiting[0].at <= step:
+            one = waiting[0]
+            cache = make_prompt_cache(model)
+            if one.held:
+                mx.eval(model(mx.array([one.held]), cache=cache))
+            if not batch.accepts(cache):
+                break
+            waiting.pop(0)
+            target, _ = open_text(
+                one.prompt, model, drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options
+            )
+            batch.add(target)
+            running[target] = one
+        most = max(most, len(batch))
+        for target, gained in batch.step():
+            if isinstance(gained, Exception):
+                raise gained
+            one = running[target]
+            left = target.text.ended
+            for token, logprobs, _ in target.tokens_of(gained):
+                assert logprobs.ndim == 1
+                one.got.append(token)
+                if len(one.got) == one.leaves_after:
+                    left = True
+                    break
+            if left:
+                usable = batch.remove(target)
+                if usable:
+                    assert_holds(model, target.cache, [*one.held, *one.prompt, *one.got[:-1]])
+                del running[target]
+        step += 1
+    assert not len(batch)
+    return most
+
+
+def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
+    """Compare every text with the same request alone; return the number of near-ties."""
+    ties = 0
+    for one in wanted:
+        cache = make_prompt_cache(model)
+        if one.held:
+            mx.eval(model(mx.array([one.held]), cache=cache))
+        options = {**one.options, "num_draft_tokens": 0}
+        alone = generate_step(one.prompt, model, prompt_cache=cache, cached_tokens=one.held, **options)
+        expected = [token for token, _, _ in alone][: one.leaves_after]
+        ties += compare(model, [*one.held, *one.prompt], expected, one.got, tolerance)
+    return ties
+
+
+def schedule(rng: random.Random, count: int, vocabulary: int, longest: int, most: int) -> list[Wanted]:
+    """Return requests of prompts up to ``longest`` tokens, for up to ``most`` tokens each."""
+    wanted = []
+    for _ in range(count):
+        phrase = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, longest // 2))]
+        prompt = phrase + phrase[: rng.randrange(len(phrase))]
+        options = {
+            "max_tokens": rng.randint(1, most),
+            "num_draft_tokens": rng.choice([None, 0, 1, 3, 8]),
+            "prefill_step_size": rng.choice([4, 16, 64]),
+            "stop_tokens": {rng.randrange(vocabulary) for _ in range(rng.choice([0, 0, 8]))},
+        }
+        held = [rng.randrange(3, vocabulary) for _ in range(rng.choice([0, 0, rng.randint(1, longest)]))]
+        leaves = rng.choice([None, None, rng.randint(1, most)])
+        wanted.append(Wanted(prompt, options, rng.randint(0, 2 * count), leaves, held))
+    return wanted

@@ -1,0 +1,151 @@
+"""A text in a batch is the text that the same request gets alone, with every kind of cache."""
+
+import random
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.sample_utils import make_logits_processors
+
+from spectool.runtime.batching.batch import Batch
+from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.decoding.test_lossless import TIE
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
+from spectool.tests.runtime.fake_drafters import Failing, Fixed, Guesser, Reference
+from spectool.tests.runtime.models import plain, tiny_model
+
+PROMPT = [3, 1]
+KINDS = ["llama", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
+
+
+def schedules(kind: str, count: int) -> None:
+    model: Any = tiny_model(kind)
+    ties = shared = 0
+    for number in range(count):
+        seed = random.randrange(1 << 30)
+        print(f"{kind}, schedule {number}: seed {seed}")
+        rng = random.Random(seed)
+        wanted = schedule(rng, rng.randint(3, 7), 256, 80, 60)
+
+        def make(one: Wanted, rng: random.Random = rng) -> Drafter | None:
+            text = plain(model, [*one.held, *one.prompt], one.options["max_tokens"])
+            return rng.choice(
+                [
+                    None,
+                    LookupDrafter(history=True),
+                    Reference(text),
+                    Reference(text, wrong=0.3, seed=rng.randrange(99)),
+                    Guesser(seed=rng.randrange(99)),
+                    Failing(text, "propose", 3),
+                ]
+            )
+
+        shared += run(model, wanted, make, rows=rng.randint(2, 5)) > 1
+        ties += near_ties(model, wanted, TIE[None])
+    assert shared
+    assert ties <= count
+
+
+@pytest.mark.filterwarnings("ignore:drafter 'failing' is switched off")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_text_is_its_own(kind: str) -> None:
+    schedules(kind, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:drafter 'failing' is switched off")
+def test_five_hundred_schedules() -> None:
+    for kind in KINDS:
+        schedules(kind, 500 // len(KINDS) + 1)
+
+
+@pytest.fixture(scope="module")
+def eight() -> Any:
+    return tiny_model(vocabulary=8, scale=2.0)
+
+
+def drawn(model: Any, count: int, rows: int, lengths: list[int], **options: Any) -> list[list[int]]:
+    """Texts of three tokens in a batch, each after the same prompt, with guesses of different lengths."""
+    guess = plain(model, PROMPT, 3)
+    wanted = [
+        Wanted(PROMPT, {"max_tokens": 3, "num_draft_tokens": lengths[at % len(lengths)], **options}, at // rows)
+        for at in range(count)
+    ]
+    for at, one in enumerate(wanted):
+        if "seed" in options:
+            one.options["seed"] = options["seed"] + at
+    run(model, wanted, lambda one: Fixed(guess), rows)
+    return [one.got for one in wanted]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_batch_keeps_the_distribution(eight: Any) -> None:
+    mx.random.seed(31)
+    sampling, processors = Sampling(temp=0.8, min_p=0.02), tuple(make_logits_processors({2: 0.7}, 1.3, 2))
+    exact = joint(follow(eight, PROMPT, 8, processors), sampling, 8)
+    tokens = np.array(drawn(eight, 200, 5, [0, 1, 2, 8], sampler=sampling, logits_processors=processors))
+    for left in range(3):
+        pair = [place for place in range(3) if place != left]
+        assert check(f"batch, without {left}, seed 31", tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
+    before = mx.random.state[0].tolist()  # type: ignore[index]
+    texts = [drawn(eight, 12, rows, [2], sampler=Sampling(temp=1.0), seed=7) for rows in (1, 3, 5)]
+    assert texts[0] == texts[1] == texts[2]
+    assert len(set(map(tuple, texts[0]))) > 1
+    assert mx.random.state[0].tolist() == before  # type: ignore[index]
+
+
+def test_an_error_ends_its_own_text(eight: Any) -> None:
+    def refuse(tokens: mx.array, logits: mx.array) -> mx.array:
+        if tokens.size > len(PROMPT) + 2:
+            raise ValueError("not in this language")
+        return logits
+
+    batch = Batch(eight, 3, stream=STREAM)
+    targets = [
+        open_text(PROMPT, eight, max_tokens=6, logits_processors=[refuse] if bad else [])[0]
+        for bad in (False, True, False)
+    ]
+    for target in targets:
+        batch.add(target)
+    got: dict[Any, list[int]] = {target: [] for target in targets}
+    errors = []
+    while len(batch):
+        for target, gained in batch.step():
+            if isinstance(gained, Exception):
+                errors.append((target, str(gained)))
+            else:
+                got[target] += [token for token, _, _ in target.tokens_of(gained)]
+            if isinstance(gained, Exception) or target.text.ended:
+                assert batch.remove(target)
+                assert_holds(eight, target.cache, [*PROMPT, *got[target]][:-1])
+    assert errors == [(targets[1], "not in this language")]
+    expected = plain(eight, PROMPT, 6)
+    assert [len(text) for text in got.values()] == [6, 3, 6]
+    assert all(text == expected[: len(text)] for text in got.values())
+
+
+def test_what_cannot_share_passes_is_alone() -> None:
+    model = tiny_model("llama4")
+    batch = Batch(model, 4, stream=STREAM)
+    assert batch.accepts(make_prompt_cache(model))
+    batch.add(open_text(PROMPT, model, max_tokens=4)[0])
+    assert not batch.accepts(make_prompt_cache(model))
+    got = []
+    while len(batch):
+        for target, gained in batch.step():
+            assert not isinstance(gained, Exception)
+            got += [token for token, _, _ in target.tokens_of(gained)]
+            if target.text.ended:
+                batch.remove(target)
+    assert got == plain(model, PROMPT, 4)

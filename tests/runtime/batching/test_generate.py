@@ -1,0 +1,51 @@
+"""Texts of several prompts in one call are those of one call for each."""
+
+from typing import Any
+
+import pytest
+from mlx_lm import load
+
+from spectool import RuntimeUnsupported
+from spectool.runtime import batch_generate, generate, load_drafter
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.runtime.caches.holding import assert_holds
+
+PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Mamo, mamo, mamo, dlaczego", "Негода на Приліщині"]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    return load(str(demo_path("target")))
+
+
+@pytest.mark.parametrize("draft_model", [None, demo_path("draft")])
+def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: Any) -> None:
+    model, tokenizer = loaded
+    drafter = load_drafter(tokenizer, draft_model=draft_model)
+    made = batch_generate(
+        model, tokenizer, PROMPTS, drafters=drafter, max_tokens=[9, 24, 16, 12], rows=3, return_prompt_caches=True
+    )
+    for place, count in enumerate([9, 24, 16, 12]):
+        assert made.texts[place] == generate(model, tokenizer, PROMPTS[place], max_tokens=count)
+        assert made.drafting[place].tokens == len(made.tokens[place]) == count
+        held = [*tokenizer.encode(PROMPTS[place]), *made.tokens[place][:-1]]
+        assert_holds(model, made.caches[place], held)  # type: ignore[arg-type]
+    again = batch_generate(
+        model,
+        tokenizer,
+        [tokens[-1:] for tokens in made.tokens],
+        drafters=drafter,
+        max_tokens=6,
+        prompt_caches=made.caches,  # type: ignore[arg-type]
+        stop_strings=["."],
+    )
+    for place, count in enumerate([9, 24, 16, 12]):
+        longer = generate(model, tokenizer, PROMPTS[place], max_tokens=count + 6)
+        assert longer.startswith(made.texts[place] + again.texts[place])
+
+
+def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="max_tokens: expected one for each of 4 prompts, got 2"):
+        batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
+    with pytest.raises(RuntimeUnsupported, match="positive"):
+        batch_generate(*loaded, PROMPTS, max_tokens=0)
