@@ -82,15 +82,6 @@ class Silent(Reader):
         return Proposal((), "")
 
 
-class Sure(Silent):
-    """A drafter that is sure of a token: a draft model beside it is not asked first."""
-
-    name = "sure"
-
-    def propose(self, limit: int) -> Proposal:
-        return Proposal((7,), "sure", (0.99,))
-
-
 class Broken(Silent):
     name = "broken"
 
@@ -144,7 +135,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 @pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.system), False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
-    drafter = Reader() if alone else HybridDrafter([Sure(), Reader()])
+    drafter = Reader() if alone else HybridDrafter([Silent(), Reader()])
     some = [Configuration(f"reader {k}", None, k, drafter) for k in (2, 3)]
     rows = measured(slow, *some)
     for row in (rows["reader 2"], rows["reader 3"]):
