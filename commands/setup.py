@@ -66,10 +66,11 @@ def setup(
     missing = [step for step in plan if not step.kept]
     for step in plan:
         say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
-    total = _minutes(sum(step.seconds for step in missing))
-    say(f"{total} in all. Close other programs, because passes are timed. After Ctrl-C the same command goes on.")
-    if missing and (hint := blas_hint(load_model(model, lazy=True)[0])):
-        say(hint)
+    if missing:
+        total = _minutes(sum(step.seconds for step in missing))
+        say(f"{total} in all. Close other programs, because passes are timed. After Ctrl-C the same command goes on.")
+        if hint := blas_hint(load_model(model, lazy=True)[0]):
+            say(hint)
     done = []
     for step in wanted.steps():
         began = time.perf_counter()

@@ -2,6 +2,7 @@ from .decoding.drafter import Cycle as Cycle
 from .decoding.drafter import Drafter as Drafter
 from .decoding.drafter import Proposal as Proposal
 from .decoding.generation import generate_step as generate_step
+from .decoding.prediction import PredictionDrafter as PredictionDrafter
 from .decoding.sampling import Sampling as Sampling
 from .decoding.sampling import make_logits_processors as make_logits_processors
 from .decoding.statistics import DraftStatistics as DraftStatistics
@@ -18,13 +19,7 @@ from .loading import load_drafter as load_drafter
 from .prompt_cache import load_prompt_cache as load_prompt_cache
 from .prompt_cache import save_prompt_cache as save_prompt_cache
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
-from .translation.factory import STRATEGIES as STRATEGIES
-from .translation.factory import make_translator as make_translator
-from .translation.intersection import IntersectionTranslator as IntersectionTranslator
 from .translation.protocol import Constraint as Constraint
 from .translation.protocol import DraftContext as DraftContext
 from .translation.protocol import DraftSource as DraftSource
 from .translation.protocol import Translator as Translator
-from .translation.strings import ContextTranslator as ContextTranslator
-from .translation.strings import NaiveTranslator as NaiveTranslator
-from .translation.strings import PassThrough as PassThrough

@@ -6,6 +6,8 @@ float32 rounding makes them.
 """
 
 import os
+import statistics
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from click.testing import CliRunner
 from platformdirs import user_cache_path
 
 from spectool.cli import main
-from spectool.runtime import load_drafter, stream_generate
+from spectool.runtime import DraftStatistics, load_drafter, stream_generate
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import generate_step
 
@@ -95,3 +97,38 @@ def test_output_is_plain_decodings(
         proposed, passes = proposed + statistics.proposed, passes + statistics.passes
     assert proposed > 0
     assert passes < len(PROMPTS) * TOKENS
+
+
+def test_a_file_that_differs_in_places_from_its_prediction_takes_few_passes() -> None:
+    """Also, what a prediction in another language costs."""
+    path = MODELS / "qwen2.5-coder-0.5b"
+    if not (path / "config.json").exists():
+        pytest.skip(f"no {path.name} in {MODELS}; get it with: python benchmarks/real_models.py {path.name}")
+    model, tokenizer = load_model(str(path))
+    file = (Path(__file__).parents[1] / "runtime" / "draft_length" / "controllers.py").read_text(encoding="utf-8")
+    before = file.replace("_idle", "_unused").replace("known", "earlier")
+    polish = "Wczoraj wieczorem w domu kultury odbyło się spotkanie mieszkańców z burmistrzem miasta. " * 12
+
+    def answer(question: str, max_tokens: int, **options: Any) -> tuple[list[int], DraftStatistics, float]:
+        prompt = tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
+        began = time.process_time()
+        responses = list(stream_generate(model, tokenizer, prompt, max_tokens=max_tokens, **options))
+        return [each.token for each in responses], responses[-1].drafting, time.process_time() - began
+
+    copied = f"Write this file once more, without any change.\n\n```python\n{file}```"
+    expected, plain, seconds = answer(copied, 600)
+    print(f"{len(tokenizer.encode(file))} tokens of the file; {plain} in {seconds:.1f} s")
+    for name, drafter in (("alone", None), ("with history", load_drafter(tokenizer))):
+        got, with_prediction, seconds = answer(copied, 600, prediction=before, drafter=drafter)
+        print(f"{name}: {with_prediction} in {seconds:.1f} s, by {dict(with_prediction.accepted_by)}")
+        assert got == expected
+        assert with_prediction.passes <= 0.25 * plain.passes
+    ratios = []
+    for _ in range(3):
+        question = "Explain in English what a suffix automaton is."
+        expected, _, without = answer(question, 200)
+        got, _, seconds = answer(question, 200, prediction=polish)
+        assert got == expected
+        ratios.append(seconds / without)
+    print(f"a prediction in another language: {sorted(ratios)} of the processor time")
+    assert statistics.median(ratios) < 1.1

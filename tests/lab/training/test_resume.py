@@ -57,6 +57,7 @@ def test_killed(whole: Path, tmp_path: Path, step: int) -> None:
     assert not work_path(out).exists()
 
 
+@pytest.mark.slow
 def test_interrupted(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "draft"
     done = stopped(out, 25, signal.SIGINT)
@@ -84,6 +85,7 @@ def broken(out: Path, step: int) -> None:
         assert run(*RUN, "-o", out).exit_code == 130
 
 
+@pytest.mark.slow
 def test_killed_between_curve_and_checkpoint(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "draft"
     broken(out, 49)

@@ -71,6 +71,7 @@ def test_it_has_learned(made: tuple[Path, dict[str, Any]]) -> None:
     assert points[-1].loss < points[0].loss - 0.8
 
 
+@pytest.mark.slow
 def test_bits_per_byte_are_those_of_the_stored_model(made: tuple[Path, dict[str, Any]]) -> None:
     out, record = made
     documents = list(open_corpus("sample:pl"))
@@ -95,6 +96,7 @@ def test_the_record(made: tuple[Path, dict[str, Any]]) -> None:
     assert record["arguments"]["steps"] == 60
 
 
+@pytest.mark.slow
 def test_the_seed_decides(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     out, _ = made
     trained(*RUN, "-o", tmp_path / "same")

@@ -44,9 +44,10 @@ PARTS = ((), (2,), (0,), (1, 2), (0, 2), (0, 1))  # tokens of the three that are
 LEVEL = FALSE_ALARM / len(PAIRS)
 
 
-def first(every: Iterable[Any], *quick: object) -> list[Any]:
-    """Return cases of which all but the ``quick`` ones are left to the system tier."""
-    return [pytest.param(each, marks=() if each in quick else pytest.mark.system) for each in every]
+def first(every: Iterable[Any], *quick: object, slow: object = None) -> list[Any]:
+    """Return cases of which all but the ``quick`` ones are left to the system tier, and one to the slow tier."""
+    marks = {each: () if each in quick else pytest.mark.slow if each == slow else pytest.mark.system for each in every}
+    return [pytest.param(each, marks=mark) for each, mark in marks.items()]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback"))
+@pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
 def test_what_is_stated_is_what_whole_strings_say(
     name: str, translator: Callable[[str], ByteAlignedTranslator]
 ) -> None:
