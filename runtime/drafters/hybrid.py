@@ -9,10 +9,10 @@ Comparing the ratios of tokens to seconds instead would prefer a slow proposal t
 reaching the next place, where a look-up may know what follows, sooner.
 
 Drafters that look things up say how sure they are of each token, and cost nothing; how far that can be believed is
-learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. It is asked
-when it promises more than the best look-up does, for as many tokens as promise most. Its guess is then continued by
-look-up. Reading what it has missed, the prompt at first, has to pay within the rest of the text, which is taken to be
-as long as earlier ones were.
+learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. There are two
+of them, because a model is right more often where look-ups have a guess as well. It is asked when it promises more than
+the best look-up does, for as many tokens as promise most. Its guess is then continued by look-up. Reading what it has
+missed, the prompt at first, has to pay within the rest of the text, which is taken to be as long as earlier ones were.
 
 What a model has lost against the best look-up, or against plain decoding where there is none, is taken from its
 `LossAccount`. If that is empty it is not asked, and the look-ups go on alone. What look-ups lose is for the controller
@@ -114,13 +114,18 @@ class _Member:
     proposal: Proposal = _NOTHING  # of this cycle
     asked: int = 0  # tokens that it was asked for in this cycle
     # For models only.
-    record: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))
+    alone: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where look-ups propose nothing
+    beside: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where they do
+    record: DraftRecord = field(init=False)  # the one of the two that holds in this cycle
     losses: LossAccount = field(default_factory=partial(LossAccount, _PART))
     missed: int = 0  # tokens that it has not read
     unasked: int = 0  # cycles since it was asked
     invested: float = 0.0  # plain passes that reading took it in this generation, which are to come back
     reads: bool = False  # whether it was asked in this generation
     gain: float | None = None  # what asking it would have gained on average, in tokens, as far as it was expected
+
+    def __post_init__(self) -> None:
+        self.record, self.beside.times = self.alone, self.alone.times
 
     @property
     def acceptance(self) -> float:
@@ -271,7 +276,7 @@ class HybridDrafter(Drafter):
     @property
     def records(self) -> list[DraftRecord]:
         """What is known of each model."""
-        return [member.record for member in self._members if member.drafter.costs_a_pass]
+        return [member.alone for member in self._members if member.drafter.costs_a_pass]
 
     @property
     def draft_models(self) -> list[tuple[Any, DraftRecord]]:
@@ -312,6 +317,7 @@ class HybridDrafter(Drafter):
         for member in self._working:
             if not member.drafter.costs_a_pass:
                 continue
+            member.record = member.beside if most > 0.0 else member.alone
             length, worth = self._best_length(member, limit)
             gain = worth - most
             member.gain = gain if member.gain is None else member.gain + (max(0.0, gain) - member.gain) / 16
