@@ -5,7 +5,7 @@
     manifest.json       arguments: the experiment; inputs: prompts; statistics: the machine, times, counts
 
 A *block* is one prompt at one temperature, generated once in every configuration: plain decoding, which is mlx-lm's own
-loop, and every combination of drafter, strategy and draft length of a model. The order of configurations changes from
+loop, and every combination of drafter and draft length of a model. The order of configurations changes from
 block to block. They are compared within a block, because a busy machine slows all of them alike.
 """
 
@@ -36,7 +36,7 @@ def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
 _CONFIGURATION = {
     "model": pa.string(),  # as the experiment names it
     "drafter": pa.string(),  # likewise; `PLAIN` for plain decoding
-    "strategy": pa.string(),  # of translating drafts; null where nothing is translated
+    "strategy": pa.string(),  # how drafts were translated in older runs; null in new ones
     "num_draft_tokens": pa.int32(),  # k; 0 for plain decoding, null for as many as pay
     "temperature": pa.float64(),  # 0: the most probable tokens, which are compared with plain decoding's
 }

@@ -1,11 +1,10 @@
-"""The counts format: n-grams of words or tokens with exact counts, as a sorted trie in levels.
+"""The counts format: windows of tokens with exact counts, as a sorted trie in levels.
 
     n1.arrow ... nN.arrow  prefix int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
                            symbol int32[rows]   last symbol
                            count  int64[rows]   occurrences, at least the minimum count
-    vocabulary.arrow       word   large_string  words only: symbol s is row s - 1
 
-A symbol is a number from 1: for words by falling count, then by text; for tokens the token id + 1. The rows of an order
+A symbol is the token id + 1. The rows of an order
 are sorted by prefix, then by symbol, which is the order of their symbols read from the left. All n-grams that continue
 the n-gram of a row are one range of the next order.
 """
@@ -19,17 +18,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spectool import ArtifactError
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact
 
-_KINDS = ("words", "windows")
+KIND = "windows"
 _MOST_ORDERS = 16
 COUNTS_OF_COUNTS = 4
 _LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
-_VOCABULARY = {"word": pa.large_string()}
 _BLOCK = 1 << 20  # rows checked at once
-_MOST = 1 << 48  # words or tokens; sums of counts up to this do not overflow
+_MOST = 1 << 48  # tokens; sums of counts up to this do not overflow
 
 
 class Level(NamedTuple):
@@ -47,50 +44,32 @@ class Counts(Artifact):
     calls `check` first, which reads them all.
 
     Attributes:
-        kind: ``words`` or ``windows`` (of tokens).
         orders: Longest n-gram, in symbols.
         min_count: Every n-gram that occurs this often is there, with its exact count, and no other.
-        total: Words or tokens of the corpus, those below the minimum included.
+        total: Tokens of the corpus, those below the minimum included.
     """
 
-    format, version, again = "spectool-counts", 1, "Count again"
+    format, version, again, roles = "spectool-counts", 1, "Count again", ("target",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         arguments, statistics = self.manifest.arguments, self.manifest.statistics
-        self.kind: str = arguments.get("kind", "")
-        self._expect(self.kind in _KINDS, f"kind is {self.kind!r}, expected one of {', '.join(_KINDS)}")
-        if self.kind == "windows":
-            self._require("target")
+        kind = arguments.get("kind")
+        self._expect(kind == KIND, f"kind is {kind!r}, expected {KIND!r}, of the tokens of a tokenizer")
         self.orders = self._number(arguments, "orders", 1, _MOST_ORDERS)
         self.min_count = self._number(arguments, "min_count", 1)
         self.total = self._number(statistics, "total", 0, _MOST)
         self._levels = [self._open_level(order) for order in range(1, self.orders + 1)]
-        self._vocabulary: pa.Array | None = None
-        if self.kind == "words":
-            self._vocabulary = read_columns(self._file("vocabulary.arrow"), _VOCABULARY)["word"]
-            words, counted = len(self._vocabulary), len(self._levels[0].count)
-            self._expect(words == counted, f"{words} words and {counted} counts of words, expected equal numbers", "")
         self._expect(self.symbols < 1 << 31, f"{self.symbols} symbols, expected numbers of 31 bits")
 
     @property
-    def fingerprint(self) -> str | None:
-        """Fingerprint of the tokenizer whose tokens were counted; None for words."""
-        target = self.manifest.tokenizers.get("target")
-        return None if target is None else str(target["fingerprint"])
-
-    @property
-    def vocabulary(self) -> pa.Array:
-        """Words by symbol: symbol s is element s - 1. Counts of token windows have none: an ArtifactError."""
-        if self._vocabulary is None:
-            raise ArtifactError(f"{self.path}: counts of token windows, expected of words. Count without --tokenizer")
-        return self._vocabulary
+    def fingerprint(self) -> str:
+        """Fingerprint of the tokenizer whose tokens were counted."""
+        return str(self.manifest.tokenizers["target"]["fingerprint"])
 
     @property
     def symbols(self) -> int:
-        """Number of the highest symbol that may occur: words kept, or ids of the tokenizer."""
-        if self._vocabulary is not None:
-            return len(self._vocabulary)
+        """Number of the highest symbol that may occur: ids of the tokenizer."""
         return int(self.manifest.tokenizers["target"]["size"])
 
     def level(self, order: int) -> Level:
@@ -112,8 +91,6 @@ class Counts(Artifact):
             if problem := self._problem(level, above):
                 yield level_name(order), problem
             above = level.count
-        if self._vocabulary is not None and (self._levels[0].symbol != np.arange(1, len(self._vocabulary) + 1)).any():
-            yield level_name(1), "symbols are not those of the vocabulary"
 
     def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
         """What is wrong with a level, given the counts of the one above; reads its rows in bounded memory."""
@@ -167,8 +144,3 @@ def write_level(directory: Path, order: int, level: Level) -> None:
     """Write the n-grams of one order, sorted by prefix and symbol; the columns may be mapped files."""
     columns = {name: pa.array(values) for name, values in level._asdict().items()}
     write_columns(directory / level_name(order), columns)
-
-
-def write_vocabulary(directory: Path, words: pa.Array) -> None:
-    """Write the words by symbol, from symbol 1 on."""
-    write_columns(directory / "vocabulary.arrow", {"word": words.cast(pa.large_string())})

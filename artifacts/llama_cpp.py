@@ -5,8 +5,8 @@
               pairs      int32[2]    token and count (at least 1), ``followers`` times
 
 Records follow each other up to the end of the file, in any order, without a header, a version or a tokenizer. Numbers
-are in the machine's byte order, which is little-endian wherever llama.cpp is common. llama.cpp looks up the last 2
-tokens in a static cache, and the last 4, 3, 2 and 1, in this order, in a dynamic one.
+are in the machine's byte order, which is little-endian wherever llama.cpp is common. llama.cpp looks up the last
+4, 3, 2 and 1 tokens, in this order, in a dynamic cache.
 
 Source: ``common/ngram-cache.h`` and ``.cpp`` of llama.cpp, unchanged in its layout since 2024.
 """
@@ -21,8 +21,7 @@ from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_file
 
 LONGEST_NGRAM = 4  # tokens of an n-gram
-STATIC = 2  # tokens of the n-grams of a static cache
-NO_TOKEN = -1
+_NO_TOKEN = -1
 
 Ngram = tuple[int, ...]
 TokenCounts = Mapping[int, int]
@@ -34,8 +33,7 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
 
     Args:
         path: The file. An existing one is not replaced, because llama.cpp adds to its dynamic caches.
-        ngrams: 1 to 4 token ids, oldest first, with their followers. `NO_TOKEN` among these stands for other tokens:
-            llama.cpp counts it and never drafts it.
+        ngrams: 1 to 4 token ids, oldest first, with their followers.
 
     Raises:
         ArtifactError: Something is there, or it cannot be written there.
@@ -46,7 +44,7 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
     try:
         with atomic_file(path) as partial, partial.open("wb") as stream:
             for ngram, followers in ngrams:
-                padding = [NO_TOKEN] * (LONGEST_NGRAM - len(ngram))
+                padding = [_NO_TOKEN] * (LONGEST_NGRAM - len(ngram))
                 pairs = [value for pair in followers.items() for value in pair]
                 stream.write(np.array([*ngram, *padding, len(followers), *pairs], dtype="<i4").tobytes())
                 number += 1

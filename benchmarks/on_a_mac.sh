@@ -56,8 +56,6 @@ for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
 done
 have bielik-11b.dict spectool build-dict --tokenizer "$folder/bielik-11b" --corpus $text_pl -o "$folder/bielik-11b.dict"
 have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dict"
-have gemma-3-4b.dictspec spectool build-dict --method dictspec --orders n123 --entries 200000 --min-prob 0.8 \
-  --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dictspec"
 
 # The experiment as it is run: with the paths in FOLDER, and a name by which the page does not pass for the large models'.
 experiment=$folder/mac.toml

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from real_models import PACKAGES, SHARED, real_model
 
+from spectool.build.corpus_reading import describe_corpus
 from spectool.corpora import Corpus, open_corpus
+from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
 from spectool.tokenization import Tokenizer, open_tokenizer
 
 _BATCH = 512  # documents encoded at once
@@ -53,9 +55,13 @@ def dictionary_of(model: str, language: str, *options: object) -> Path:
 
 def dictspec_of(model: str, language: str) -> Path:
     """The compact dictionary of the DictSpec paper (section 4.5) for the same tokenizer and text."""
-    options = "--method", "dictspec", "--orders", "n123", "--entries", 200_000, "--min-prob", 0.8
-    tokenizer = "--tokenizer", tokenizer_of(model)
-    return made(f"dictspec-{model}-{language}.dict", "build-dict", *options, *tokenizer, *_corpus(language))
+    out = _artifact(f"dictspec-{model}-{language}.dict")
+    if not out.exists():
+        corpus = open_corpus(str(_corpus(language)[1]))
+        words = WordNgrams(document.text for document in corpus)
+        options = DictSpecOptions(min_probability=0.8)
+        build_dictspec(open_tokenizer(tokenizer_of(model)), words, out, options, describe_corpus(corpus))
+    return out
 
 
 def alignment_of(draft: str, target: str, language: str) -> Path:
@@ -69,10 +75,15 @@ def _corpus(language: str) -> tuple[str, Path]:
     return "--corpus", train if train.exists() else valid  # of English there is little
 
 
+def _artifact(name: str) -> Path:
+    folder = Path(__file__).parent.parent / ".scratch" / "artifacts"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
 def made(name: str, *command: object) -> Path:
     """The path of an artifact, which a command of spectool builds if it does not exist yet."""
-    out = Path(__file__).parent.parent / ".scratch" / "artifacts" / name
+    out = _artifact(name)
     if not out.exists():
-        out.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "spectool.cli", *map(str, command), "-o", str(out)], check=True)
     return out

@@ -19,22 +19,29 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
+import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 from real_data import alignment_of, encoded, real_corpus, tokenizer_of
 from real_models import PACKAGES, real_model
 from real_text import Written, read_text, repeated_4_grams, text_path
 from tqdm import tqdm
 
 from spectool.artifacts import Alignment
-from spectool.lab.ngrams import byte_aligned_steps
+from spectool.lab.strategies import (
+    MOST_IDS_A_DRAFT_TOKEN,
+    IntersectionTranslator,
+    byte_aligned_steps,
+    make_translator,
+)
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_model
-from spectool.runtime.translation.factory import make_translator
 from spectool.runtime.translation.protocol import Translator
 from spectool.tokenization import Tokenizer, open_tokenizer
 
@@ -42,7 +49,6 @@ RESULTS = Path(__file__).parent / "results" / "real_ladder.jsonl"
 PUBLISHED = ("naive", "context", "intersection")
 BASE = "context"
 _RESAMPLED = 2000
-_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 _DOCUMENT = 160  # target tokens of a document that stand in for an answer; the same number before them are its prompt
 
 
@@ -73,18 +79,23 @@ def main(
         documents = encoded(sides[1], real_corpus(language, "valid"), tokens * 8)
         texts = [Written(ids[:_DOCUMENT], ids[_DOCUMENT : 2 * _DOCUMENT]) for ids in documents if len(ids) > _DOCUMENT]
     texts = list(islice(texts, _enough(texts, tokens)))
-    source = ModelSource(model, bos=sides[0].roles.bos, size=sides[0].size)
+    settings = {"bos": sides[0].roles.bos, "size": sides[0].size}
+    source = ModelSource(model, **settings)
     made = strategies(alignment, *sides)
     names = only or tuple(made)
+    sources = {
+        name: MaskedSource(model, each.within, **settings) if isinstance(each, IntersectionTranslator) else source
+        for name, each in made.items()
+    }
     for length in lengths:
         runs: dict[str, list[DraftStatistics]] = {name: [] for name in names}
         passes: Counter[str] = Counter()
         for text in tqdm(texts, desc=f"k = {length}", unit="texts", mininterval=30):
             for name in names:
-                drafter, before = TranslatedDrafter(source, made[name], length), source.passes
-                most = length * _MOST_IDS_A_DRAFT_TOKEN
+                drafter, before = TranslatedDrafter(sources[name], made[name], length), sources[name].passes
+                most = length * MOST_IDS_A_DRAFT_TOKEN
                 runs[name].append(replay([text.output], drafter, most, prompts=[text.prompt]))
-                passes[name] += source.passes - before
+                passes[name] += sources[name].passes - before
         rows = [
             {
                 "draft": draft,
@@ -105,6 +116,19 @@ def main(
         with RESULTS.open("a") as results:
             results.writelines(json.dumps(row) + "\n" for row in rows)
         _print(rows)
+
+
+class MaskedSource(ModelSource):
+    """A model that drafts only the ids of a mask."""
+
+    def __init__(self, model: Any, within: NDArray[np.bool_], **options: Any) -> None:
+        """Draft with ``model`` the ids of ``within``, bool [draft ids]; options as for `ModelSource`."""
+        super().__init__(model, **options)
+        self._within = mx.array(np.append(within, np.zeros(self.size, np.bool_))[: self.size])
+
+    def run(self, tokens: mx.array) -> mx.array:
+        """As `ModelSource.run`, with -inf outside the mask."""
+        return mx.where(self._within, super().run(tokens), -mx.inf)
 
 
 def strategies(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:

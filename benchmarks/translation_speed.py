@@ -26,10 +26,10 @@ from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import NgramModel, NgramSource
+from spectool.lab.strategies import ContextTranslator
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Translator
-from spectool.runtime.translation.strings import ContextTranslator
 
 RESULTS = Path(__file__).parent / "results" / "translation_speed.jsonl"
 PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("llama-3.2", "bielik-11b-v2.5"), ("gemma-3", "bielik-11b-v2.5")]

@@ -1,5 +1,3 @@
-from .alignment.intersection import Coverage as Coverage
-from .alignment.intersection import coverage as coverage
 from .alignment.intersection import intersect as intersect
 from .alignment.stage import build_alignment as build_alignment
 from .alignment.translation_table import spellings as spellings
@@ -7,9 +5,4 @@ from .counting.options import CountOptions as CountOptions
 from .counting.stage import count_text as count_text
 from .dictionary.backoff_stage import build_backoff as build_backoff
 from .dictionary.backoff_stage import count_and_build as count_and_build
-from .dictionary.dictspec import WordNgrams as WordNgrams
-from .dictionary.dictspec import build_dictspec as build_dictspec
-from .dictionary.dictspec import count_corpus as count_corpus
-from .dictionary.dictspec import open_counts as open_counts
 from .dictionary.options import BackoffOptions as BackoffOptions
-from .dictionary.options import DictSpecOptions as DictSpecOptions

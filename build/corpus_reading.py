@@ -1,6 +1,8 @@
 """How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from spectool.corpora import Corpus, Document
@@ -34,6 +36,19 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
         "characters": corpus.counts.characters,
         "repaired": dict(sorted(corpus.counts.repaired.items())),
     }
+
+
+def sample_texts(texts: Iterable[str], most: int, seed: int) -> list[str]:
+    """Texts of at most ``most`` characters together, drawn from all of them, each equally likely; one in any case."""
+    rng = random.Random(seed)
+    drawn: list[tuple[float, str]] = []  # a heap: where there are too many, those with the highest numbers go
+    size = 0
+    for text in texts:
+        heappush(drawn, (-rng.random(), text))
+        size += len(text)
+        while size > most and len(drawn) > 1:
+            size -= len(heappop(drawn)[1])
+    return [text[:most] for _, text in drawn]
 
 
 def quiet(step: str) -> None:

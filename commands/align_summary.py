@@ -36,16 +36,10 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
 
 
 def figures_of_pair(statistics: Mapping[str, Any]) -> dict[str, str]:
-    """What two tokenizers share, how drafts are translated between them, and what that leaves of a perfect draft."""
-    draft, target = (statistics[side]["coverage"] for side, _ in SIDES)
+    """How drafts are translated between two tokenizers, and what that leaves of a perfect draft."""
     measured = {"ceiling": _ceiling(statistics)} if "ceiling" in statistics else {}
     return {
-        "shared ids": f"{draft['by_vocabulary']:.1%} of the draft's, {target['by_vocabulary']:.1%} of the target's",
-        "shared in the text": (
-            f"{draft['by_occurrence']:.1%} of the draft's tokens, {target['by_occurrence']:.1%} of the target's"
-        ),
         **{f"{side} to {other}": _direction(statistics, side, other) for side, other in SIDES},
-        "riskiest tokens": _riskiest(statistics["absorption"]),
         **measured,
     }
 
@@ -96,29 +90,13 @@ def _free(counts: Mapping[str, Any]) -> str:
     return "an unknown share" if counts["string_free"] is None else f"{counts['string_free']:.1%}"
 
 
-def _riskiest(absorption: Mapping[str, Any]) -> str:
-    """The tokens that following text replaces most often."""
-    found = [
-        f"{side} " + ", ".join(f"{each['text']!r} {each['risk']:.0%}" for each in absorption[side]["riskiest"][:3])
-        for side in ("draft", "target")
-        if absorption[side]["riskiest"]
-    ]
-    return f"{'; '.join(found)} (how often the next token replaces them)" if found else "none"
-
-
 def _ceiling(statistics: Mapping[str, Any]) -> str:
-    """Tokens per pass with a perfect draft, of the default strategy and of the best one."""
-    ceiling, default = statistics["ceiling"], statistics["default"]
-    if _mostly_left_out(statistics) or any(None in by_length.values() for by_length in ceiling.values()):
+    """Tokens per pass with a perfect draft."""
+    ceiling = statistics["ceiling"][statistics["default"]]
+    if _mostly_left_out(statistics) or None in ceiling.values():
         return "not counted: hardly any text of the sample is kept by both tokenizers"
-
-    def reached(name: str) -> str:
-        return ", ".join(f"{tokens:.2f}" for tokens in ceiling[name].values())
-
-    lengths = ", ".join(ceiling[default])
-    found = f"{reached(default)} tokens per pass with a perfect draft of {lengths} tokens ({default}, the default)"
-    best = max(ceiling, key=lambda name: ceiling[name][_K])
-    return f"{found}; {reached(best)} with --strategy {best}" if ceiling[best][_K] > ceiling[default][_K] else found
+    reached = ", ".join(f"{tokens:.2f}" for tokens in ceiling.values())
+    return f"{reached} tokens per pass with a perfect draft of {', '.join(ceiling)} tokens"
 
 
 def _mostly_left_out(statistics: Mapping[str, Any]) -> bool:

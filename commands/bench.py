@@ -9,7 +9,6 @@ import click
 from spectool.commands.console import guarded, progress, say, show, table
 from spectool.commands.model_options import DraftLength, model_option
 from spectool.commands.options import Finite, SectionedCommand, json_option, option, path_option, section
-from spectool.runtime.translation.factory import STRATEGIES, current_name
 
 _PROMPTS = (
     "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
@@ -31,8 +30,8 @@ _rare = section(rare=True)
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts: dict=… (one or more), history, model=… with align=… and strategy=…+…, joined by commas; may be "
-    f"repeated. name=…, verify=… and min-prob=… apply to it alone. Strategies: {', '.join(STRATEGIES)}.",
+    help="What drafts: dict=… (one or more), history, model=… with align=…, joined by commas; may be repeated. "
+    "name=…, verify=… and min-prob=… apply to it alone.",
 )
 @option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
 @option(
@@ -185,8 +184,6 @@ def _drafter(text: str) -> dict[str, Any]:
         key, _, value = part.partition("=")
         if part == "history":
             found["history"] = True
-        elif key == "strategy" and value:
-            found["strategies"] = list(map(current_name, value.split("+")))
         elif key == "min-prob" and value:
             found["min_draft_prob"] = Finite(0, 1).convert(value, None, None)
         elif key == "dict" and value:
@@ -194,7 +191,7 @@ def _drafter(text: str) -> dict[str, Any]:
         elif key in _DRAFTER and value:
             found[_DRAFTER[key]] = value
         else:
-            expected = ", ".join(["history", "strategy=…+…", "min-prob=…", *(f"{name}=…" for name in _DRAFTER)])
+            expected = ", ".join(["history", "min-prob=…", *(f"{name}=…" for name in _DRAFTER)])
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
     dictionaries = found.get("dictionary", ())
     made_of = [Path(name).name for name in (*filter(None, [found.get("draft_model")]), *dictionaries)]

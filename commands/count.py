@@ -24,24 +24,24 @@ from spectool.commands.options import (
 @option(
     "--corpus", required=True, metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl."
 )
-@tokenizer_option(help="Count windows of this tokenizer's tokens, not words.")
+@tokenizer_option("--target", required=True, help="Tokenizer whose tokens are counted.")
 @out_option
 @memory_option
 @workers_option
-@option("--orders", type=click.IntRange(1, 16), metavar="N", help="Longest n-gram; by default 3 words, or 8 tokens.")
+@option("--orders", type=click.IntRange(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
 @option(
     "--min-count",
     type=click.IntRange(1),
     default=CountOptions.min_count,
     show_default=True,
-    help="Leave out n-grams that occur less often; the counts of all others are exact.",
+    help="Leave out windows that occur less often; the counts of all others are exact.",
 )
 @text_options
 @json_option
 @guarded
 def count(
     corpus: str,
-    tokenizer: str | None,
+    tokenizer: str,
     out: Path | None,
     memory: int,
     workers: int | None,
@@ -50,14 +50,13 @@ def count(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Count the n-grams of a text exactly, in bounded memory: words, or windows of tokens.
+    """Count the windows of a tokenizer's tokens in a text exactly, in bounded memory.
 
-    Counts of words depend on no tokenizer and serve every dictionary of the method dictspec. Until the count is
-    complete, finished work is kept next to OUT, so that the same command resumes after a kill.
+    The counts serve dictionaries of every size (`build-dict --counts`). Until the count is complete, finished work is
+    kept next to OUT, so that the same command resumes after a kill.
 
     \b
-    Examples:
-        spectool count --corpus wiki-pl -o pl.counts
+    Example:
         spectool count --corpus wiki-pl --tokenizer ./Bielik-11B --min-count 4 -o pl-bielik.counts
     """
     from spectool.artifacts.counts import Counts
@@ -67,10 +66,8 @@ def count(
 
     options = CountOptions(orders=orders, min_count=min_count, memory=memory, workers=workers)
     source = open_corpus(corpus, **reads)
-    target = None if tokenizer is None else open_tokenizer(tokenizer)
-    if target is not None:
-        say_notes(target)
-    what = "words" if target is None else target.fingerprint[:8]
-    path = out or default_path(f"{slug(corpus)}.{what}-{digest(orders, min_count)}.counts")
-    with stage(path, Counts.format, as_json, {} if target is None else {"target": target.fingerprint}) as finish:
+    target = open_tokenizer(tokenizer)
+    say_notes(target)
+    path = out or default_path(f"{slug(corpus)}.{target.fingerprint[:8]}-{digest(orders, min_count)}.counts")
+    with stage(path, Counts.format, as_json, {"target": target.fingerprint}) as finish:
         finish(count_text(source, path, options, target, say))

@@ -79,11 +79,7 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
     s, arguments = manifest.statistics, manifest.arguments
     settings = ", ".join(f"{key} {value}" for key, value in arguments.items() if key != "method" and value is not None)
     facts: dict[str, Any] = {"method": f"{arguments['method']} ({settings})"}
-    if arguments["method"] == "dictspec":
-        facts["words counted"] = f"{s['words']:,}"
-        facts["n-grams taken"] = f"{s['ngrams']:,} (the rarest occurs {s['smallest_count']:,} times)"
-        facts["entries"] = f"{s['entries']:,} ({s['entries_before_pruning']:,} before dropping redundant ones)"
-    elif arguments["method"] == "backoff":
+    if arguments["method"] == "backoff":
         facts["tokens counted"] = f"{s['tokens']:,}"
         facts["entries"] = f"{s['entries']:,} (of {s['contexts']:,} contexts)"
         if "held_out" in s:
@@ -130,8 +126,7 @@ def held_out(drafted: Mapping[str, Any]) -> list[str]:
 
 def _counts(manifest: Manifest) -> dict[str, Any]:
     arguments, orders = manifest.arguments, manifest.statistics["orders"]
-    unit = "words" if arguments["kind"] == "words" else "tokens"
-    header = [f"n-grams of {unit}", "in the text", "different", "once", "twice", "kept", "of the text"]
+    header = ["n-grams of tokens", "in the text", "different", "once", "twice", "kept", "of the text"]
     rows = [
         [
             order,
@@ -146,7 +141,7 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
         for order, figures in sorted(orders.items(), key=lambda item: int(item[0]))
     ]
     return {
-        f"{unit} counted": f"{manifest.statistics['total']:,}",
+        "tokens counted": f"{manifest.statistics['total']:,}",
         "smallest count": f"{arguments['min_count']:,}; what occurs less often is left out",
         "orders": table(header, rows).splitlines(),
     }

@@ -94,7 +94,7 @@ def _export(dictionary: "Dictionary", out: Path, min_probability: float) -> dict
     from spectool.artifacts.llama_cpp import write_cache
     from spectool.build.dictionary.lookup_cache import to_ngrams
 
-    exported = to_ngrams(dictionary.entries(), "dynamic", certain=True, min_probability=min_probability)
+    exported = to_ngrams(dictionary.entries(), min_probability)
     if not exported.ngrams:
         raise SpectoolError(
             f"{dictionary.path}: none of its {len(dictionary):,} entries can be written. Give a lower --min-prob, or "

@@ -13,7 +13,6 @@ from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
 from spectool.runtime.decoding.settings import SAMPLER
-from spectool.runtime.translation.factory import STRATEGIES, current_name
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
 GROUP_SIZES = (32, 64, 128)
@@ -33,18 +32,6 @@ class DraftLength(click.IntRange):
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
 
-class StrategyChoice(click.Choice[str]):
-    """A translation strategy, also under a former name."""
-
-    def __init__(self) -> None:
-        """Accept any strategy."""
-        super().__init__(STRATEGIES)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The present name."""
-        return super().convert(current_name(value), param, ctx)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DraftingChoice:
     """What drafts, and how much: the options of `drafting_options`."""
@@ -53,7 +40,6 @@ class DraftingChoice:
     history: bool = True
     draft_model: str | None = None
     alignment: Path | None = None
-    strategy: str | None = None
     num_draft_tokens: int | None = None  # None for the number that is fastest
     min_draft_prob: float
     verify: Literal["exact", "rejection"] = "rejection"
@@ -65,7 +51,6 @@ class DraftingChoice:
             "dictionary": self.dictionaries,
             "draft_model": self.draft_model,
             "alignment": self.alignment,
-            "strategy": self.strategy,
             "history": self.history,
             "min_probability": self.min_draft_prob,
         }
@@ -224,12 +209,6 @@ drafting_options = gathered(
         show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
-        **_rare_drafting,
-    ),
-    click.option(
-        "--strategy",
-        type=StrategyChoice(),
-        help="How drafts of another tokenizer are translated; byte-aligned by default.",
         **_rare_drafting,
     ),
     min_draft_prob_option(**_rare_drafting),

@@ -9,6 +9,7 @@ from spectool import SpectoolError
 from spectool.commands.console import say
 from spectool.commands.model_options import DraftingChoice
 
+_STRATEGY = "byte-aligned"  # how drafts are translated; older files may name another
 _RESPELLED = 2  # last draft tokens of a prompt, which depend on the text that follows it
 
 
@@ -29,9 +30,7 @@ def names_of(model: str, drafting: DraftingChoice) -> dict[str, str]:
     if drafting.draft_model is not None:
         names["draft_model"] = drafting.draft_model
     if drafting.alignment is not None:
-        from spectool.runtime.loading import DEFAULT_STRATEGY
-
-        names["strategy"] = drafting.strategy or DEFAULT_STRATEGY
+        names["strategy"] = _STRATEGY
     return names
 
 

@@ -2,40 +2,29 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from spectool import ArtifactError, SpectoolError
+from spectool import SpectoolError
 from spectool.commands.console import guarded, in_a_line, say
 from spectool.commands.describe import artifact_facts
 from spectool.commands.options import json_option
 
-if TYPE_CHECKING:
-    from spectool.artifacts.alignment import Alignment
-
 
 @click.command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--recheck", is_flag=True, help="Also compare the ids that alignments join with both tokenizers.")
-@click.option("--draft", "--draft-model", metavar="D", help="With --recheck: the draft's tokenizer, if it has moved.")
-@click.option("--target", "--model", metavar="T", help="With --recheck: the target's tokenizer, likewise.")
-@click.option("--seed", type=int, help="With --recheck: seed of its texts; by default that of `align`.")
 @json_option
 @guarded
-def verify(
-    paths: tuple[Path, ...], recheck: bool, draft: str | None, target: str | None, seed: int | None, as_json: bool
-) -> None:
+def verify(paths: tuple[Path, ...], as_json: bool) -> None:
     """Check that artifacts are whole: checksums of all files, then every invariant of the format.
 
     All of them are checked, even if one is damaged; the exit status is then 1.
 
     \b
-    Examples:
+    Example:
         spectool verify pl.dict qwen-bielik.align pl.counts
-        spectool verify qwen-bielik.align --recheck --seed 12
     """
     found: list[dict[str, Any]] = []
     for path in paths:
@@ -46,11 +35,6 @@ def verify(
             if not as_json:
                 size = f"{artifact.manifest.total_bytes:,} bytes"
                 click.echo(f"{artifact.path}: whole ({facts['format']} {facts['version']}, {size})")
-            if recheck and facts["format"] == "spectool-alignment":
-                for side, line in _checked_again(artifact, {"draft": draft, "target": target}, seed):
-                    facts[f"{side}_check"] = line
-                    if not as_json:
-                        click.echo(f"{artifact.path}: {line}")
             facts["whole"] = True
         except (SpectoolError, OSError) as error:
             if click.get_current_context().find_root().params.get("debug"):
@@ -87,22 +71,3 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
     if manifest.format == "spectool-alignment":
         require_checked(path, manifest, say)
     return artifact
-
-
-def _checked_again(
-    opened: "Alignment", tokenizers: Mapping[str, str | None], seed: int | None
-) -> Iterator[tuple[str, str]]:
-    """Repeat the check of an alignment: yields each side and what was found."""
-    from spectool.build.alignment.check import LOST, check_again
-    from spectool.tokenization.opening import open_tokenizer
-
-    recorded = opened.manifest.tokenizers
-    draft, target = (open_tokenizer(tokenizers[role] or str(recorded[role]["name"])) for role in ("draft", "target"))
-    seed = int(opened.manifest.arguments["seed"]) if seed is None else seed
-    for side, found in check_again(opened, draft, target, seed).items():
-        line = f"{side} ids are {found} (seed {seed})"
-        if found.share > LOST:
-            raise ArtifactError(
-                f"{opened.path}: {line}. Align again; if that says the same, please report the tokenizer"
-            )
-        yield side, line

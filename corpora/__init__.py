@@ -1,4 +1,4 @@
-"""Text comes in: sources, cleaning, words, bundled samples.
+"""Text comes in: sources, cleaning, bundled samples.
 
 In: files, folders, data sets of the hub, presets, or a sample. Out: clean documents, each with a stable id.
 What was repaired or left out is counted. Damaged text raises `CorpusError`, which names the file and the line or row.
@@ -8,7 +8,6 @@ from spectool.corpora.documents import Division, Document, OnError, ReadCounts
 from spectool.corpora.files import InputDescription
 from spectool.corpora.samples import PRESETS, preset_for, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
-from spectool.corpora.words import word_runs
 
 __all__ = [
     "PRESETS",
@@ -22,5 +21,4 @@ __all__ = [
     "preset_for",
     "sample_names",
     "sample_path",
-    "word_runs",
 ]

@@ -157,9 +157,9 @@ def _discount(counts: NDArray[np.int64]) -> float:
 class NgramSource(DraftSource):
     """Drafts greedily with an `NgramModel`; keeps nothing between calls."""
 
-    def __init__(self, model: NgramModel) -> None:
-        """Draft with a model over draft ids."""
-        self._model = model
+    def __init__(self, model: NgramModel, within: NDArray[np.bool_] | None = None) -> None:
+        """Draft with a model over draft ids, only those of ``within``, bool [size]; None for all."""
+        self._model, self._within = model, within
 
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """As `DraftSource.draft`; gives up when the constraint has refused the first `_MOST_ASKED` candidates."""
@@ -176,9 +176,7 @@ class NgramSource(DraftSource):
         while len(drafts) < limit:
             now = model.advance(now, drafts[-1])
             scores = model.probabilities(now)
-            drafts.append(
-                int((scores if constraint.within is None else np.where(constraint.within, scores, -1)).argmax())
-            )
+            drafts.append(int((scores if self._within is None else np.where(self._within, scores, -1)).argmax()))
         return drafts, healed
 
     def _candidates(
@@ -194,8 +192,8 @@ class NgramSource(DraftSource):
             healed, scale = previous[extensions], float(previous[last]) if 0 <= last < model.size else 0.0
         ids = np.concatenate([plain, extensions])
         scores = np.concatenate([scale * model.probabilities(present)[plain], healed])
-        if constraint.within is not None:
-            scores[~constraint.within[ids]] = -1
+        if self._within is not None:
+            scores[~self._within[ids]] = -1
         for _ in range(len(scores)):
             place = int(scores.argmax())
             if scores[place] < 0:

@@ -1,20 +1,20 @@
 """The command ``ngrams``: an n-gram draft of another tokenizer, replayed with every way to translate its drafts."""
 
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
-from spectool.commands.model_options import StrategyChoice
 from spectool.commands.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
-from spectool.runtime.translation.factory import STRATEGIES
+from spectool.lab.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from spectool.artifacts.alignment import Alignment
-    from spectool.runtime.translation.protocol import Translator
     from spectool.tokenization.tokenizer import Tokenizer
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
@@ -37,7 +37,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 @click.option(
     "--strategy",
     "strategies",
-    type=StrategyChoice(),
+    type=click.Choice(STRATEGIES),
     multiple=True,
     default=STRATEGIES,
     help="How drafts are translated; may be repeated. All by default.",
@@ -82,12 +82,16 @@ def ngrams(
     """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.alignment.stage import temporary_alignment
     from spectool.build.corpus_reading import encoded
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
-    from spectool.measure.emulate import compare_strategies, encode_text
-    from spectool.runtime.translation.factory import make_translator
+    from spectool.lab.strategies import (
+        IntersectionTranslator,
+        byte_aligned_steps,
+        compare_strategies,
+        make_translator,
+    )
+    from spectool.measure.emulate import encode_text
     from spectool.tokenization.opening import open_tokenizer
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
@@ -99,16 +103,21 @@ def ngrams(
         say_notes(side)
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
     texts = (ids for _, ids in encoded(sides[0], (document.text for document in reading(counted))))
-    source = NgramSource(NgramModel.count(texts, sides[0].size, order))
+    model = NgramModel.count(texts, sides[0].size, order)
     documents = encode_text(sides[1], (document.text for document in reading(replayed)), max_tokens or 0).cut(
         max_tokens or 0
     )
-    with temporary_alignment(*sides, say) if opened is None else nullcontext(opened) as aligned:
+    with _temporary_alignment(*sides) if opened is None else nullcontext(opened) as aligned:
         translators = {name: make_translator(name, aligned, *sides) for name in strategies}
         translators |= byte_aligned_steps(aligned, *sides) if steps else {}
+        # Only the intersection says which draft ids it can translate.
+        drafting = {
+            name: (NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None), each)
+            for name, each in translators.items()
+        }
         tokens = sum(map(len, documents))
         with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as done:
-            runs = list(compare_strategies(documents, translators, source, tuple(dict.fromkeys(lengths)), done))
+            runs = list(compare_strategies(documents, drafting, tuple(dict.fromkeys(lengths)), done))
     rows = [
         {
             "k": run.num_draft_tokens,
@@ -133,13 +142,16 @@ def ngrams(
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
 
 
-def byte_aligned_steps(alignment: "Alignment", draft: "Tokenizer", target: "Tokenizer") -> dict[str, "Translator"]:
-    """The byte-aligned strategy built up in steps, each added to the ones before (docs/design.md: translation)."""
-    from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+@contextmanager
+def _temporary_alignment(draft: "Tokenizer", target: "Tokenizer") -> Iterator["Alignment"]:
+    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
+    from spectool.artifacts.alignment import Alignment
+    from spectool.build.alignment.stage import build_alignment
+    from spectool.build.corpus_reading import quiet
+    from spectool.corpora import open_corpus
 
-    return {
-        "forward only": ByteAlignedTranslator(alignment, draft, target, resync=False, heal=False, head=False),
-        "+ resync": ByteAlignedTranslator(alignment, draft, target, heal=False, head=False),
-        "+ healing": ByteAlignedTranslator(alignment, draft, target, head=False),
-        "+ head absorption": ByteAlignedTranslator(alignment, draft, target),
-    }
+    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
+        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
+        path = Path(scratch) / "pair.align"
+        build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
+        yield Alignment(path)

@@ -1,8 +1,8 @@
-"""The translation ceiling: tokens per pass that each strategy reaches with a draft that is always right.
+"""The translation ceiling: tokens per pass that a draft reaches which is always right.
 
 A perfect draft knows the text. What it loses, it loses to translation alone, so the ceiling says what a pair of
-tokenizers allows before anybody has downloaded a draft model. It is replayed through the translators that generation
-uses, so that no figure is given which these do not reach.
+tokenizers allows before anybody has downloaded a draft model. It is replayed through the translator that generation
+uses, so that no figure is given which it does not reach.
 
     text        п е р с о н а л ь н и й   к о м п
     target      [     ][   ][     |             frontier n: bytes that the target has committed
@@ -21,19 +21,13 @@ from typing import Any, NamedTuple
 from spectool.artifacts.alignment import Alignment, engine_of
 from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.loading import DEFAULT_STRATEGY
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.factory import STRATEGIES, make_translator
-from spectool.runtime.translation.protocol import Translator
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.tokenizer import Tokenizer
 
 LENGTHS = (2, 4, 8)
 _CHARACTERS = 40_000
 _PASSAGE = 500  # characters: a tokenizer that changes one of them loses a passage and no more
-_CONTINUED = 4  # draft tokens beyond the k-th that a restarted draft looks at, so that its k-th is not cut short
-
-_ByLength = dict[str, float | None]
 
 
 class Passage(NamedTuple):
@@ -54,10 +48,7 @@ def measure_ceiling(
     lengths: Sequence[int] = LENGTHS,
     characters: int = _CHARACTERS,
 ) -> dict[str, Any]:
-    """Replay text with a perfect draft, once for every strategy and draft length.
-
-    The default is replayed once more without its head absorption filter where another strategy is ahead of it. A
-    draft that is always right only loses by that filter; one that errs gains by it.
+    """Replay text with a perfect draft, once for every draft length.
 
     Args:
         alignment: Of the two tokenizers.
@@ -68,36 +59,26 @@ def measure_ceiling(
         characters: Size of the sample.
 
     Returns:
-        ``ceiling`` -> strategy -> k -> tokens per pass; ``strings`` -> strategy -> encodings and decodings in a pass,
-        with the longest drafts; ``default``, the strategy that generation uses; and where another is ahead of it
-        ``unfiltered`` -> k -> tokens per pass. None where both tokenizers keep no passage.
+        ``default``, the translator's name; ``ceiling`` -> that name -> k -> tokens per pass; ``strings`` -> that name
+        -> encodings in a pass, with the longest drafts. None where both tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, list(_sample(texts, characters))))
     perfect = _PerfectDraft(draft, engine_of(draft, alignment.draft.tables))
-
-    def reached(translator: Translator) -> tuple[_ByLength, float | None]:
-        """Return tokens per pass by draft length, and strings per pass with the longest."""
-        found: _ByLength = {}
-        for k in lengths:
-            passes = strings = tokens = 0
-            for passage in passages:
-                passes += _passes(passage, translator, perfect, k)
-                strings += translator.string_calls
-                tokens += len(passage.target)
-            found[str(k)] = round(tokens / passes, 4) if passes else None
-        return found, round(strings / passes, 4) if passes else None
-
-    figures = {name: reached(make_translator(name, alignment, draft, target)) for name in STRATEGIES}
-    ceiling = {name: by_length for name, (by_length, _) in figures.items()}
-    strings = {name: each for name, (_, each) in figures.items()}
-    found: dict[str, Any] = {"ceiling": ceiling, "strings": strings, "default": DEFAULT_STRATEGY}
-    default = ceiling[DEFAULT_STRATEGY]
-    if any((by_length[k] or 0) > (default[k] or 0) for by_length in ceiling.values() for k in default):
-        found["unfiltered"] = reached(ByteAlignedTranslator(alignment, draft, target, head=False))[0]
-    return found
+    translator = ByteAlignedTranslator(alignment, draft, target)
+    ceiling: dict[str, float | None] = {}
+    strings: float | None = None
+    for k in lengths:
+        passes = encoded = tokens = 0
+        for passage in passages:
+            passes += _passes(passage, translator, perfect, k)
+            encoded += translator.string_calls
+            tokens += len(passage.target)
+        ceiling[str(k)] = round(tokens / passes, 4) if passes else None
+        strings = round(encoded / passes, 4) if passes else None
+    return {"ceiling": {translator.name: ceiling}, "strings": {translator.name: strings}, "default": translator.name}
 
 
-def _passes(passage: Passage, translator: Translator, perfect: "_PerfectDraft", k: int) -> int:
+def _passes(passage: Passage, translator: ByteAlignedTranslator, perfect: "_PerfectDraft", k: int) -> int:
     """Count the target passes of one passage with a perfect draft of ``k`` tokens."""
     translator.start()
     position = passes = 0
@@ -118,7 +99,9 @@ class _PerfectDraft:
         """Speak ids of ``tokenizer``, which ``engine`` joins."""
         self._token_bytes, self._engine = tokenizer.token_bytes, engine
 
-    def draft(self, passage: Passage, position: int, translator: Translator, k: int) -> tuple[list[int], bool]:
+    def draft(
+        self, passage: Passage, position: int, translator: ByteAlignedTranslator, k: int
+    ) -> tuple[list[int], bool]:
         """Return the right ``k`` tokens at most after ``position`` target tokens, and whether the first is healed."""
         text, ids, ends = passage.text, passage.draft, passage.draft_ends
         context, constraint = translator.draft_context().ids, translator.constraint()
@@ -129,15 +112,8 @@ class _PerfectDraft:
         # At the start the draft writes its artificial space as well, where that is a token of its own.
         first = bisect_right(ends, frontier) if position else 0
         drafts, healed = list(ids[first : first + k]), False
-        if translator.name == "none" or not drafts:
-            return drafts, healed
-        if constraint.within is not None:
-            end = ends[min(first + k + _CONTINUED, len(ends)) - 1]
-            drafts = self._spelled(text[frontier : _whole(text, end)])[:k] if position else drafts
-            outside = (place for place, token in enumerate(drafts) if not constraint.within[token])
-            return drafts[: next(outside, len(drafts))], healed
         begin = ends[first - 1] if first else 0
-        if position and begin < seen and context:
+        if drafts and position and begin < seen and context:
             surplus = len(self._token_bytes[ids[first]]) - len(self._token_bytes[context[-1]])
             healed = len(constraint.extensions) > 0 and surplus == ends[first] - seen
             if not healed:

@@ -1,23 +1,19 @@
 """What drafters would save on a text, without a target model: the text is replayed as if the target had written it.
 
 Text that is already written is verified without running a model, so the passes are counted exactly, repeatably and
-independently of hardware. A draft model of another tokenizer is replayed with several translation strategies.
+independently of hardware.
 
 Source: DictSpec, section 4.5 and 4.5.1 (emulated speed-up, draft coverage, mean accepted length, acceptance rate).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
 from spectool.build.corpus_reading import encoded
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.protocol import DraftSource, Translator
 from spectool.tokenization.tokenizer import Tokenizer
-
-_MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
 
 
 class EncodedText(NamedTuple):
@@ -92,38 +88,3 @@ def replay(
             position += len(committed)
             progress(len(committed))
     return statistics
-
-
-class StrategyRun(NamedTuple):
-    """What one strategy did with one draft length."""
-
-    strategy: str
-    num_draft_tokens: int  # draft tokens per cycle (k)
-    statistics: DraftStatistics
-
-
-def compare_strategies(
-    documents: Sequence[Sequence[int]],
-    translators: Mapping[str, Translator],
-    source: DraftSource,
-    lengths: Sequence[int],
-    progress: Callable[[int], object] = lambda tokens: None,
-    begun: Callable[[StrategyRun], object] = lambda run: None,
-) -> Iterator[StrategyRun]:
-    """Replay documents with every translator and draft length, and yield each run when it ends.
-
-    Args:
-        documents: Canonical target ids of each document.
-        translators: By the name to show.
-        source: Makes the drafts, for all of them.
-        lengths: Draft tokens per cycle.
-        progress: Called after each cycle with the number of tokens that it committed.
-        begun: Called with each run when it begins; its statistics grow while it goes on.
-    """
-    for length in lengths:
-        for name, translator in translators.items():
-            drafter = TranslatedDrafter(source, translator, length, name=name)
-            run = StrategyRun(name, length, DraftStatistics())
-            begun(run)
-            replay(documents, drafter, length * _MOST_IDS_A_DRAFT_TOKEN, progress, statistics=run.statistics)
-            yield run

@@ -21,13 +21,7 @@ from .loading import load_drafter as load_drafter
 from .prompt_cache import load_prompt_cache as load_prompt_cache
 from .prompt_cache import save_prompt_cache as save_prompt_cache
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
-from .translation.factory import STRATEGIES as STRATEGIES
-from .translation.factory import make_translator as make_translator
-from .translation.intersection import IntersectionTranslator as IntersectionTranslator
 from .translation.protocol import Constraint as Constraint
 from .translation.protocol import DraftContext as DraftContext
 from .translation.protocol import DraftSource as DraftSource
 from .translation.protocol import Translator as Translator
-from .translation.strings import ContextTranslator as ContextTranslator
-from .translation.strings import NaiveTranslator as NaiveTranslator
-from .translation.strings import PassThrough as PassThrough

@@ -17,8 +17,6 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import looks_like_hub_id, open_tokenizer, require_on_hub, where
 from spectool.tokenization.tokenizer import Tokenizer
 
-DEFAULT_STRATEGY = "byte-aligned"
-
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
     """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
@@ -118,7 +116,6 @@ def load_drafter(
     dictionary: str | Path | Sequence[str | Path] | None = None,
     draft_model: str | Path | tuple[Any, Any] | None = None,
     alignment: str | Path | None = None,
-    strategy: str | None = None,
     history: bool = True,
     min_probability: float = MIN_PROBABILITY,
     say: Callable[[str], object] | None = None,
@@ -142,7 +139,6 @@ def load_drafter(
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
         alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
-        strategy: How drafts are translated, one of `STRATEGIES`; ``byte-aligned`` by default.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent.
@@ -158,17 +154,10 @@ def load_drafter(
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
-    if draft_model is None and (alignment is not None or strategy is not None):
-        given = "alignment" if alignment is not None else "strategy"
+    if draft_model is None and alignment is not None:
         raise RuntimeUnsupported(
-            f"{given}: only applies to a draft model, and none was given. Give draft_model, or leave it out"
+            "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
         )
-    if strategy is not None:
-        from spectool.runtime.translation.factory import STRATEGIES, current_name
-
-        strategy = current_name(strategy)
-        if strategy not in STRATEGIES:
-            raise RuntimeUnsupported(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
     if draft_model is not None:
         tokenizer = open_tokenizer(tokenizer)
     drafters: list[Drafter] = []
@@ -176,7 +165,7 @@ def load_drafter(
     if dictionaries or history:
         drafters.append(LookupDrafter(dictionaries, history, min_probability))
     if draft_model is not None:
-        drafters.append(_from_model(draft_model, tokenizer, alignment, strategy, min_probability))
+        drafters.append(_from_model(draft_model, tokenizer, alignment, min_probability))
     if len(drafters) > 1:
         return HybridDrafter(drafters)
     return drafters[0] if drafters else None
@@ -186,11 +175,9 @@ def _from_model(
     draft_model: str | Path | tuple[Any, Any],
     target: Tokenizer,
     alignment: str | Path | None,
-    strategy: str | None,
     min_probability: float,
 ) -> Drafter:
     from spectool.artifacts.alignment import Alignment
-    from spectool.runtime.translation.factory import make_translator
 
     opened = None if alignment is None else Alignment(find_artifact(Path(alignment), ".align"))
     if isinstance(draft_model, tuple):
@@ -202,8 +189,9 @@ def _from_model(
     if opened is not None:
         from spectool.runtime.drafters.model_source import ModelSource
         from spectool.runtime.drafters.translated import TranslatedDrafter
+        from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
-        translator = make_translator(strategy or DEFAULT_STRATEGY, opened, draft, target)
+        translator = ByteAlignedTranslator(opened, draft, target)
         # A draft sees the BOS that it was trained with, not the one of the target's prompt.
         size = len(opened.draft.token_bytes)
         source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
@@ -213,8 +201,4 @@ def _from_model(
     if mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary):
         command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)} -o pair.align"
         raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two, and give the alignment: {command}")
-    if strategy is not None:
-        raise RuntimeUnsupported(
-            f"strategy: {name} has the target's tokenizer, and its drafts need no translation. Leave it out"
-        )
     return ModelDrafter(model, min_probability=min_probability)

@@ -49,6 +49,7 @@ def test_offline_packages_need_no_models(package: str) -> None:
     "module",
     [
         "lab.ngram_model",
+        "lab.strategies",
         "measure.emulate",
         "runtime.decoding.statistics",
         "runtime.drafters.history",
@@ -57,9 +58,6 @@ def test_offline_packages_need_no_models(package: str) -> None:
         "runtime.drafters.translated",
         "runtime.loading",
         "runtime.translation.byte_aligned",
-        "runtime.translation.intersection",
-        "runtime.translation.factory",
-        "runtime.translation.strings",
     ],
 )
 def test_drafters_need_no_models(module: str) -> None:

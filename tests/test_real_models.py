@@ -106,7 +106,7 @@ def test_a_file_that_differs_in_places_from_its_prediction_takes_few_passes() ->
         pytest.skip(f"no {path.name} in {MODELS}; get it with: python benchmarks/real_models.py {path.name}")
     model, tokenizer = load_model(str(path))
     file = (Path(__file__).parents[1] / "runtime" / "draft_length" / "controllers.py").read_text(encoding="utf-8")
-    before = file.replace("controller", "chooser").replace("_idle", "_unused")
+    before = file.replace("_idle", "_unused").replace("known", "earlier")
     polish = "Wczoraj wieczorem w domu kultury odbyło się spotkanie mieszkańców z burmistrzem miasta. " * 12
 
     def answer(question: str, max_tokens: int, **options: Any) -> tuple[list[int], DraftStatistics, float]:
@@ -122,7 +122,7 @@ def test_a_file_that_differs_in_places_from_its_prediction_takes_few_passes() ->
         got, with_prediction, seconds = answer(copied, 600, prediction=before, drafter=drafter)
         print(f"{name}: {with_prediction} in {seconds:.1f} s, by {dict(with_prediction.accepted_by)}")
         assert got == expected
-        assert with_prediction.passes <= 0.2 * plain.passes
+        assert with_prediction.passes <= 0.25 * plain.passes
     ratios = []
     for _ in range(3):
         question = "Explain in English what a suffix automaton is."

@@ -34,9 +34,9 @@ def run(work: Path, line: str, **options: Any) -> str:
 # In an order in which each finds what it needs.
 COMMANDS = {
     "build-dict": (f"--tokenizer {TARGET} --corpus sample:pl --entries 500 -o W/pl.dict", "bytes"),
-    "count": ("--corpus sample:pl -o W/pl.counts", "bytes"),
-    "inspect": ("W/pl.dict --lookup w", "lookup"),
+    "count": (f"--corpus sample:pl --tokenizer {TARGET} -o W/pl.counts", "bytes"),
     "merge-dict": ("W/pl.dict W/pl.dict -o W/both.dict", "bytes"),
+    "inspect": ("W/pl.dict --lookup w", "lookup"),
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "ceiling"),
     "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "ms after"),
     "verify": ("W/pl.dict W/pair.align W/pl.counts W/small", "whole"),

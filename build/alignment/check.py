@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spectool import ArtifactError
-from spectool.artifacts.alignment import SIDES, Alignment, Spellings, engine_of
+from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.replayed_text import Engine, Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
@@ -221,18 +221,3 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
             f"the manifest of this alignment lacks a figure of its check ({error}). Align again"
         ) from error
     return sides
-
-
-def check_again(alignment: Alignment, draft: Tokenizer, target: Tokenizer, seed: int) -> dict[str, JoinCheck]:
-    """Repeat the check of both sides, ``draft`` and ``target``, on texts made from a seed; `align` records its own.
-
-    Raises:
-        FingerprintMismatch: It was built for others, or for the other direction.
-    """
-    alignment.require(draft, target)
-    texts = hard_texts(draft, target, seed)
-    to_draft, to_target = alignment.target.spellings, alignment.draft.spellings
-    return {
-        "draft": check_joins("draft", target, draft, engine_of(draft, alignment.draft.tables), to_draft, texts),
-        "target": check_joins("target", draft, target, engine_of(target, alignment.target.tables), to_target, texts),
-    }

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
-from spectool.build.alignment.intersection import occurrences
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import REACH, TailReencoder
 from spectool.tokenization.token_bytes import text_of
@@ -182,7 +181,7 @@ def replay_text(
         windows = range(0, len(calls) - 1, WINDOW)
         counts.windows += len(windows)
         counts.windows_with_strings += sum(calls[min(i + WINDOW, len(calls) - 1)] > calls[i] for i in windows)
-    counts.last, counts.replaced = (occurrences([ids], other.size) for ids in (last, replaced))
+    counts.last, counts.replaced = (np.bincount(ids, minlength=other.size) for ids in (last, replaced))
     return counts
 
 

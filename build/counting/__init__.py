@@ -1,4 +1,4 @@
-"""Text to counts: n-grams of words, or windows of tokens, exactly and in bounded memory.
+"""Text to counts: windows of tokens, exactly and in bounded memory.
 
 In: a corpus. Out: sorted n-grams with their counts, as an artifact.
 """

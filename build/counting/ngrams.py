@@ -32,12 +32,11 @@ Keys = NDArray[np.int64]
 
 def count_part(work: Path, order: int, part: int, buckets: int, last: bool) -> TaskResult:
     """Count the n-grams of a part; ``buckets`` is the number of those of the order before."""
-    # Row of the (n-1)-gram at each place. Keys and first.* end with what stands for -1: no key, no row, a break.
+    # Row of the (n-1)-gram at each place. Keys and symbols end with what stands for -1: no key, a break.
     rows = np.append(rows_of_keys(work, order - 1, part, buckets), np.int32(-1))
     rows = rows[load(work, f"n{order - 1}.places-{part}")]
     by_row = load(work, "first.symbols", mapped=True)
     if order == 2:
-        rows = load(work, "first.rows")[rows]
         save(work, f"symbols-{part}", by_row[rows])
     size = max(0, len(rows) - 1)
     places = np.flatnonzero((rows[:size] >= 0) & (rows[1 : size + 1] >= 0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class CountOptions:
     """Arguments of a count. Only orders and minimum count shape the result."""
 
-    orders: int | None = None  # longest n-gram; by default 3 words, or 8 tokens
+    orders: int | None = None  # longest n-gram; by default 8 tokens
     min_count: int = 2  # n-grams that occur less often are left out
     memory: int = 4 * 10**9  # bytes, all processes together
     workers: int | None = None  # processes; by default one for each core, as far as the memory goes

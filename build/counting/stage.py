@@ -1,12 +1,12 @@
-"""The stage behind ``spectool count``: corpus in, exact counts of word n-grams or of token windows out.
+"""The stage behind ``spectool count``: corpus in, exact counts of token windows out.
 
-The text is cut into parts. Each becomes words or tokens, which are counted as n-grams of order 1. Then, order by order,
+The text is cut into parts. Each becomes tokens, which are counted as n-grams of order 1. Then, order by order,
 the n-grams of every part are counted, and buckets of n-grams are merged over all parts. The tasks themselves are in
 `symbols` and `ngrams`. This module runs them in order and removes files that are no longer needed.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from itertools import chain, islice, pairwise
@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.counts import Counts, write_level, write_vocabulary
+from spectool.artifacts.counts import KIND, Counts, write_level
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
 from spectool.build.corpus_reading import Progress, Reader, describe_corpus, in_parts
@@ -29,7 +29,6 @@ from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
-WORD_ORDERS = 3
 WINDOW_ORDERS = 8
 _MOST_ROWS = 2**31 - 1
 _FEW_PARTS = 2  # take less time than starting processes
@@ -39,7 +38,7 @@ def count_text(
     corpus: Corpus,
     out: Path,
     options: CountOptions,
-    tokenizer: Tokenizer | None,
+    tokenizer: Tokenizer,
     progress: Progress,
     reader: Reader = iter,
     plan: Plan | None = None,
@@ -53,7 +52,7 @@ def count_text(
         out: Directory of the artifact, replaced in one step when everything is counted. Until then the
             work is kept next to it, and the same call resumes after a kill.
         options: Orders, minimum count and limits.
-        tokenizer: Count windows of its tokens; None to count words.
+        tokenizer: Counts are of windows of its tokens.
         progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
         plan: Sizes of the pieces; made from the options' memory and workers by default.
@@ -64,9 +63,8 @@ def count_text(
     """
     check_replaceable(out, Counts.format)
     plan = plan or make_plan(options.memory, options.workers)
-    kind, longest = ("words", WORD_ORDERS) if tokenizer is None else ("windows", WINDOW_ORDERS)
-    orders = options.orders or longest
-    arguments = {"kind": kind, "orders": orders, "min_count": options.min_count}
+    orders = options.orders or WINDOW_ORDERS
+    arguments = {"kind": KIND, "orders": orders, "min_count": options.min_count}
     texts = (document.text.encode() for document in reader(corpus))
     cut = in_parts(texts, lambda text: len(text) + 1, plan.part_bytes)
     start = list(islice(cut, _FEW_PARTS + 1))
@@ -79,8 +77,8 @@ def count_text(
         # distinguishes what name and files do not: another column, or another reader
         "first_part": hashlib.sha256(b"\0".join(start[0])).hexdigest(),
         "arguments": arguments,
-        "tokenizer": None if tokenizer is None else tokenizer.identity,
-        "specials": None if tokenizer is None else sorted(tokenizer.specials),
+        "tokenizer": tokenizer.identity,
+        "specials": sorted(tokenizer.specials),
         "pieces": asdict(plan),
     }
     workers = plan.workers if len(start) > _FEW_PARTS else 1
@@ -88,7 +86,7 @@ def count_text(
         runner = Runner(work, executor, 2 * plan.workers)
         try:
             inputs, parts = _encode(runner, corpus, chain(start, cut), tokenizer, orders, options, progress)
-            merged = _count_orders(runner, parts, tokenizer is None, orders, options, plan, progress)
+            merged = _count_orders(runner, parts, orders, options, plan, progress)
         except BrokenProcessPool as error:
             raise SpectoolError(
                 "a worker was killed, perhaps because memory ran out. Give a lower --memory or fewer --workers; the "
@@ -104,12 +102,10 @@ def count_text(
             for order, buckets in enumerate(merged, 1):
                 kept = [bucket["kept"] for bucket in buckets]
                 write_level(directory, order, ngrams.collect(work, order, kept))
-            if tokenizer is None:
-                write_vocabulary(directory, symbols.read_vocabulary(work))
             return Counts.seal(
                 directory,
                 arguments=arguments,
-                tokenizers={} if tokenizer is None else {"target": tokenizer.identity},
+                tokenizers={"target": tokenizer.identity},
                 inputs=inputs,
                 statistics={
                     "total": windows[0],
@@ -122,28 +118,24 @@ def _encode(
     runner: Runner,
     corpus: Corpus,
     parts: Iterator[list[bytes]],
-    tokenizer: Tokenizer | None,
+    tokenizer: Tokenizer,
     orders: int,
     options: CountOptions,
     progress: Progress,
 ) -> tuple[dict[str, Any], list[TaskResult]]:
-    """Turn the text into words or tokens; return what the manifest says of the corpus, and the figures of the parts."""
-    work, unit = runner.work, "words" if tokenizer is None else "tokens"
-    progress(f"splitting into {unit}")
+    """Turn the text into tokens; return what the manifest says of the corpus, and the figures of the parts."""
+    work = runner.work
+    progress("splitting into tokens")
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
-    function: Callable[..., TaskResult] = symbols.encode_words
-    arguments: tuple[Any, ...] = (orders,)
-    if tokenizer is not None:
-        function, arguments = symbols.encode_tokens, (orders, tokenizer.name)
-        (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")
-        save(work, "token_symbols", symbols.token_symbols(tokenizer.size, tokenizer.specials))
+    (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")
+    save(work, "token_symbols", symbols.token_symbols(tokenizer.size, tokenizer.specials))
 
     with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
 
         def tasks() -> Iterator[NamedTask]:
             for number, texts in enumerate(parts):
-                yield f"encode-{number}", function, (number, texts, *arguments)
+                yield f"encode-{number}", symbols.encode_tokens, (number, texts, orders, tokenizer.name)
                 bar.update(corpus.bytes_read - bar.n)
 
         results = dict(runner.results(tasks()))
@@ -156,18 +148,16 @@ def _encode(
 def _count_orders(
     runner: Runner,
     parts: list[TaskResult],
-    words: bool,
     orders: int,
     options: CountOptions,
     plan: Plan,
     progress: Progress,
 ) -> list[list[TaskResult]]:
     """Count one order after the other; return the figures of the buckets of each."""
-    number = symbols.number_words if words else symbols.number_tokens
     merged: list[list[TaskResult]] = []
     found = parts
     for order in range(1, orders + 1):
-        progress(f"counting {order}-grams" if order > 1 else f"counting single {'words' if words else 'tokens'}")
+        progress(f"counting {order}-grams" if order > 1 else "counting single tokens")
         if order > 1:
             arguments = len(merged[-1]), order == orders
             counting: list[NamedTask] = [
@@ -177,8 +167,7 @@ def _count_orders(
             discard(runner.work, *(f"n{order - 1}.{name}-*" for name in ("found", "places")))
         merged.append(_merge(runner, order, found, options.min_count, plan))
         if order == 1:
-            runner.run([("number", number, (len(parts), len(merged[0])))])
-            discard(runner.work, "words-*")
+            runner.run([("number", symbols.number_tokens, (len(merged[0]),))])
     discard(runner.work, f"n{orders}.found-*", f"n{orders}.places-*")
     return merged
 

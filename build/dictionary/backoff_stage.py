@@ -1,4 +1,4 @@
-"""The stage behind ``spectool build-dict --method backoff``: token windows and tokenizer in, dictionary out."""
+"""The stage behind ``spectool build-dict``: token windows and tokenizer in, dictionary out."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -78,9 +78,7 @@ def build_backoff(
             chosen = candidates.restated(candidates.best_entries(most))
             return chosen, None if text is None else Calibration(text.predicted(chosen))
 
-        written = write_within(
-            directory, options, choose, lambda found: list(_entries(counts, *found)), progress, chained=True
-        )
+        written = write_within(directory, options, choose, lambda found: list(_entries(counts, *found)), progress)
         if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
@@ -147,11 +145,9 @@ def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibra
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
     advice = f"Count with `spectool count --tokenizer {tokenizer.name}`"
-    if counts.kind != "windows":
-        raise SpectoolError(f"{counts.path}: counts of {counts.kind}, expected of token windows. {advice}")
     if counts.fingerprint != tokenizer.fingerprint:
         raise SpectoolError(
-            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint or '')}), expected "
+            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint)}), expected "
             f"{tokenizer.name} ({short(tokenizer.fingerprint)}). {advice}"
         )
     if counts.orders <= options.max_context:

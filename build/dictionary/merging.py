@@ -58,18 +58,18 @@ from spectool.tokenization.fingerprint import short
 def merge_dictionaries(
     dictionaries: Sequence[Dictionary], weights: Sequence[float], out: Path, limits: Limits, progress: Progress
 ) -> Manifest:
-    """Merge two or more dictionaries of one tokenizer and one kind, and write the result to ``out`` in one step.
+    """Merge two or more dictionaries of one tokenizer, and write the result to ``out`` in one step.
 
     There is a weight for each; 1 for all joins their texts as they are.
 
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
-        ArtifactError: One is chained and another is not.
+        ArtifactError: One is of the DictSpec method.
         SpectoolError: They have no entries, or the limits leave no room for one.
     """
     first = dictionaries[0]
-    for other in dictionaries[1:]:
-        _require_alike(first, other)
+    for dictionary in dictionaries:
+        _require_alike(first, dictionary)
     progress("reading")
     tables = [predictions_in(dictionary) for dictionary in dictionaries]
     progress("merging")
@@ -78,7 +78,7 @@ def merge_dictionaries(
         raise SpectoolError("the dictionaries have no entries. Name others")
     best = MergedEntries(merged).best
     with atomic_directory(out) as directory:
-        written = write_within(directory, limits, best, entries_of, progress, chained=first.chained)
+        written = write_within(directory, limits, best, entries_of, progress)
         if written is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
@@ -184,11 +184,10 @@ def _require_alike(first: Dictionary, other: Dictionary) -> None:
             f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them again with "
             "`spectool build-dict --tokenizer …`"
         )
-    if first.chained != other.chained:
-        kinds = ["chained (backoff)" if d.chained else "not chained (dictspec)" for d in (first, other)]
+    if not other.chained:
         raise ArtifactError(
-            f"{other.path}: is {kinds[1]}, {first.path} is {kinds[0]}. Only dictionaries of one kind merge: build one "
-            "of them again with the other's --method"
+            f"{other.path}: built by the DictSpec method. Build it again with today's `spectool build-dict`, "
+            "and merge that"
         )
 
 

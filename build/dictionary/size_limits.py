@@ -21,8 +21,6 @@ def write_within(
     choose: Callable[[int], Chosen],
     entries_of: Callable[[Chosen], list[Entry]],
     progress: Progress,
-    *,
-    chained: bool,
 ) -> tuple[Chosen, dict[str, Any]] | None:
     """Write the data files of a dictionary with the best entries that the limits allow.
 
@@ -32,7 +30,6 @@ def write_within(
         choose: Chooses the best entries, at most as many as its argument.
         entries_of: The entries that were chosen.
         progress: Called at the start of each step with a short description.
-        chained: As in `write_dictionary`.
 
     Returns:
         What was chosen, and the statistics of `write_dictionary`; None if there is no entry, or no room for one.
@@ -48,7 +45,7 @@ def write_within(
         if not entries:
             break
         progress(f"writing {len(entries):,} entries")
-        shape = write_dictionary(directory, entries, chained)
+        shape = write_dictionary(directory, entries, True)
         size = sum(file.stat().st_size for file in directory.iterdir())
         all_of_them = len(entries) < _AIM * most or most == asked
         if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):

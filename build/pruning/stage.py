@@ -15,16 +15,16 @@ from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pruned_draft import PrunedDraft
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded
+from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded, sample_texts
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
 from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
-from spectool.corpora.document_sample import SEED, sample_documents
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
+SEED = 11  # of the documents that are drawn from a larger one
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
@@ -71,7 +71,7 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [sample_documents(reader(corpus), 0, counted)[1] for corpus in corpora]
+        texts = [sample_texts((document.text for document in reader(corpus)), counted, SEED) for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]

@@ -32,11 +32,17 @@ from spectool.build.counting.options import CountOptions
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
-from spectool.build.dictionary.dictspec import ORDERS, continuations, probable_continuations, without_redundant
 from spectool.build.dictionary.held_out import has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.console import progress
+from spectool.lab.dictspec import (
+    DictSpecOptions,
+    continuations,
+    encoded_ngrams,
+    probable_continuations,
+    without_redundant,
+)
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
@@ -115,7 +121,12 @@ def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
         settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
         if language.build:
             settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
-            text = replace(text, order=max((one["order"] for one in settings.get("dictspec", ())), default=""))
+            asked = settings.get("dictspec", ())
+            text = replace(
+                text,
+                order=max((one["order"] for one in asked), default=""),
+                entries=max((one["entries_asked"] for one in asked), default=0),
+            )
         measured_on = {**text.measured_on(), "replay_limit": grid.replay_tokens}
         for method, (tokenizer, source) in product(settings, grid.tokenizers.items()):
             names = {"language": name, "tokenizer": tokenizer, "method": method}
@@ -138,7 +149,7 @@ def _measure(work: Path, group: Group) -> TaskResult:
     method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]
     replayed = _replayed(group.text, group.tokenizer, limit)
     measured_on = {
-        "build_words": group.text.words.total if group.text.order else None,
+        "build_words": group.text.words["words"] if group.text.order else None,
         "replay_words": replayed.words,
         "tokens": replayed.tokens,
         "fertility": replayed.fertility,
@@ -161,8 +172,8 @@ def _replayed(text: SweptText, tokenizer: str, limit: int) -> EncodedText:
 
 def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
     """Count the continuations of every size once, and choose from them for each reading and minimum probability."""
-    ngrams, counts = text.words.most_frequent(max(row["entries_asked"] for row in rows), ORDERS[rows[0]["order"]])
-    counted = list(zip(tokenizer.encode_after_space(ngrams), counts.tolist(), strict=True))
+    most = max(row["entries_asked"] for row in rows)
+    counted = encoded_ngrams(tokenizer, text.words[rows[0]["order"]][:most])
     for entries, of_size in groupby(rows, itemgetter("entries_asked")):
         following = continuations(counted[:entries], DictSpecOptions(), tokenizer.specials)
         for (reading, min_prob), alike in groupby(of_size, itemgetter("reading", "min_prob")):

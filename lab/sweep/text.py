@@ -2,18 +2,17 @@
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
-from spectool.build.corpus_reading import quiet
-from spectool.build.counting.stage import count_text
-from spectool.build.dictionary.dictspec import EVERYTHING, ORDERS, WordNgrams, open_counts
+from spectool.artifacts.resumable import read_json, write_json
 from spectool.commands.console import say
 from spectool.corpora import Corpus, Division, Document, OnError, open_corpus
+from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.sweep.grid import Language
 from spectool.measure.emulate import EncodedText, encode_text
 from spectool.tokenization.tokenizer import Tokenizer
@@ -26,6 +25,7 @@ class SweptText:
     language: Language  # names both corpora
     work: Path  # the sweep's work directory, which keeps the counts
     order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
+    entries: int = 0  # number of the most frequent ones that the largest dictionary takes
     on_error: OnError = "stop"  # this and the next three are arguments of `open_corpus`
     text_field: str | None = None
     encoding: str | None = None
@@ -50,13 +50,17 @@ class SweptText:
         """Count the words of the text to build from, unless that was done before."""
         if self.order and self.language.build is not None and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
-            options = replace(EVERYTHING, orders=ORDERS[self.order])
-            count_text(self.open(self.language.build), self._counts, options, None, quiet, self.read)
+            texts = (document.text for document in self.read(self.open(self.language.build)))
+            ngrams = WordNgrams(texts, ORDERS[self.order])
+            orders = {name: order for name, order in ORDERS.items() if order <= ORDERS[self.order]}
+            most = {name: ngrams.most_frequent(self.entries, order) for name, order in orders.items()}
+            write_json(self._counts, {"words": ngrams.total, **most})
 
     @property
-    def words(self) -> WordNgrams:
-        """The word n-grams that `count` counted."""
-        return open_counts(self._counts, self.order)
+    def words(self) -> dict[str, Any]:
+        """What `count` counted: the number of ``words``, and by `ORDERS` the most frequent n-grams with counts."""
+        counts: dict[str, Any] = read_json(self._counts)
+        return counts
 
     def replayed(self, tokenizer: Tokenizer, limit: int) -> EncodedText:
         """The documents to replay, encoded: whole ones until there are ``limit`` tokens, or all where that is 0.
@@ -87,7 +91,7 @@ class SweptText:
 
     @property
     def _counts(self) -> Path:
-        return self.work / f"{digest(sorted(self.measured_on().items()), self.order)}.counts"
+        return self.work / f"{digest(sorted(self.measured_on().items()), self.order, self.entries)}.words.json"
 
 
 def script_of(text: str) -> str:

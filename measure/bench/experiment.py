@@ -15,7 +15,6 @@ from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.json_lines import LONGEST_TEXT
 from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
-from spectool.runtime.translation.factory import STRATEGIES
 
 BUILT_IN = "built-in"
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
@@ -70,12 +69,11 @@ class Prompts(TomlTable):
 
 
 class DrafterSpec(TomlTable):
-    """A drafter. Each strategy is measured separately; a draft model with the target's tokenizer has none."""
+    """A drafter."""
 
     name: _Name  # in the tables
     draft_model: str | None = None  # directory or hub id
     alignment: str | None = None  # of its tokenizer with the target's
-    strategies: _Names = ()
     dictionary: str | _Names | None = None  # directory or name; or a list of several
     history: bool = False
     verify: Literal["exact", "rejection"] | None = None  # as for `spectool generate`; None for its default
@@ -88,8 +86,6 @@ class DrafterSpec(TomlTable):
         _expect(model or self.dictionary or self.history, self.name, "something that drafts", "nothing")
         _expect(model or self.alignment is None, "alignment", "a draft_model with it", "none")
         _expect(model or self.verify != "rejection", "verify", "a draft_model with rejection", "none")
-        _expect(self.alignment or not self.strategies, "strategies", "an alignment with them", "none")
-        _expect_of("strategies", self.strategies, STRATEGIES)
         _expect(AUTO not in self._dictionaries, "dictionary", "names, so that the run says what it measured", AUTO)
         return self
 

@@ -54,7 +54,7 @@ class _Loaded(NamedTuple):
     target: Target
     tokenizer: Any  # mlx-lm's ``TokenizerWrapper`` of the target
     plain: Configuration
-    drafted: Mapping[DrafterSpec, Sequence[Configuration]]  # each drafter in every strategy and draft length
+    drafted: Mapping[DrafterSpec, Sequence[Configuration]]  # each drafter in every draft length
     weights: dict[str, Row]  # bytes (``sizes``) and bits of target and draft models, by the target's name
 
 
@@ -171,8 +171,8 @@ def _jobs(experiment: Experiment, prompts: Sequence[Prompt]) -> list[_Job]:
 
 
 def _generations(experiment: Experiment, jobs: Sequence[_Job]) -> int:
-    """Number of generations: plain decoding and every drafter, strategy and draft length, in every block."""
-    drafted = sum(len(drafter.strategies) or 1 for job in jobs for drafter in job.drafters)
+    """Number of generations: plain decoding and every drafter and draft length, in every block."""
+    drafted = sum(len(job.drafters) for job in jobs)
     return len(jobs) + len(experiment.num_draft_tokens) * drafted
 
 
@@ -219,26 +219,22 @@ def _load(experiment: Experiment, spec: ModelSpec, say: Say) -> _Loaded:
     say(f"loading {spec.name}")
     model, tokenizer = load_model(spec.path)
     load_draft = cache(load_model)
-    drafted, drafts = dict[DrafterSpec, list[Configuration]](), dict[str, Any]()
+    drafted, drafts = dict[DrafterSpec, Sequence[Configuration]](), dict[str, Any]()
     for drafter in spec.drafters:
         say(f"loading {drafter.name}")
         draft = None if drafter.draft_model is None else load_draft(drafter.draft_model)
         if draft is not None:
             drafts[drafter.name] = draft[0]
-        configurations = drafted[drafter] = []
-        for strategy in drafter.strategies or (None,):
-            loaded = load_drafter(
-                tokenizer,
-                dictionary=drafter.dictionary,
-                draft_model=draft,
-                alignment=drafter.alignment,
-                strategy=strategy,
-                history=drafter.history,
-                min_probability=drafter.min_draft_prob,
-            )
-            configurations += [
-                Configuration(drafter.name, strategy, k, loaded, drafter.verify) for k in experiment.num_draft_tokens
-            ]
+        loaded = load_drafter(
+            tokenizer,
+            dictionary=drafter.dictionary,
+            draft_model=draft,
+            alignment=drafter.alignment,
+            history=drafter.history,
+            min_probability=drafter.min_draft_prob,
+        )
+        lengths = experiment.num_draft_tokens
+        drafted[drafter] = [Configuration(drafter.name, k, loaded, drafter.verify) for k in lengths]
     stop = frozenset(() if experiment.ignore_eos else tokenizer.eos_token_ids)
     weights: dict[str, Row] = {}
     for part, measure in (("sizes", weight_bytes), ("bits", weight_bits)):

@@ -40,7 +40,6 @@ class Configuration:
     """A drafter with its settings; by default plain decoding."""
 
     name: str = PLAIN  # the drafter's; `PLAIN` for the host's own loop
-    strategy: str | None = None  # of translating drafts; None if nothing is translated
     num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
     drafter: Drafter | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
@@ -115,7 +114,7 @@ class Target:
                     **labels,
                     "model": self.name,
                     "drafter": each.name,
-                    "strategy": each.strategy,
+                    "strategy": None,
                     "num_draft_tokens": each.num_draft_tokens,
                     "temperature": temperature,
                     "prompt_tokens": len(prompt),

@@ -49,7 +49,7 @@ class ConfigurationResult:
     model: str
     temperature: float
     drafter: str
-    strategy: str | None  # None if drafts are not translated
+    strategy: str | None  # of older runs, which compared ways to translate drafts
     num_draft_tokens: int | None  # k; None if chosen while decoding
     trials: Sequence[Trial]
     outputs: int

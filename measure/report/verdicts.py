@@ -89,7 +89,6 @@ class RunVerdict(NamedTuple):
             "--dict": drafter.get("dictionary"),
             "--draft-model": drafter.get("draft_model"),
             "--alignment": drafter.get("alignment"),
-            "--strategy": one.strategy,
             "--no-history": not drafter.get("history"),
             "--min-draft-prob": f"{drafter['min_draft_prob']:g}" if "min_draft_prob" in drafter else None,
             "--verify": "rejection" if drafter.get("verify") == "rejection" else None,

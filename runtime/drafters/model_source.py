@@ -74,8 +74,6 @@ class ModelSource(DraftSource):
         # For `more`: tokens of the last draft that are not fed, and the log-probability that all of it is right.
         self._unfed: list[int] = []
         self._likely = mx.zeros(())
-        self._mask_of: NDArray[np.bool_] | None = None
-        self._mask: mx.array | None = None
 
     def start(self) -> None:
         """Begin a text."""
@@ -88,7 +86,7 @@ class ModelSource(DraftSource):
     def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown token is not healed."""
         text = self.compare(context)
-        if limit <= 0 or not text or not self._set_mask(constraint.within):
+        if limit <= 0 or not text:
             return [], False
         logits = self.feed_text(text, constraint.extensions.size > 0)
         if len(logits) == 1 and constraint.first is None and constraint.allows is allow_any:
@@ -155,12 +153,12 @@ class ModelSource(DraftSource):
             before, after = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
             plain = after + before[last]
         if constraint.first is None:
-            found = [_Candidates(False, None, self._masked(plain))]
+            found = [_Candidates(False, None, plain)]
         else:
-            tokens = self._allowed(constraint.first, constraint.within)
+            tokens = self._known(constraint.first)
             found = [_Candidates(False, tokens, plain[tokens])]
         if len(logits) == 2:
-            tokens = self._allowed(constraint.extensions, constraint.within)
+            tokens = self._known(constraint.extensions)
             found.append(_Candidates(True, tokens, before[tokens]))
         return [part for part in found if part.scores.size]
 
@@ -221,25 +219,12 @@ class ModelSource(DraftSource):
 
     def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
         """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
-        scores = self._masked(logits[-1])
+        scores = logits[-1]
         return mx.argmax(scores, keepdims=True), mx.max(scores) - mx.logsumexp(scores)
 
-    def _allowed(self, tokens: NDArray[np.int32], mask: NDArray[np.bool_] | None) -> mx.array:
-        """Those of ``tokens`` that the model has and the mask admits."""
-        tokens = tokens[tokens < (self.size if mask is None else min(self.size, len(mask)))]
-        return mx.array(tokens if mask is None else tokens[mask[tokens]])
-
-    def _masked(self, scores: mx.array) -> mx.array:
-        """Scores [size] with -inf outside the mask, if there is one."""
-        return scores if self._mask is None else mx.where(self._mask, scores, -mx.inf)
-
-    def _set_mask(self, mask: NDArray[np.bool_] | None) -> bool:
-        """Take the mask to the device, unless it is there; return whether it admits anything."""
-        if mask is not self._mask_of:
-            self._mask_of, self._mask = mask, None
-            if mask is not None and mask[: self.size].any():
-                self._mask = mx.array(np.append(mask, np.zeros(self.size, bool))[: self.size])
-        return mask is None or self._mask is not None
+    def _known(self, tokens: _Ids) -> mx.array:
+        """Those of ``tokens`` that the model has."""
+        return mx.array(tokens[tokens < self.size])
 
 
 class ModelScorer:

@@ -58,10 +58,10 @@ class TranslatedDrafter(Drafter):
 
         Args:
             source: Model over draft ids.
-            translator: Strategy between its ids and the target's.
+            translator: Between its ids and the target's.
             num_draft_tokens: Maximum number of draft tokens in a cycle, which may become more or fewer target tokens.
                 None asks for as many as target tokens are wanted.
-            name: Name in statistics; by default that of the strategy.
+            name: Name in statistics; by default the translator's.
         """
         self.name = name or translator.name
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache

@@ -1,5 +1,4 @@
 """Draft tokens of one vocabulary into those of another.
 
-In: a draft source, an alignment, committed target ids. Out: proposals in target ids. `byte-aligned` is the default; the
-published strategies are here for comparison.
+In: a draft source, an alignment, committed target ids. Out: proposals in target ids.
 """

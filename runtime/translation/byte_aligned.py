@@ -158,7 +158,7 @@ class ByteAlignedTranslator:
             healed = self._beginning_with(last + pending)
         first = self._beginning_with(self._overlap(False)) if pending else None
         checked = self._head and not pending and isinstance(self._target_engine, IncrementalBPE)
-        return Constraint(healed, first, None, self._respects_boundary if checked else allow_any)
+        return Constraint(healed, first, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
         """What single draft tokens say at the present frontier; None for a target without the merge-site lemma."""

@@ -1,4 +1,4 @@
-"""The interface of translation strategies: what a drafter with another tokenizer needs.
+"""The interface of translators: what a drafter with another tokenizer needs.
 
 One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``, ``constraint()``
 and ``translate(draft ids)``. A translator owns the draft's view of the committed text; it never changes what the target
@@ -44,14 +44,12 @@ class Constraint:
     Attributes:
         extensions: Draft ids that a healed first token may be; empty where there is no healing. int32.
         first: Draft ids that a plain first token may be; None for any. int32.
-        within: Mask over the draft's ids that every proposed token must be in; None for any. bool.
         allows: ``allows(token, healed)`` says whether a first token respects the boundary that the target has just set.
             It is asked about the best candidates, in order, until one passes.
     """
 
     extensions: _Ids = field(default_factory=lambda: NO_IDS)
     first: _Ids | None = None
-    within: NDArray[np.bool_] | None = None
     allows: Allows = allow_any
 
 
@@ -60,7 +58,7 @@ class Translator(Protocol):
     """Keeps a draft model and a target with different tokenizers on the same text.
 
     Attributes:
-        name: Strategy: ``none``, ``naive``, ``context``, ``intersection`` or ``byte-aligned``.
+        name: In statistics.
     """
 
     name: str
@@ -135,7 +133,7 @@ class DraftSource:
 
         Greedy: the first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by
         p(extension | all but the last context token), plain ones by p(last context token | the same) * p(token |
-        context), and win a tie. Later ones are the likeliest within the constraint.
+        context), and win a tie.
         """
         raise NotImplementedError
 

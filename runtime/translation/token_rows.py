@@ -167,12 +167,6 @@ class TokenRows:
         return np.isin(rows[:, 0], merging)
 
 
-def counterpart_rows(counterparts: _Ids) -> TokenRows:
-    """What gives draft tokens their counterparts, int32 [draft ids], and other tokens nothing."""
-    rows = np.stack([np.where(counterparts == NONE, UNKNOWN, counterparts), np.full(len(counterparts), END)], axis=1)
-    return TokenRows(rows.astype(np.int32), (), None, {}, [], 0, (b"", b""), None, False, False)
-
-
 def _write(row: _Ids, ids: Sequence[int], unfinished: bool = False) -> None:
     """Write ids into a row that is all `UNKNOWN`; a longer list than fits stays unknown after its last id."""
     row[: min(len(ids), LONGEST)] = ids[:LONGEST]

@@ -1,33 +1,34 @@
 """The counts format: what is written is read, and one broken artifact for each invariant."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError, IncompleteArtifact
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.counts import Counts, Level, write_level, write_vocabulary
+from spectool.artifacts.counts import Counts, Level, write_level
 from spectool.cli import main
 
 Columns = tuple[list[int], list[int], list[int]]
-WORDS: dict[int, Columns] = {
+ROWS: dict[int, Columns] = {
     1: ([0, 0, 0], [1, 2, 3], [9, 7, 2]),
     2: ([0, 0, 1, 2], [2, 3, 1, 1], [4, 2, 5, 2]),
     3: ([0, 2], [1, 2], [3, 2]),
 }
+TOKENIZERS = {"target": {"name": "t", "fingerprint": "0" * 64, "size": 3}}
 INPUTS = {"corpus": "small.txt", "documents": 1, "characters": 99, "repaired": {}, "language": None}
 
 
 def write(
     out: Path,
-    levels: dict[int, Columns] = WORDS,
-    words: list[str] | None = None,
+    levels: dict[int, Columns] = ROWS,
     arguments: dict[str, Any] | None = None,
+    tokenizers: dict[str, Any] | None = None,
     **statistics: Any,
 ) -> Path:
     """Write counts, right or wrong, with a manifest that fits the files."""
@@ -36,7 +37,6 @@ def write(
             kinds = (np.int32, np.int32, np.int64)
             level = Level(*(np.array(values, dtype=kind) for values, kind in zip(columns, kinds, strict=True)))
             write_level(directory, order, level)
-        write_vocabulary(directory, pa.array(["u", "nas", "w"] if words is None else words))
         orders = {
             str(order): {
                 "occurrences": 20,
@@ -47,25 +47,25 @@ def write(
             }
             for order, (_, _, counts) in levels.items()
         }
-        given = {"kind": "words", "orders": max(levels), "min_count": 2, **(arguments or {})}
-        Counts.seal(directory, given, {}, INPUTS, {"total": 20, "orders": orders, **statistics})
+        given = {"kind": "windows", "orders": max(levels), "min_count": 2, **(arguments or {})}
+        sides = TOKENIZERS if tokenizers is None else tokenizers
+        Counts.seal(directory, given, sides, INPUTS, {"total": 20, "orders": orders, **statistics})
     return out
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     counts = Counts(write(tmp_path / "x"))
     counts.verify()
-    assert (counts.kind, counts.orders, counts.min_count, counts.total) == ("words", 3, 2, 20)
-    assert counts.vocabulary.to_pylist() == ["u", "nas", "w"]
-    assert counts.fingerprint is None
-    for order, columns in WORDS.items():
+    assert (counts.orders, counts.min_count, counts.total, counts.symbols) == (3, 2, 20, 3)
+    assert counts.fingerprint == TOKENIZERS["target"]["fingerprint"]
+    for order, columns in ROWS.items():
         assert tuple(column.tolist() for column in counts.level(order)) == columns
     assert counts.spelled(3, np.array([1, 0])).tolist() == [[2, 1, 2], [1, 2, 1]]
     assert counts.spelled(2, np.arange(4)).tolist() == [[1, 2], [1, 3], [2, 1], [3, 1]]
 
 
 def changed(order: int, column: int, row: int, value: int) -> dict[int, Columns]:
-    levels = {n: tuple(list(values) for values in columns) for n, columns in WORDS.items()}
+    levels = {n: tuple(list(values) for values in columns) for n, columns in ROWS.items()}
     levels[order][column][row] = value
     return levels  # type: ignore[return-value]
 
@@ -93,8 +93,8 @@ def test_verify_finds_what_is_wrong(levels: dict[int, Columns], problem: str, tm
 @pytest.mark.parametrize(
     ("arguments", "statistics", "problem"),
     [
-        ({"kind": "letters"}, {}, "kind is 'letters', expected one of words, windows"),
-        ({"kind": "windows"}, {}, "names no target tokenizer"),
+        ({"kind": "words"}, {}, "kind is 'words', expected 'windows'"),
+        ({}, {"tokenizers": {}}, "names no target tokenizer"),
         ({"orders": 17}, {}, "orders is 17"),
         ({"orders": "3"}, {}, "orders is '3'"),
         ({"orders": 4}, {}, "does not name n4.arrow"),
@@ -112,11 +112,6 @@ def test_manifests_that_do_not_fit_are_refused(
         Counts(tmp_path / "x")
 
 
-def test_a_vocabulary_of_another_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="2 words and 3 counts of words"):
-        Counts(write(tmp_path / "x", words=["u", "nas"]))
-
-
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -131,7 +126,6 @@ def flip(path: Path) -> None:
         (lambda path: (path / "n2.arrow").write_bytes((path / "n2.arrow").read_bytes()[:-8]), ArtifactError),
         (lambda path: (path / "n2.arrow").write_bytes((path / "n1.arrow").read_bytes()), ArtifactError),
         (lambda path: flip(path / "n3.arrow"), ArtifactError),
-        (lambda path: flip(path / "vocabulary.arrow"), ArtifactError),
     ],
 )
 def test_damaged_artifacts_are_refused(
@@ -149,7 +143,7 @@ def test_inspect_and_verify_explain(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "whole (spectool-counts 1, " in capsys.readouterr().out
     main(["inspect", str(tmp_path / "x")], standalone_mode=False)
     shown = capsys.readouterr().out
-    assert "words counted   20" in shown
+    assert re.search(r"^tokens counted +20$", shown, re.MULTILINE)
     assert "small.txt: 1 documents, 99 characters" in shown
     main(["inspect", str(tmp_path / "x"), "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["statistics"]["orders"]["2"]["kept"] == 4

@@ -59,21 +59,20 @@ def draft(path: Path) -> None:
 
 
 def counts(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
-    """What users do with counts, of words and of windows."""
+    """What users do with counts."""
     build = ("build-dict", "--tokenizer", TOKENIZER, "--counts", path, "-o", scratch / "built.dict")
     yield lambda: hostile.command("inspect", path)
     yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command(*build, "--max-context", 2)
-    yield lambda: hostile.command(*build, "--method", "dictspec", "--orders", "n12")
 
 
-@pytest.fixture(scope="session", params=["words", "windows"])
-def example_counts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def example_counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Counts of a few pages of text."""
     folder = tmp_path_factory.mktemp("hostile")
     text = "".join(f"{document.text}\n" for document in islice(open_corpus("sample:pl"), 20))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json") if request.param == "windows" else None
+    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     limits, corpus = CountOptions(orders=3, min_count=2), open_corpus(str(folder / "text.txt"))
     count_text(corpus, folder / "x.counts", limits, tokenizer, lambda step: None)
     return folder / "x.counts"

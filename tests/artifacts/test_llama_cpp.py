@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.llama_cpp import NO_TOKEN, write_cache
+from spectool.artifacts.llama_cpp import write_cache
 
 from .lookup_caches import read_cache
 
-NGRAMS = [((7,), {3: 5, NO_TOKEN: 2}), ((7, 8), {9: 1}), ((1, 2, 3, 4), {5: 6, 0: 7})]
+NGRAMS = [((7,), {3: 5, 8: 2}), ((7, 8), {9: 1}), ((1, 2, 3, 4), {5: 6, 0: 7})]
 RECORDS = [
-    struct.pack("<4i i 4i", 7, -1, -1, -1, 2, 3, 5, -1, 2),
+    struct.pack("<4i i 4i", 7, -1, -1, -1, 2, 3, 5, 8, 2),
     struct.pack("<4i i 2i", 7, 8, -1, -1, 1, 9, 1),
     struct.pack("<4i i 4i", 1, 2, 3, 4, 2, 5, 6, 0, 7),
 ]

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from transformers import AutoTokenizer
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.manifest import verify_files
 from spectool.artifacts.pruned_draft import PrunedDraft
+from spectool.build.corpus_reading import sample_texts
 from spectool.build.pruning.stage import prune_model
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights, resized
@@ -343,3 +345,12 @@ def test_pruned_gemma_writes_what_the_whole_one_does(tmp_path: Path, shared: Pat
     assert theirs == mine
     assert loaded.decode(loaded.encode(mine, add_special_tokens=False)) == mine
     assert loaded.encode("Dzień")[0] == loaded.bos_token_id == 2
+
+
+def test_documents_are_drawn_from_all_of_a_large_text() -> None:
+    numbers = [f"{number:04}" for number in range(2500)]
+    drawn = sample_texts(iter(numbers), 2003, 11)
+    assert len(set(drawn)) == len(drawn) == 500 and set(drawn) < set(numbers)
+    by_fifth = Counter(int(number) // 500 for number in drawn)
+    assert all(70 <= by_fifth[fifth] <= 130 for fifth in range(5)), "a hundred each, give or take three deviations"
+    assert sample_texts(["one", "a longer one"], 5, 11) in (["one"], ["a lon"]), "one document is always drawn"

@@ -78,9 +78,8 @@ def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
     [
         ["no-such-command"],
         ["build-dict"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--min-prob", "1.5"],
         ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "0"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--method", "magic"],
+        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-context", "16"],
         ["align", "--draft", OTHER],
         ["verify"],
         ["inspect"],

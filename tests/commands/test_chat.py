@@ -216,11 +216,9 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
     ("arguments", "message"),
     [
         (["--alignment", "no.align"], "no.align"),
-        (["--strategy", "naive"], "strategy: only applies to a draft model"),
         (["--extra-eos-token", "<nonsense>"], "not a token of this model"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
         (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),
-        (["--draft-model", str(demo_path("draft")), "--strategy", "naive"], "need no translation"),
     ],
 )
 def test_generate_refuses_options_that_act_on_nothing(path: str, arguments: list[str], message: str) -> None:

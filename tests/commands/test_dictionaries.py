@@ -9,8 +9,9 @@ import pytest
 from spectool import FingerprintMismatch
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
+from spectool.tests.build.dictionaries import written
 from spectool.tests.running import OTHER, TOKENIZER, run
-from spectool.tokenization import Tokenizer
+from spectool.tokenization import Tokenizer, open_tokenizer
 
 TARGET = str(demo_path("target"))
 ASK = ("generate", "--model", TARGET, "-p", "Most w", "-m", 24, "--num-draft-tokens", 4, "--min-draft-prob", 0.05)
@@ -41,7 +42,8 @@ def sources(*arguments: object) -> tuple[list[str], str]:
 def test_a_dictionary_for_the_model_is_found_and_named(folder: Path) -> None:
     build(folder / "mine.dict")
     build(folder / "others.dict", OTHER)
-    build(folder / "phrases.dict", TOKENIZER, "sample:pl", "--method", "dictspec")
+    target = open_tokenizer(TOKENIZER).identity
+    written(folder / "phrases.dict", [((5,), (6, 7), 0.5, 3)], chained=False, tokenizer=target)
     drafted, said = sources("--no-history")
     assert drafted == ["dictionary"]
     (line,) = [line for line in said.splitlines() if ".dict" in line]

@@ -3,7 +3,8 @@
 import pytest
 
 from spectool import CorpusError
-from spectool.corpora import open_corpus, sample_names, sample_path, word_runs
+from spectool.corpora import open_corpus, sample_names, sample_path
+from spectool.lab.words import word_runs
 
 
 def test_polish_and_ukrainian_are_bundled() -> None:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spectool.artifacts.dictionary import Dictionary, write_dictionary
-from spectool.build.dictionary.dictspec import predict
-from spectool.build.dictionary.options import DictSpecOptions
-from spectool.build.dictionary.predictions import entries_of
+from spectool.lab.dictspec import DictSpecOptions, entries_of, predict
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 

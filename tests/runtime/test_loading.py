@@ -21,7 +21,7 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.runtime.translation.factory import STRATEGIES, make_translator
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.runtime.models import plain, tiny_model
 from spectool.tokenization import Tokenizer, open_tokenizer
 
@@ -73,19 +73,18 @@ def test_the_least_probability_ends_drafts_of_models_too(
         assert lengths[0] >= 10 and 1 <= lengths[1] <= 4, "one draft token, in one or a few of the target's"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_generates_what_the_target_would(
-    strategy: str, target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path
+def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
+    target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path
 ) -> None:
     model, tokenizer = target
     prompt = tokenizer.encode(PROMPT)
     statistics = DraftStatistics()
-    drafter = load_drafter(tokenizer, draft_model=other, alignment=str(alignment), strategy=strategy, history=False)
+    drafter = load_drafter(tokenizer, draft_model=other, alignment=str(alignment), history=False)
     steps = generate_step(
         mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=24, statistics=statistics
     )
     assert [token for token, _, _ in steps] == plain(model, prompt, 24)
-    assert set(statistics.proposed_by) == {strategy}
+    assert set(statistics.proposed_by) == {"byte-aligned"}
 
 
 def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:
@@ -99,9 +98,6 @@ def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Pa
     tokenizer, draft = target[1], str(demo_path("draft"))
     refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
         ({"alignment": alignment}, RuntimeUnsupported, "alignment: only applies to a draft model"),
-        ({"strategy": "naive"}, RuntimeUnsupported, "strategy: only applies to a draft model"),
-        ({"draft_model": other, "strategy": "magic"}, RuntimeUnsupported, "expected one of none, naive"),
-        ({"draft_model": draft, "strategy": "naive"}, RuntimeUnsupported, "need no translation"),
         ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),
         ({"draft_model": str(tmp_path / "no")}, RuntimeUnsupported, "no such directory"),
     ]
@@ -128,15 +124,14 @@ def test_a_draft_reads_the_chat_in_its_own_special_tokens(
     build_alignment(*sides, open_corpus("sample:pl"), path, lambda step: None, sample=0)
     ids = sides[1].backend.encode(CHATS[chatting], add_special_tokens=False).ids
     assert set(ids) & sides[1].specials
-    for strategy in ("byte-aligned", "intersection"):
-        translator = make_translator(strategy, Alignment(path), *sides)
-        translator.commit(ids)
-        context = list(translator.draft_context().ids)
-        said = b"".join(sides[0].token_bytes[token] for token in context).decode()
-        assert "im_start" not in said and "im_end" not in said
-        assert "Bądź miły." in said and "Hej, świecie!" in said
-        names = {token: name for name, token in sides[0].vocabulary.items()}
-        roles = {sides[0].roles.bos, *sides[0].roles.eos}
-        special = [token for token in context if token in sides[0].specials]
-        assert all(token in roles or names[token] in sides[1].vocabulary for token in special)
-        assert context.count(sides[0].roles.bos) <= 1
+    translator = ByteAlignedTranslator(Alignment(path), *sides)
+    translator.commit(ids)
+    context = list(translator.draft_context().ids)
+    said = b"".join(sides[0].token_bytes[token] for token in context).decode()
+    assert "im_start" not in said and "im_end" not in said
+    assert "Bądź miły." in said and "Hej, świecie!" in said
+    names = {token: name for name, token in sides[0].vocabulary.items()}
+    roles = {sides[0].roles.bos, *sides[0].roles.eos}
+    special = [token for token in context if token in sides[0].specials]
+    assert all(token in roles or names[token] in sides[1].vocabulary for token in special)
+    assert context.count(sides[0].roles.bos) <= 1

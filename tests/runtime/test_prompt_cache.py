@@ -11,6 +11,7 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.models.cache import save_prompt_cache as host_save
 
 from spectool import RuntimeUnsupported
+from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
@@ -18,7 +19,6 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache, save_prompt_cache
-from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import KINDS, perturbed, plain, tiny_model

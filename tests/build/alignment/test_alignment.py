@@ -1,6 +1,5 @@
 """The stage behind ``align``: the artifact holds what the parts say."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.describe import artifact_facts
-from spectool.corpora import Document, open_corpus
-from spectool.corpora.document_sample import sample_documents
+from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.merge_table import merge_table
@@ -65,11 +63,6 @@ def test_what_is_written(
         table = boundary_table(tokenizer)
         assert np.array_equal(side.tables.boundaries.verdicts, table.verdicts)
         assert side.tables.boundaries.characters == table.characters
-        tokens = [token for text in texts for token in tokenizer.encode(text)]
-        cover = manifest.statistics[role]["coverage"]
-        assert cover["occurrences"] == len(tokens)
-        assert cover["shared_occurrences"] == sum(side.counterpart[token] != -1 for token in tokens)
-        assert cover["by_occurrence"] == round(cover["shared_occurrences"] / len(tokens), 6)
         assert manifest.statistics[role]["kind"] == tokenizer.kind
         assert manifest.statistics[role]["lemma"]
         assert manifest.statistics[role]["roles"] == tokenizer.roles.as_dict()
@@ -114,43 +107,22 @@ def test_two_builds_are_the_same_bytes(
         assert (built[0] / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
 
 
-def test_every_document_is_counted_and_the_sample_ends(tmp_path: Path, bundled: Tokenizer) -> None:
+def test_every_document_is_read_and_the_sample_ends(tmp_path: Path, bundled: Tokenizer) -> None:
     """More documents than are encoded at once, and a sample that ends inside the second."""
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"kot {number}" for number in range(2500)), encoding="utf-8")
     out, steps = tmp_path / "x.align", list[str]()
     manifest = build_alignment(bundled, bundled, open_corpus(str(path)), out, steps.append, sample=8)
     assert manifest.inputs["documents"] == 2500
-    expected = sum(len(bundled.encode(f"kot {number}")) for number in range(2500))
-    assert manifest.statistics["draft"]["coverage"]["occurrences"] == expected
     assert manifest.statistics["sample"] == {"texts": 2, "characters": 8}
-    assert manifest.statistics["counted"]["texts"] == 2500
-    assert manifest.arguments == {"sample": 8, "counted": stage.COUNTED, "seed": stage.SEED}
+    assert manifest.arguments == {"sample": 8, "seed": stage.SEED}
     assert len(steps) == len(set(steps)) == 6
-
-
-def test_of_a_large_text_documents_from_all_of_it_are_counted(tmp_path: Path, bundled: Tokenizer) -> None:
-    numbers = [f"{number:04}" for number in range(2500)]
-    first, drawn = sample_documents((Document("", number) for number in numbers), 6, 2003)
-    assert first == ["0000", "00"]
-    assert len(set(drawn)) == len(drawn) == 500 and set(drawn) < set(numbers)
-    by_fifth = Counter(int(number) // 500 for number in drawn)
-    assert all(70 <= by_fifth[fifth] <= 130 for fifth in range(5)), "a hundred each, give or take three deviations"
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(numbers), encoding="utf-8")
-    corpus = open_corpus(str(path))
-    statistics = build_alignment(bundled, bundled, corpus, tmp_path / "x", quiet, sample=8, counted=2003).statistics
-    assert statistics["counted"] == {"texts": 500, "characters": 2000}
-    assert statistics["draft"]["coverage"]["occurrences"] == sum(map(len, map(bundled.encode, drawn)))
-    two = [Document("", "one"), Document("", "a longer one")]
-    assert sample_documents(two, 0, 5)[1] in (["one"], ["a lon"]), "one document is always counted"
 
 
 def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path, bundled: Tokenizer) -> None:
     manifest = build_alignment(bundled, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     statistics = manifest.statistics
     assert statistics["draft"] | {"check": 0} == statistics["target"] | {"check": 0}
-    assert statistics["draft"]["coverage"]["by_occurrence"] == 1.0
     assert statistics["draft_to_target"] == statistics["target_to_draft"]
     assert statistics["draft_to_target"]["merge_sites"] == statistics["draft_to_target"]["several"] == 0
     absorption = statistics["absorption"]

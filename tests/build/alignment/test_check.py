@@ -10,21 +10,21 @@ from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
 from spectool.artifacts import Alignment
+from spectool.artifacts.alignment import engine_of
 from spectool.build import build_alignment, spellings
 from spectool.build.alignment import stage
-from spectool.build.alignment.check import JoinCheck, check_again, check_joins, hard_texts, require_checked
+from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Engine, Reference
 from spectool.cli import main
 from spectool.commands.describe import artifact_facts
 from spectool.corpora import open_corpus
-from spectool.runtime import make_translator
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merge_table import merge_table
-from spectool.tokenization.incremental.merges import Merges
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
 
@@ -108,7 +108,7 @@ def test_a_side_that_fails_goes_through_text(
     facts = artifact_facts(manifest)
     assert facts["draft joins"].startswith("text, encoded again in every cycle: joined by merges, ids were unlike")
     assert "equal to the tokenizer" in facts["draft check"]
-    translator = make_translator("byte-aligned", alignment, other_bundled, bundled)
+    translator = ByteAlignedTranslator(alignment, other_bundled, bundled)
     text = "O'Neill mówi: 2024, а кіт спить."
     ids = bundled.encode(text)
     for place, token in enumerate(ids, 1):
@@ -140,21 +140,6 @@ def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkey
     assert run("verify", out).exit_code == 1
     assert run(*command).exit_code == 0
     assert run("verify", out).exit_code == 0
-
-
-@pytest.mark.system
-def test_verify_repeats_the_check(checked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("verify", checked, "--recheck")
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
-    assert [line.split(": ")[1].split(" are ")[0] for line in lines[1:]] == ["draft ids", "target ids"]
-    assert all("equal to the tokenizer" in line and line.endswith("(seed 11)") for line in lines[1:])
-    assert "(seed 5)" in run("verify", checked, "--recheck", "--seed", "5", "--draft", demo_path("other")).output
-    assert "built for tokenizer" in run("verify", checked, "--recheck", "--draft", demo_path("target")).output
-    monkeypatch.setattr(Merges, "would_merge", lambda self, first, second: False)
-    result = run("verify", checked, "--recheck")
-    assert result.exit_code == 1
-    assert "unlike the tokenizer at" in result.output and "Align again" in result.output
 
 
 def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
@@ -233,7 +218,12 @@ def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokeni
     least = 200 if name == "herbert-base-cased" else 500
     draft, target = real(name), real("bielik-11b-v2.5")
     build_alignment(draft, target, open_corpus(str(corpus)), tmp_path / "x.align", lambda step: None)
+    made = Alignment(tmp_path / "x.align")
     for seed in (101, 102):
-        for found in check_again(Alignment(tmp_path / "x.align"), draft, target, seed).values():
+        texts = hard_texts(draft, target, seed)
+        for found in (
+            check_joins("draft", target, draft, engine_of(draft, made.draft.tables), made.target.spellings, texts),
+            check_joins("target", draft, target, engine_of(target, made.target.tables), made.draft.spellings, texts),
+        ):
             assert found.different == 0, (seed, str(found))
             assert found.places > least

@@ -9,8 +9,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.build import coverage, intersect
-from spectool.build.alignment.intersection import duplicate_token_bytes, occurrences
+from spectool.build import intersect
 from spectool.tokenization import Roles, Tokenizer, open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
 
@@ -47,15 +46,12 @@ def test_the_same_bytes_in_two_spellings() -> None:
     back = intersect(right, left)
     assert back[right.vocabulary["a"]] == back[right.vocabulary["<0x61>"]] == left.vocabulary["a"]
     assert back[right.vocabulary["<unk>"]] == -1
-    assert duplicate_token_bytes(right) == 1
-    assert duplicate_token_bytes(left) == 0
 
 
 def test_of_ordinary_duplicates_the_lowest_id() -> None:
     backend = Backend(models.WordLevel({"<unk>": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="<unk>"))
     backend.decoder = decoders.Replace("▁", " ")
     many = open_tokenizer(backend)
-    assert duplicate_token_bytes(many) == 1
     assert intersect(many, many).tolist() == [-1, 1, 1, 3]
 
 
@@ -150,23 +146,3 @@ def test_the_chosen_duplicate_is_the_one_that_encoding_writes(name: str, real: C
                 assert chosen[index] in same, (index, raw)
                 checked += 1
     assert checked or name == "t5-small"
-
-
-def test_coverage_is_plain_counting(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
-    documents = [bundled.encode(text) for text in ("Kot śpi na dachu.", "Добрий день", "", "kot kot")]
-    counts = occurrences(documents, bundled.size)
-    plain = Counter(token for document in documents for token in document)
-    assert {i: int(n) for i, n in enumerate(counts) if n} == plain
-    counterpart = intersect(bundled, other_bundled)
-    covered = coverage(bundled, counterpart, counts)
-    assert covered.occurrences == sum(map(len, documents))
-    assert covered.shared_occurrences == sum(counterpart[token] != -1 for document in documents for token in document)
-    assert covered.shared == sum(1 for other in counterpart if other != -1)
-    assert covered.by_occurrence == covered.shared_occurrences / covered.occurrences
-    assert 0 < covered.by_occurrence < 1
-    assert covered.shared <= covered.size <= bundled.size
-
-
-def test_coverage_of_nothing(bundled: Tokenizer) -> None:
-    covered = coverage(bundled, np.full(bundled.size, -1, np.int32), np.zeros(bundled.size, np.int64))
-    assert (covered.shared, covered.by_vocabulary, covered.by_occurrence) == (0, 0.0, 0.0)

@@ -8,15 +8,9 @@ from typing import Any
 import numpy as np
 
 from spectool.artifacts.counts import Counts
-from spectool.corpora import word_runs
 from spectool.tokenization import Tokenizer
 
 Windows = Counter[tuple[Any, ...]]
-
-
-def word_windows(texts: Iterable[str], order: int) -> Windows:
-    """Count the windows of words; none reaches over the end of a run."""
-    return _windows((run for text in texts for run in word_runs(text)), order)
 
 
 def token_windows(texts: Sequence[str], tokenizer: Tokenizer, order: int) -> Windows:
@@ -28,10 +22,10 @@ def token_windows(texts: Sequence[str], tokenizer: Tokenizer, order: int) -> Win
         for special, piece in groupby(ids, tokenizer.specials.__contains__)
         if not special
     )
-    return _windows(pieces, order)
+    return windows_of(pieces, order)
 
 
-def _windows(runs: Iterable[Sequence[Any]], order: int) -> Windows:
+def windows_of(runs: Iterable[Sequence[Any]], order: int) -> Windows:
     return Counter(tuple(run[at : at + order]) for run in runs for at in range(len(run) - order + 1))
 
 
@@ -41,10 +35,7 @@ def counted(counts: Counts, order: int) -> dict[tuple[Any, ...], int]:
     symbols = counts.spelled(order, np.arange(len(uses)))
     before = list(map(tuple, symbols.tolist()))
     assert before == sorted(before)
-    if counts.kind == "words":
-        rows = [counts.vocabulary.take((column - 1).astype(np.int64)).to_pylist() for column in symbols.T]
-    else:
-        rows = (symbols.T - 1).tolist()
+    rows = (symbols.T - 1).tolist()
     found = dict(zip(zip(*rows, strict=True), uses.tolist(), strict=True))
     assert len(found) == len(uses)
     return found

@@ -1,6 +1,5 @@
 """The counting stage against its slow twin, in every cut, and what it refuses."""
 
-import hashlib
 import json
 import tempfile
 import tracemalloc
@@ -17,22 +16,32 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts import Counts
-from spectool.artifacts.resumable import load, work_path
+from spectool.artifacts.resumable import load, save, work_path
 from spectool.build import CountOptions, count_text
 from spectool.build.corpus_reading import in_parts
-from spectool.build.counting import symbols
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, make_plan
-from spectool.build.counting.symbols import encode_words, number_tokens, windows
+from spectool.build.counting.symbols import encode_tokens, number_tokens, token_symbols, windows
 from spectool.corpora import Corpus, Document, open_corpus
-from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows, word_windows
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows
 from spectool.tokenization import Tokenizer, open_tokenizer
 
 SMALL = Plan(workers=1, part_bytes=30_000, bucket_records=12_000)
 UNEVEN = Plan(workers=1, part_bytes=15_000, bucket_records=40_000)
 TINY = Plan(workers=1, part_bytes=1, bucket_records=1)
-words = st.sampled_from(["a", "b", "c", "ż", "п'ять", "💶", "."])
-lines = st.lists(st.lists(words, min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
+WORDS = ["a", "b", "c", "ż", "п'ять", "💶", "."]
+lines = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
+
+
+def words_of(*names: str) -> Tokenizer:
+    """A tokenizer whose tokens are these words, with ids from 1 on."""
+    backend = Backend(models.WordLevel({"[UNK]": 0, **{name: place for place, name in enumerate(names, 1)}}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return open_tokenizer(backend)
+
+
+TARGET = open_tokenizer(demo_path("target") / "tokenizer.json")
 
 
 def quiet(step: str) -> None:
@@ -46,7 +55,7 @@ def corpus_of(folder: Path, texts: list[str]) -> Corpus:
 
 
 def counted(
-    corpus: Corpus, out: Path, options: CountOptions, tokenizer: Tokenizer | None = None, plan: Plan | None = None
+    corpus: Corpus, out: Path, options: CountOptions, tokenizer: Tokenizer = TARGET, plan: Plan | None = None
 ) -> Counts:
     manifest = count_text(corpus, out, options, tokenizer, quiet, plan=plan)
     counts = Counts(out)
@@ -62,17 +71,17 @@ def beginning(shared: Path, name: str, number: int) -> list[str]:
 
 @pytest.mark.parametrize("sample", ["pl", "uk"])
 @pytest.mark.parametrize("min_count", [1, 2, 3])
-def test_words_of_the_samples(sample: str, min_count: int, tmp_path: Path) -> None:
+def test_windows_of_the_samples(sample: str, min_count: int, tmp_path: Path) -> None:
     corpus = open_corpus(f"sample:{sample}")
     texts = [document.text for document in corpus]
     options = CountOptions(orders=4, min_count=min_count)
-    agree(counted(corpus, tmp_path / "x", options), [word_windows(texts, order) for order in range(1, 5)])
+    agree(counted(corpus, tmp_path / "x", options), [token_windows(texts, TARGET, order) for order in range(1, 5)])
 
 
-def test_words_of_a_real_corpus_in_every_cut(tmp_path: Path, shared: Path) -> None:
-    texts = beginning(shared, "uk.valid.txt.zst", 300)
-    corpus = corpus_of(tmp_path, texts)
-    in_every_cut(corpus, tmp_path / "x", None, [word_windows(texts, order) for order in range(1, 4)])
+def test_windows_of_a_real_corpus_in_every_cut(tmp_path: Path, shared: Path) -> None:
+    texts = beginning(shared, "uk.valid.txt.zst", 60)
+    expected = [token_windows(texts, TARGET, order) for order in range(1, 9)]
+    in_every_cut(corpus_of(tmp_path, texts), tmp_path / "x", TARGET, expected)
 
 
 @pytest.mark.system
@@ -86,7 +95,7 @@ def test_windows_of_real_tokenizers_in_every_cut(
     assert counts.fingerprint == real(name).fingerprint
 
 
-def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer | None, expected: list[Windows]) -> Counts:
+def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer, expected: list[Windows]) -> Counts:
     """Compare with the twin; the manifest has the hashes of all files, so one look at the contents is enough."""
     for min_count in (1, 2, 5):
         counts = counted(corpus, out, CountOptions(min_count=min_count), tokenizer)
@@ -103,19 +112,19 @@ def in_every_cut(corpus: Corpus, out: Path, tokenizer: Tokenizer | None, expecte
 @given(lines, st.integers(1, 4), st.integers(1, 5), st.sampled_from([None, TINY]))
 def test_random_texts(texts: list[str], min_count: int, orders: int, plan: Plan | None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        options = CountOptions(orders=orders, min_count=min_count)
-        counts = counted(corpus_of(Path(scratch), texts), Path(scratch) / "x", options, plan=plan)
-        agree(counts, [word_windows(texts, order) for order in range(1, orders + 1)])
+        options, tokenizer = CountOptions(orders=orders, min_count=min_count), words_of(*WORDS)
+        counts = counted(corpus_of(Path(scratch), texts), Path(scratch) / "x", options, tokenizer, plan)
+        agree(counts, [token_windows(texts, tokenizer, order) for order in range(1, orders + 1)])
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, ["u nas w domu. u nas", "w", "u nas w lesie"])
-    counts = counted(corpus, tmp_path / "x", CountOptions(orders=3))
-    assert counts.vocabulary.to_pylist() == ["nas", "u", "w"]
-    assert [column.tolist() for column in counts.level(1)] == [[0, 0, 0], [1, 2, 3], [3, 3, 3]]
-    assert [column.tolist() for column in counts.level(2)] == [[0, 1], [3, 1], [2, 3]]
-    assert [column.tolist() for column in counts.level(3)] == [[1], [3], [2]]
-    assert counts.spelled(3, np.array([0])).tolist() == [[2, 1, 3]]
+    corpus = corpus_of(tmp_path, ["u nas w domu", "u nas", "w", "u nas w lesie"])
+    tokenizer = words_of("nas", "u", "w", "domu", "lesie")
+    counts = counted(corpus, tmp_path / "x", CountOptions(orders=3), tokenizer)
+    assert [column.tolist() for column in counts.level(1)] == [[0, 0, 0], [2, 3, 4], [3, 3, 3]]
+    assert [column.tolist() for column in counts.level(2)] == [[0, 1], [4, 2], [2, 3]]
+    assert [column.tolist() for column in counts.level(3)] == [[1], [4], [2]]
+    assert counts.spelled(3, np.array([0])).tolist() == [[3, 2, 4]]
     assert counts.total == 11
     assert counts.manifest.statistics["orders"]["2"] == {
         "occurrences": 7,
@@ -142,7 +151,7 @@ def test_special_tokens_are_breaks(tmp_path: Path) -> None:
 def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
     for min_count in (1, 2, 3):
         counts = counted(corpus_of(tmp_path, texts), tmp_path / "x", CountOptions(min_count=min_count))
-        agree(counts, [word_windows(texts, order) for order in range(1, 4)])
+        agree(counts, [token_windows(texts, TARGET, order) for order in range(1, 9)])
 
 
 def test_many_words_do_not_overflow(tmp_path: Path) -> None:
@@ -150,15 +159,16 @@ def test_many_words_do_not_overflow(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 70_000, 200)) for _ in range(500)]
     texts.append(" ".join(f"w{n}" for n in range(70_000)))
-    counts = counted(corpus_of(tmp_path, texts), tmp_path / "x", CountOptions(min_count=1))
-    assert len(counts.level(2).count) * len(counts.vocabulary) > 2**32
-    agree(counts, [word_windows(texts, order) for order in range(1, 4)])
+    tokenizer = words_of(*(f"w{n}" for n in range(70_000)))
+    counts = counted(corpus_of(tmp_path, texts), tmp_path / "x", CountOptions(orders=3, min_count=1), tokenizer)
+    assert len(counts.level(2).count) * counts.symbols > 2**32
+    agree(counts, [token_windows(texts, tokenizer, order) for order in range(1, 4)])
 
 
 def test_a_corpus_without_a_document(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"text\.txt"):
-        count_text(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus(str(tmp_path / "text.txt")), tmp_path / "x", CountOptions(), TARGET, quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
@@ -166,7 +176,7 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("mine")
     with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
-        count_text(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), None, quiet)
+        count_text(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), TARGET, quiet)
     assert not work_path(tmp_path / "x").exists()
 
 
@@ -232,13 +242,13 @@ def peak_of(task: Callable[..., object], *arguments: object) -> int:
 
 
 def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) -> None:
-    """The worst text for each: all n-grams differ, all words differ."""
+    """The worst text for each: all n-grams differ."""
     dice, size = np.random.default_rng(1), 300_000
     tokens = np.arange(1, 2000)
     for part in range(2):
         save_keys(tmp_path, 1, part, tokens, tokens, dice.integers(0, len(tokens), size, dtype=np.int32))
     merge_bucket(tmp_path, 1, 0, None, None, 2, 1)
-    number_tokens(tmp_path, 2, 1)
+    number_tokens(tmp_path, 1)
     for part in range(2):
         assert peak_of(count_part, tmp_path, 2, part, 1, False) < 64 * size
     records = sum(len(load(tmp_path, f"n2.found-{part}")) for part in range(2))
@@ -246,25 +256,19 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     assert peak_of(merge_bucket, tmp_path, 2, 0, None, None, 2, 1) < 64 * records
     assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
-    texts = [" ".join(f"{number:06x}" for number in dice.permutation(size)).encode()]
-    assert peak_of(encode_words, tmp_path, 9, texts, 3) < 64 * sum(map(len, texts))
-
-
-def test_words_of_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one part or in two; they are counted together only where the word itself confirms it."""
-    monkeypatch.setattr(symbols, "_word_keys", lambda words: np.array([len(word) for word in words], dtype=np.int64))
-    counted(corpus_of(tmp_path, ["a bb", "bb a"]), tmp_path / "x", CountOptions(), plan=TINY)
-    with pytest.raises(SpectoolError, match="the same hash"):
-        counted(corpus_of(tmp_path, ["a bb", "b cc"]), tmp_path / "y", CountOptions(), plan=TINY)
-    monkeypatch.undo()
-    monkeypatch.setattr(symbols, "blake2b", lambda text, digest_size: hashlib.blake2b(b"", digest_size=digest_size))
-    with pytest.raises(SpectoolError, match="the same hash"):
-        counted(corpus_of(tmp_path, ["a b"]), tmp_path / "z", CountOptions())
+    (tmp_path / "tokenizer.json").write_text(TARGET.backend.to_str(), encoding="utf-8")
+    save(tmp_path, "token_symbols", token_symbols(TARGET.size, TARGET.specials))
+    texts = [f"{number:06x} ".encode() * 100 for number in range(2000)]
+    assert peak_of(encode_tokens, tmp_path, 9, texts, 3, "target") < 64 * sum(map(len, texts))
 
 
 @pytest.mark.parametrize("at", [0, 1, 5_000, 59_999])
 def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_path: Path, at: int) -> None:
-    path, out = tmp_path / "a.txt", tmp_path / "x.counts"
+    path, out, tokenizer = (
+        tmp_path / "a.txt",
+        tmp_path / "x.counts",
+        words_of("старе", "слово", "тут", "нове", "речення"),
+    )
     path.write_text("старе слово тут\n" * 60_000, encoding="utf-8")
     old = open_corpus(str(path)).describe_inputs()[0].sha256
 
@@ -276,23 +280,24 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
             yield document
 
     try:
-        manifest = count_text(open_corpus(str(path)), out, CountOptions(workers=1), None, quiet, replacing, SMALL)
+        manifest = count_text(open_corpus(str(path)), out, CountOptions(workers=1), tokenizer, quiet, replacing, SMALL)
     except CorpusError as error:
         assert "a.txt: expected a file that stays as it is" in str(error)
         assert not out.exists()
     else:
         assert manifest.inputs["files"][0]["sha256"] == old
-        assert set(Counts(out).vocabulary.to_pylist()) == {"старе", "слово", "тут"}
-    found = counted(open_corpus(str(path)), out, CountOptions(workers=1), plan=SMALL)
-    assert set(found.vocabulary.to_pylist()) == {"нове", "речення"}
+        assert Counts(out).level(1).symbol.tolist() == [2, 3, 4]
+    found = counted(open_corpus(str(path)), out, CountOptions(workers=1), tokenizer, SMALL)
+    assert found.level(1).symbol.tolist() == [5, 6]
     assert found.manifest.inputs["files"][0]["sha256"] != old
 
 
 def test_the_encoding_of_a_corpus_is_recorded(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("П'ять слів\n".encode("cp1251") * 3)
-    found = counted(open_corpus(str(tmp_path / "a.txt"), encoding="windows-1251"), tmp_path / "x", CountOptions())
+    options, tokenizer = CountOptions(), words_of("П'ять", "слів")
+    found = counted(open_corpus(str(tmp_path / "a.txt"), encoding="windows-1251"), tmp_path / "x", options, tokenizer)
     assert found.manifest.inputs["encoding"] == "cp1251"
-    assert set(found.vocabulary.to_pylist()) == {"П'ять", "слів"}
+    assert found.level(1).symbol.tolist() == [2, 3]
     (tmp_path / "a.txt").write_text("слів слів\n", encoding="utf-8")
     again = counted(open_corpus(str(tmp_path / "a.txt"), encoding="utf-8"), tmp_path / "y", CountOptions())
     assert "encoding" not in again.manifest.inputs

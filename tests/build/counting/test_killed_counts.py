@@ -41,7 +41,7 @@ def quiet(step: str) -> None:
     pass
 
 
-def run(out: Path, tokenizer: Tokenizer | None, options: CountOptions, say: Callable[[str], None] = quiet) -> bytes:
+def run(out: Path, tokenizer: Tokenizer, options: CountOptions, say: Callable[[str], None] = quiet) -> bytes:
     count_text(open_corpus("sample:uk"), out, options, tokenizer, say, plan=PLAN)
     Counts(out).verify()
     return (out / "manifest.json").read_bytes()
@@ -153,6 +153,6 @@ def test_a_killed_worker_is_said_and_costs_no_finished_task(tmp_path: Path) -> N
 def test_only_one_count_writes_a_place(tmp_path: Path) -> None:
     def again(step: str) -> None:
         with pytest.raises(SpectoolError, match="another count is writing there"):
-            run(tmp_path / "x.counts", None, CountOptions())
+            run(tmp_path / "x.counts", open_tokenizer(TOKENIZER), CountOptions())
 
-    run(tmp_path / "x.counts", None, CountOptions(), again)
+    run(tmp_path / "x.counts", open_tokenizer(TOKENIZER), CountOptions(), again)

@@ -150,9 +150,6 @@ def test_counts_that_do_not_fit_are_refused(
         build_backoff(tokenizer, counts, out, BackoffOptions(), quiet)
     with pytest.raises(SpectoolError, match="counted with another tokenizer"):
         build_backoff(real("qwen2.5"), counts, out, BackoffOptions(max_context=4), quiet)
-    count_text(open_corpus("sample:uk"), tmp_path / "words", CountOptions(workers=1), None, quiet)
-    with pytest.raises(SpectoolError, match="counts of words, expected of token windows"):
-        build_backoff(tokenizer, Counts(tmp_path / "words"), out, BackoffOptions(max_context=2), quiet)
 
 
 def test_one_stretch_in_fifty_is_held_out() -> None:

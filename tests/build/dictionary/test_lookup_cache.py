@@ -13,7 +13,7 @@ import pytest
 
 from spectool.artifacts import Dictionary
 from spectool.artifacts.dictionary import Entry
-from spectool.artifacts.llama_cpp import NO_TOKEN, write_cache
+from spectool.artifacts.llama_cpp import write_cache
 from spectool.build.dictionary.lookup_cache import to_ngrams
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.artifacts.lookup_caches import read_cache
@@ -28,42 +28,22 @@ ENTRIES = [
 ]
 
 
-def test_certain_entries_are_the_only_tokens() -> None:
-    exported = to_ngrams(ENTRIES, "dynamic", True, 0.0)
+def test_entries_are_the_only_tokens() -> None:
+    exported = to_ngrams(ENTRIES, 0.0)
     assert exported.ngrams == {(1,): {2: 100}, (3, 1): {4: 3}, (5, 3, 1): {6: 30}, (9,): {8: 30}}, "at least 4, 3, 2, 2"
     assert exported.entries == 4
-    assert exported.left_out == {"their contexts are longer than the 4 tokens of a dynamic cache of llama.cpp": 1}
-
-
-def test_counted_entries_leave_the_rest_to_no_token() -> None:
-    exported = to_ngrams(ENTRIES, "dynamic", False, 0.0)
-    assert exported.ngrams == {
-        (1,): {2: 50, NO_TOKEN: 50},
-        (3, 1): {4: 3},
-        (5, 3, 1): {6: 3, NO_TOKEN: 27},
-        (9,): {8: 3, NO_TOKEN: 27},
-    }
+    assert exported.left_out == {"their contexts are longer than the 4 tokens of a cache of llama.cpp": 1}
 
 
 def test_improbable_entries_stay_where_a_worse_one_would_speak() -> None:
-    exported = to_ngrams(ENTRIES, "dynamic", True, 0.3)
+    exported = to_ngrams(ENTRIES, 0.3)
     assert set(exported.ngrams) == {(1,), (3, 1), (5, 3, 1)}
     assert exported.left_out["they are less probable than 0.3"] == 1
 
 
-def test_a_static_cache_has_contexts_of_two_tokens() -> None:
-    exported = to_ngrams(ENTRIES, "static", True, 0.0)
-    assert exported.ngrams == {(3, 1): {4: 3}}
-    assert exported.entries == 1
-    assert exported.left_out == {
-        "their contexts are longer than the 2 tokens of a static cache of llama.cpp": 2,
-        "a static cache has contexts of exactly 2 tokens": 2,
-    }
-
-
 def test_long_continuations_become_chains_and_add_up_where_they_meet() -> None:
     entries = [Entry((1,), (2, 3, 4), 0.5, 40), Entry((9, 1), (2, 5), 0.5, 10), Entry((7, 2), (3,), 1.0, 4)]
-    exported = to_ngrams(entries, "dynamic", True, 0.0)
+    exported = to_ngrams(entries, 0.0)
     assert exported.ngrams == {
         (1,): {2: 40},
         (1, 2): {3: 40},
@@ -72,13 +52,11 @@ def test_long_continuations_become_chains_and_add_up_where_they_meet() -> None:
         (9, 1, 2): {5: 10},
         (7, 2): {3: 4},
     }
-    static = to_ngrams(entries, "static", True, 0.0).ngrams
-    assert static == {(1, 2): {3: 50}, (2, 3): {4: 40}, (9, 1): {2: 10}, (7, 2): {3: 4}}, "(1, 2) of two entries"
 
 
 def test_counts_are_scaled_to_what_llama_cpp_can_multiply() -> None:
-    exported = to_ngrams([Entry((1,), (2,), 0.25, 2**20)], "dynamic", False, 0.0)
-    assert exported.ngrams == {(1,): {2: 250, NO_TOKEN: 750}}
+    exported = to_ngrams([Entry((1,), (2,), 0.25, 2**20)], 0.0)
+    assert exported.ngrams == {(1,): {2: 1000}}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +107,7 @@ def test_llama_cpp_drafts_from_an_export_what_the_dictionary_would(
     tmp_path: Path, cache_tool: Callable[..., str], seed: int
 ) -> None:
     dictionary, histories = a_dictionary(tmp_path / "x", 4, seed)
-    write_cache(tmp_path / "cache", to_ngrams(dictionary.entries(), "dynamic", True, 0.0).ngrams.items())
+    write_cache(tmp_path / "cache", to_ngrams(dictionary.entries(), 0.0).ngrams.items())
     write_texts(tmp_path / "texts", histories)
     drafts = cache_tool("draft", tmp_path / "cache", "dynamic", tmp_path / "texts", 8).splitlines()
     drafter = LookupDrafter(dictionary)
@@ -140,24 +118,9 @@ def test_llama_cpp_drafts_from_an_export_what_the_dictionary_would(
 
 
 @pytest.mark.slow
-def test_llama_cpp_holds_counts_against_its_thresholds(tmp_path: Path, cache_tool: Callable[..., str]) -> None:
-    entries = [Entry((1,), (2,), p, 100) for p in (0.74, 0.76)] + [Entry((0, 1), (2,), p, 100) for p in (0.65, 0.67)]
-    write_texts(tmp_path / "texts", [[5, 5, 0, 1]])
-    drafted = []
-    for entry in entries:
-        cache = tmp_path / f"{len(drafted)}.cache"
-        write_cache(cache, to_ngrams([entry], "dynamic", False, 0.0).ngrams.items())
-        drafted.append(cache_tool("draft", cache, "dynamic", tmp_path / "texts", 1).split())
-    assert drafted == [[], ["2"], [], ["2"]]
-    static = tmp_path / "static.cache"
-    write_cache(static, to_ngrams([Entry((0, 1), (2,), 0.51, 2)], "static", True, 0.0).ngrams.items())
-    assert cache_tool("draft", static, "static", tmp_path / "texts", 1).split() == ["2"]
-
-
-@pytest.mark.slow
 def test_llama_cpp_reads_and_writes_the_same_ngrams(tmp_path: Path, cache_tool: Callable[..., str]) -> None:
     dictionary, _ = a_dictionary(tmp_path / "x", 4, 9)
-    ngrams = to_ngrams(dictionary.entries(), "dynamic", False, 0.0).ngrams
+    ngrams = to_ngrams(dictionary.entries(), 0.0).ngrams
     write_cache(tmp_path / "ours", ngrams.items())
     cache_tool("copy", tmp_path / "ours", tmp_path / "theirs")
     assert dict(read_cache(tmp_path / "theirs")) == ngrams

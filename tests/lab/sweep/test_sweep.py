@@ -18,10 +18,10 @@ from spectool.artifacts import Dictionary
 from spectool.artifacts.resumable import work_path
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
-from spectool.build.dictionary.dictspec import build_dictspec, count_corpus
-from spectool.build.dictionary.options import BackoffOptions, DictSpecOptions
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
+from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
 from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
@@ -88,7 +88,7 @@ def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
     assert {row["language"] for row in rows if row["method"] == "plain"} == {"mixed"}
 
 
-def test_a_run_equals_build_dict_and_emulate(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_run_equals_a_dictionary_and_emulate(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     rows = read_runs(swept[0] / "out" / "runs.parquet")
     for order, reading, entries, min_prob in (("n123", "path", 2000, 0.2),):
         (row,) = (
@@ -98,16 +98,14 @@ def test_a_run_equals_build_dict_and_emulate(swept: tuple[Path, dict[str, Any]],
             and (row["reading"], row["entries_asked"], row["min_prob"]) == (reading, entries, min_prob)
         )
         out = tmp_path / f"{order}.dict"
-        build = ["build-dict", "--tokenizer", TARGET, "--corpus", "sample:uk", "-o", out, "--json"]
-        build += ["--method", "dictspec", "--orders", order]
-        build += ["--entries", entries, "--min-prob", min_prob]
-        built = CliRunner().invoke(main, [str(part) for part in build])
-        assert built.exit_code == 0, built.output
+        counted = WordNgrams(document.text for document in open_corpus("sample:uk"))
+        options = DictSpecOptions(order, entries, min_prob)
+        built = build_dictspec(open_tokenizer(TARGET), counted, out, options, {"corpus": "sample:uk"})
         plain = ["--no-history", "--min-draft-prob", "0", "--num-draft-tokens", "8"]
         emulated = CliRunner().invoke(main, ["emulate", "--dict", str(out), "--corpus", "sample:pl", *plain, "--json"])
         assert emulated.exit_code == 0, emulated.output
         found = json.loads(emulated.stdout)
-        assert row["entries"] == json.loads(built.stdout)["statistics"]["entries"]
+        assert row["entries"] == built.statistics["entries"]
         assert (row["tokens"], row["passes"]) == (found["tokens"], found["passes"])
         for name in ("tokens_per_pass", "acceptance", "coverage", "mean_accepted_length", "fertility"):
             assert round(row[name], 4) == found[name], name
@@ -127,14 +125,14 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
     )
     rows, _ = run_sweep(grid, tmp_path / "out", 1)
     assert len(rows) == 16
-    counted = count_corpus(open_corpus(text))
+    counted = WordNgrams(document.text for document in open_corpus(text))
     documents: list[list[int]] = []
     for document in open_corpus(text):
         if sum(map(len, documents)) < 2500:
             documents.append(tokenizer.encode(document.text))
     for row in rows:
         options = DictSpecOptions(row["order"], row["entries_asked"], row["min_prob"], row["reading"])
-        manifest = build_dictspec(tokenizer, counted, tmp_path / "one.dict", options, lambda step: None)
+        manifest = build_dictspec(tokenizer, counted, tmp_path / "one.dict", options, {})
         drafter = LookupDrafter(Dictionary(tmp_path / "one.dict"))
         expected = replay(documents, drafter, row["num_draft_tokens"])
         assert row["entries"] == manifest.statistics["entries"]

@@ -44,7 +44,6 @@ path = "some/large"
 name = "small"
 draft_model = "some/small"
 alignment = "pair.align"
-strategies = ["context", "intersection"]
 verify = "rejection"
 
 [[models.drafters]]
@@ -65,10 +64,7 @@ def read(tmp_path: Path, text: str) -> Experiment:
 
 
 def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
-    strategies = ("context", "intersection")
-    small = DrafterSpec(
-        name="small", draft_model="some/small", alignment="pair.align", strategies=strategies, verify="rejection"
-    )
+    small = DrafterSpec(name="small", draft_model="some/small", alignment="pair.align", verify="rejection")
     dictionary = DrafterSpec(name="dictionary", dictionary="pl.dict", history=True, min_draft_prob=0.5)
     assert read(tmp_path, WHOLE) == Experiment(
         models=(ModelSpec(name="large", path="some/large", drafters=(small, dictionary)),),
@@ -104,8 +100,6 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
         ("count = 3", "count = 0", "prompts.0.count: expected greater than 0, got 0"),
         ('path = "some/large"', "", "models.0.path: expected a value, got none"),
         ('path = "some/large"', 'path = ""', "models.0.path: expected at least 1 character, got"),
-        ('"context", "intersection"', '"best"', "models.0.drafters.0: strategies: expected one of none, naive"),
-        ('alignment = "pair.align"\n', "", "strategies: expected an alignment with them, got none"),
         ('draft_model = "some/small"\n', "", "drafters.0: small: expected something that drafts, got nothing"),
         ('verify = "rejection"', 'verify = "never"', "verify: expected 'exact' or 'rejection', got never"),
         ("min_draft_prob = 0.5", 'verify = "rejection"', "verify: expected a draft_model with rejection, got none"),

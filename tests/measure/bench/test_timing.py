@@ -135,7 +135,7 @@ def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
 
 @on_a_quiet_machine
 def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
-    row = measured(slow, Configuration("silent", None, 2, Silent()))["silent"]
+    row = measured(slow, Configuration("silent", 2, Silent()))["silent"]
     assert row["passes"] == TOKENS
     assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
     assert row["pass_seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
@@ -145,7 +145,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
     drafter = Reader() if alone else HybridDrafter([Sure(), Reader()])
-    some = [Configuration(f"reader {k}", None, k, drafter) for k in (2, 3)]
+    some = [Configuration(f"reader {k}", k, drafter) for k in (2, 3)]
     rows = measured(slow, *some)
     for row in (rows["reader 2"], rows["reader 3"]):
         before, among = (
@@ -170,7 +170,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
         return prefill(tokens)
 
     drafter.cache.prefill = counted  # type: ignore[method-assign]
-    some = [Configuration("model", None, k, drafter) for k in (2, 3)]
+    some = [Configuration("model", k, drafter) for k in (2, 3)]
     target = Target("demo", model, frozenset(), 4)
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
     target.measure(0, PROMPT, [Configuration(), *some], 0.0, (0,), labels, lambda number: None)
@@ -179,7 +179,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
 
 def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> None:
     drafter = Silent()
-    auto, two = (Configuration(f"silent {k}", None, k, drafter) for k in (None, 2))
+    auto, two = (Configuration(f"silent {k}", k, drafter) for k in (None, 2))
     target = Target("slow", load_model(str(demo_path("target")))[0], frozenset(), 12)
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
     for number, temperature in enumerate((0.0, 0.0, 0.7)):
@@ -190,7 +190,7 @@ def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> Non
 
 def test_every_configuration_is_run_before_it_is_measured(slow: Slow) -> None:
     drafters = [Silent(), Silent()]
-    some = [Configuration(f"silent {place}", None, 2, drafter) for place, drafter in enumerate(drafters)]
+    some = [Configuration(f"silent {place}", 2, drafter) for place, drafter in enumerate(drafters)]
     measured(slow, *some, tokens=1)
     assert [drafter.starts for drafter in drafters] == [4, 4]  # to read the prompt and to run, both times
 
@@ -202,4 +202,4 @@ def test_peak_memory_is_that_of_the_models_at_least(slow: Slow) -> None:
 
 def test_a_drafter_that_fails_is_no_measurement(slow: Slow) -> None:
     with pytest.raises(SpectoolError, match="slow: drafter broken fails and cannot be measured: ValueError: no more"):
-        measured(slow, Configuration("broken", None, 2, Broken()))
+        measured(slow, Configuration("broken", 2, Broken()))

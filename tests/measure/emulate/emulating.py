@@ -6,9 +6,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.tests import running as commands
 from spectool.tests.running import error_of
 
-__all__ = ["OTHER", "TARGET", "error_of", "figures", "run"]
+__all__ = ["TARGET", "error_of", "figures", "run"]
 
-OTHER = str(demo_path("other"))
 TARGET = str(demo_path("target"))
 
 run = partial(commands.run, "emulate")

@@ -45,7 +45,7 @@ def test_verdicts(tmp_path: Path, agreement: float, cost: CostModel, pays: bool)
     assert verdict.allowing.low < alone.low < alone.high < verdict.allowing.high
     step = next(text for text in page_of(tmp_path / "x.bench")["The answer"].text if "What to do next" in text)
     used = re.search(
-        r'spectool generate --model nowhere --strategy byte-aligned --no-history --num-draft-tokens [24] --prompt "…"',
+        r'spectool generate --model nowhere --no-history --num-draft-tokens [24] --prompt "…"',
         step,
     )
     assert (used is not None) is pays and ("decode plainly here, with --num-draft-tokens 0" in step) is not pays

@@ -11,6 +11,7 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
+from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
@@ -21,7 +22,6 @@ from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.drawing import FLATTER
-from spectool.runtime.translation.intersection import IntersectionTranslator
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, filtered, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import perturbed, plain, tiny_model

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
-from spectool.runtime.translation.strings import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.tokenization import Tokenizer
 
 

@@ -11,7 +11,6 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.factory import STRATEGIES, make_translator
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tests.runtime.translation.worlds import World
 
@@ -109,20 +108,6 @@ def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
     # Runs of line ends cost nothing up to 512 bytes, where they are remembered, so both halves have to be longer.
     longer = {"newlines": 2}
     found = {kind: too_slow(generate, ids_of(here, kind, count * longer.get(kind, 1))) for kind in KINDS}
-    assert not any(found.values()), found
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy(strategy: str, world: Callable[[str], World]) -> None:
-    here = world("other:target")
-    translator = make_translator(strategy, here.alignment, here.draft, here.target)
-
-    def commit(ids: Sequence[int]) -> None:
-        translator.start()
-        for first in range(0, len(ids), 4):
-            translator.commit(ids[first : first + 4])
-
-    found = {kind: too_slow(commit, ids_of(here, kind, 2000)) for kind in ("prose", "one sign", "JSON", "spaces")}
     assert not any(found.values()), found
 
 

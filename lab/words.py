@@ -7,22 +7,18 @@ Shape of the pattern, where A is an atom::
 
     A    = letter+ (mark+ letter*)*        letter: \w without _ and ʼ
     word = A (joint A)*                    joint: one apostrophe or hyphen
-
-Most pieces between spaces are one word and at most one closing mark. String methods recognise these faster than the
-pattern, which decides about the others.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, groupby
+
+from spectool.corpora.readers import combining_marks
 
 _JOINTS = "'\u2019\u02bc\\-\u2010\u2011"
 # A letter by its category, and here a joint by its use.
 _LETTER_JOINT = "\u02bc"
 _LETTER = f"[^\\W_{_LETTER_JOINT}]"
-_CLOSING = frozenset(".,;:!?)»”…")
 
 
 def word_runs(text: str) -> Iterator[list[str]]:
@@ -35,17 +31,8 @@ def word_runs(text: str) -> Iterator[list[str]]:
     [['Ой'], ['у', 'лузі', 'червона', 'калина']]
     """
     word = _word()
-    by_pattern = _LETTER_JOINT in text
     run: list[str] = []
     for piece in text.split(" "):
-        if not by_pattern:
-            if piece.isalnum():
-                run.append(piece)
-                continue
-            if piece[-1:] in _CLOSING and piece[:-1].isalnum():
-                yield [*run, piece[:-1]]
-                run = []
-                continue
         end = 0
         for match in word.finditer(piece):
             if run and (end or match.start()):
@@ -65,13 +52,3 @@ def _word() -> re.Pattern[str]:
     """The pattern of one word."""
     atom = f"{_LETTER}+(?:[{combining_marks()}]+{_LETTER}*)*"
     return re.compile(f"{atom}(?:[{_JOINTS}]{atom})*")
-
-
-@cache
-def combining_marks() -> str:
-    """All combining marks as the inside of a character class, in ranges."""
-    # Planes 2 to 13 hold ideographs or nothing; leaving them out makes the first call ten times as fast.
-    codes = chain(range(0x20000), range(0xE0000, 0xE1000))
-    marks = (code for code in codes if unicodedata.category(chr(code))[0] == "M")
-    ranges = [[code for _, code in group] for _, group in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
-    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ranges)

@@ -13,29 +13,17 @@ Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", 
 """
 
 import heapq
-import math
-import tempfile
-import weakref
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
-from spectool import ArtifactError, SpectoolError
+from spectool import SpectoolError
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary, write_dictionary
 from spectool.artifacts.manifest import Manifest
-from spectool.build.corpus_reading import Progress, quiet
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
-from spectool.build.dictionary.options import DictSpecOptions
 from spectool.build.dictionary.predictions import (
     Prediction,
     PredictionTable,
@@ -45,117 +33,79 @@ from spectool.build.dictionary.predictions import (
     entries_of,
     longest_suffix,
 )
-from spectool.corpora import Corpus
+from spectool.lab.words import word_runs
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
-EVERYTHING = CountOptions(min_count=1)
-"""Keeps n-grams that occur once."""
-_BLOCK = 1 << 18  # rows read at once
+Reading = Literal["whole", "path"]
 
 
-class WordNgrams(Counts):
-    """Exact counts of the word n-grams of a corpus. They depend on no tokenizer, so they serve any dictionary."""
+@dataclass(frozen=True)
+class DictSpecOptions:
+    """Arguments of the method (section 4.4 of the paper)."""
 
-    def most_frequent(self, size: int, max_order: int = 3) -> tuple[list[str], NDArray[np.int64]]:
-        """Texts and counts of the ``size`` most frequent n-grams of orders 1..max_order together.
+    orders: str = "n123"  # longest n-gram: n1, n12 or n123
+    entries: int = 200_000  # most frequent n-grams to take, of all orders together
+    min_probability: float = 0.2
+    # what must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below
+    reading: Reading = "path"
+    max_prefix: int = 8  # tokens of a context
+    max_continuation: int = 8  # tokens
+
+
+class WordNgrams:
+    """Exact counts of the word n-grams of texts, in memory. They depend on no tokenizer, so they serve any dictionary.
+
+    Attributes:
+        total: Number of words.
+        counts: Occurrences of each n-gram, its words joined by spaces; orders 1, 2, ...
+    """
+
+    def __init__(self, texts: Iterable[str], max_order: int = 3) -> None:
+        """Count the n-grams of up to ``max_order`` words; none crosses punctuation."""
+        self.counts: list[Counter[str]] = [Counter() for _ in range(max_order)]
+        for run in (run for text in texts for run in word_runs(text)):
+            for order, counts in enumerate(self.counts, 1):
+                counts.update(" ".join(run[start : start + order]) for start in range(len(run) - order + 1))
+        self.total = self.counts[0].total()
+
+    def most_frequent(self, size: int, max_order: int = 3) -> list[tuple[str, int]]:
+        """The ``size`` most frequent n-grams of orders 1..max_order together, with their counts.
 
         They are sorted by falling count, then by order, then by text, so the choice does not depend on the order of
-        the corpus.
+        the texts.
         """
-        if not size:
-            return [], np.zeros(0, dtype=np.int64)
-        orders = range(1, max_order + 1)
-        threshold = self._kth_largest(size, orders)
-        chosen = sorted((-count, order, text) for order in orders for text, count in self._texts(order, threshold + 1))
-        for order in orders:
-            texts = (text for text, _ in self._texts(order, threshold, threshold))
-            chosen += ((-threshold, order, text) for text in heapq.nsmallest(size - len(chosen), texts))
-        return [text for _, _, text in chosen], np.array([-count for count, _, _ in chosen], dtype=np.int64)
-
-    def _kth_largest(self, k: int, orders: range) -> int:
-        """The k-th largest count of these orders, or 1 when there are fewer."""
-        largest = np.zeros(0, dtype=np.int64)
-        for order in orders:
-            counts = self.level(order).count
-            for start in range(0, len(counts), _BLOCK):
-                largest = np.concatenate([largest, counts[start : start + _BLOCK]])
-                if len(largest) > k:
-                    largest = np.partition(largest, len(largest) - k)[len(largest) - k :]
-        return 1 if len(largest) < k else int(largest.min())
-
-    def _texts(self, order: int, low: int, high: float = math.inf) -> Iterator[tuple[str, int]]:
-        """Yield the n-grams of one order that occur ``low`` to ``high`` times, spelled, with their counts."""
-        counts = self.level(order).count
-        for start in range(0, len(counts), _BLOCK):
-            here = counts[start : start + _BLOCK]
-            rows = start + np.flatnonzero((here >= low) & (here <= high))
-            words = [self.vocabulary.take(pa.array(symbols - np.int64(1))) for symbols in self.spelled(order, rows).T]
-            texts = pc.binary_join_element_wise(*words, pa.scalar(" ", pa.large_string())).to_pylist()
-            yield from zip(texts, counts[rows].tolist(), strict=True)
-
-
-def count_corpus(corpus: Corpus, orders: str = "n123", options: CountOptions = EVERYTHING) -> WordNgrams:
-    """Count the word n-grams of a corpus, in a temporary directory that is removed with the result.
-
-    A minimum count of 2 gives the same dictionary if the choice of the most frequent n-grams ends above single
-    occurrences.
-    """
-    scratch = tempfile.TemporaryDirectory(prefix="spectool-")
-    path = Path(scratch.name) / "words.counts"
-    count_text(corpus, path, replace(options, orders=ORDERS[orders]), None, quiet)
-    ngrams = open_counts(path, orders)
-    weakref.finalize(ngrams, scratch.cleanup)
-    return ngrams
-
-
-def open_counts(path: Path, orders: str = "n123") -> WordNgrams:
-    """Open counts that ``spectool count`` has written, and check them.
-
-    Raises:
-        ArtifactError: Not whole counts, or counts of token windows, or not of these orders.
-    """
-    ngrams = WordNgrams(path)
-    _ = ngrams.vocabulary  # counts of token windows have none
-    if ngrams.orders < ORDERS[orders]:
-        raise ArtifactError(
-            f"{path}: n-grams of up to {ngrams.orders} words, expected {ORDERS[orders]} for --orders {orders}. "
-            f"Count again with --orders {ORDERS[orders]}, or build with fewer"
+        ngrams = (
+            (-count, order, text)
+            for order, counts in enumerate(self.counts[:max_order], 1)
+            for text, count in counts.items()
         )
-    ngrams.check()
-    return ngrams
+        return [(text, -count) for count, _, text in heapq.nsmallest(size, ngrams)]
 
 
 def build_dictspec(
-    tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, progress: Progress
+    tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, inputs: Mapping[str, Any]
 ) -> Manifest:
     """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
 
-    The counted words are at least of the orders that ``options`` asks for.
+    ``inputs`` is what the manifest says of the text.
 
     Raises:
         SpectoolError: There is nothing to build from.
     """
     with atomic_directory(out) as directory:
-        progress("choosing the most frequent n-grams")
-        texts, counts = ngrams.most_frequent(options.entries, ORDERS[options.orders])
-        progress("encoding")
-        tokens = tokenizer.encode_after_space(texts)
-        progress("building entries")
-        predictions = predict(zip(tokens, counts.tolist(), strict=True), options, tokenizer.specials)
+        chosen = ngrams.most_frequent(options.entries, ORDERS[options.orders])
+        predictions = predict(encoded_ngrams(tokenizer, chosen), options, tokenizer.specials)
         if not predictions:
             raise SpectoolError(
-                f"{ngrams.manifest.inputs['corpus']}: no entry to store from {ngrams.total} words at a minimum "
-                f"probability of {options.min_probability}. Give more text, or a lower --min-prob"
+                f"no entry to store from {ngrams.total} words at a minimum probability of {options.min_probability}. "
+                "Give more text, or a lower probability"
             )
-        progress("writing")
         shape = write_dictionary(directory, entries_of(without_redundant(predictions)))
-        orders = ngrams.manifest.statistics["orders"]
         statistics = {
             "words": ngrams.total,
-            "distinct_ngrams": {f"n{order}": figures["distinct"] for order, figures in orders.items()},
-            "ngrams": len(texts),
-            "smallest_count": int(counts[-1]),
+            "ngrams": len(chosen),
+            "smallest_count": chosen[-1][1],
             "entries_before_pruning": len(predictions),
             **shape,
         }
@@ -163,9 +113,15 @@ def build_dictspec(
             directory,
             arguments={"method": "dictspec", **asdict(options)},
             tokenizers={"target": tokenizer.identity},
-            inputs=ngrams.manifest.inputs,
+            inputs=dict(inputs),
             statistics=statistics,
         )
+
+
+def encoded_ngrams(tokenizer: Tokenizer, ngrams: Sequence[tuple[str, int]]) -> list[tuple[list[int], int]]:
+    """The tokens of n-grams as they are spelled after a space, with their counts."""
+    tokens = tokenizer.encode_after_space([text for text, _ in ngrams])
+    return list(zip(tokens, (count for _, count in ngrams), strict=True))
 
 
 def predict(

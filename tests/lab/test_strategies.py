@@ -11,14 +11,9 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.ngrams import byte_aligned_steps
-from spectool.measure.emulate import StrategyRun, compare_strategies, replay
-from spectool.runtime import (
-    STRATEGIES,
-    Constraint,
-    DraftContext,
-    make_translator,
-)
+from spectool.lab.strategies import STRATEGIES, StrategyRun, byte_aligned_steps, compare_strategies, make_translator
+from spectool.measure.emulate import replay
+from spectool.runtime import Constraint, DraftContext
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import DraftSource
@@ -91,20 +86,18 @@ class Reference(DraftSource):
             return self._ids[straddling : straddling + limit], False
         end = whole(self._text, self._ends[min(straddling + limit, len(self._ends)) - 1])
         if self._strategy == "intersection":
-            return self._restarted(frontier, constraint, limit), False
+            return self._restarted(frontier, limit), False
         if end <= frontier:
             return [], False
         begin = whole(self._text, frontier) if self._strategy == "byte-aligned" else frontier
         piece = self._text[begin:end].decode(errors="replace")
         return (encode_inside(self._draft, [piece])[0] if begin else self._draft.encode(piece)), False
 
-    def _restarted(self, frontier: int, constraint: Constraint, limit: int) -> list[int]:
-        assert constraint.within is not None
+    def _restarted(self, frontier: int, limit: int) -> list[int]:
         if whole(self._text, frontier) != frontier:
             return []
         rest = self._text[frontier:].decode()
-        ids = (encode_inside(self._draft, [rest])[0] if self.committed else self._ids)[:limit]
-        return ids[: next((place for place, token in enumerate(ids) if not constraint.within[token]), len(ids))]
+        return (encode_inside(self._draft, [rest])[0] if self.committed else self._ids)[:limit]
 
 
 class Watched:
@@ -215,7 +208,9 @@ def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair])
     documents = pair.documents[:3]
     told: list[int] = []
     runs: list[StrategyRun] = []
-    for run in compare_strategies(documents, named, source, (4, 1), told.append):
+    for run in compare_strategies(
+        documents, {name: (source, each) for name, each in named.items()}, (4, 1), told.append
+    ):
         runs.append(run)
         assert set(source.limits) == {run.num_draft_tokens}
         source.limits.clear()
@@ -235,9 +230,8 @@ def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair])
 def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
     pair = pairs["other:target"]
     source = LastShared(pair)
-    runs = compare_strategies(
-        pair.documents[:1], byte_aligned_steps(pair.alignment, pair.draft, pair.target), source, (2,)
-    )
+    steps = byte_aligned_steps(pair.alignment, pair.draft, pair.target)
+    runs = compare_strategies(pair.documents[:1], {name: (source, each) for name, each in steps.items()}, (2,))
     assert source.texts == 0
     assert [next(runs).strategy for _ in range(2)] == ["forward only", "+ resync"]
     assert source.texts == 2

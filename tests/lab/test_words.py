@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.corpora import word_runs
+from spectool.lab.words import word_runs
 
 # Everything that the rules speak of, in a small alphabet, so that hard combinations are frequent.
 TEXTS = st.text(st.sampled_from("аъꙋ z9_ '’ʼ-‐‑\u0301\u0300 .,«»\t\n\u00a0\U0001d165²")) | st.text()
