@@ -41,11 +41,11 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         known = weakref.ref(model), {}
         _known[id(model)] = known
     if kind not in known[1]:
-        caches = BatchCache(cache, 2)
+        caches = BatchCache(cache, 3)
         caches.lengths = [1, 2]
-        caches.begin([2, 1])
+        caches.begin([3, 1])  # two rows of three tokens: positions in the wrong place do not fit by accident
         try:
-            model(mx.zeros((2, 2), dtype=mx.int32), cache=caches.entries)  # built and never computed
+            model(mx.zeros((2, 3), dtype=mx.int32), cache=caches.entries)  # built and never computed
             known[1][kind] = True
         except Exception:
             known[1][kind] = False
