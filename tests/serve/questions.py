@@ -73,7 +73,7 @@ def writing_down(server: Server, *texts: str) -> Iterator[None]:
             token = tokens[min(history.size - before, len(tokens) - 1)]
             return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, -math.inf)[None]
 
-        return open_text(prompt, model, **{**options, "logits_processors": [write]})
+        return open_text(prompt, model, **{**options, "logits_processors": [write], "grammar": None})
 
     with patch("spectool.serve.engine.open_text", opened):
         yield
