@@ -8,6 +8,7 @@ from mlx_lm import load
 from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.grammar import Grammar
 from spectool.tests.runtime.caches.holding import assert_holds
 
 PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Mamo, mamo, mamo, dlaczego", "Негода на Приліщині"]
@@ -49,3 +50,19 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
     with pytest.raises(RuntimeUnsupported, match="positive"):
         batch_generate(*loaded, PROMPTS, max_tokens=0)
+
+
+@pytest.mark.parametrize("drafting", [False, True])
+def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: bool) -> None:
+    model, tokenizer = loaded
+    schema = {
+        "type": "object",
+        "properties": {"miasto": {"type": "string", "maxLength": 9}, "rok": {"type": "integer"}},
+    }
+    grammar = Grammar(tokenizer, "json_schema", {**schema, "required": ["miasto", "rok"]})
+    drafter = load_drafter(tokenizer) if drafting else None
+    options: dict[str, Any] = {"grammar": grammar, "max_tokens": 40, "num_draft_tokens": 4 if drafting else 0}
+    alone = [generate(model, tokenizer, prompt, drafter=drafter, **options) for prompt in PROMPTS]
+    found = batch_generate(model, tokenizer, PROMPTS, drafters=drafter, rows=3, **options)
+    assert found.texts == alone
+    assert len(set(alone)) > 1 and all(text.startswith("{") for text in alone)
