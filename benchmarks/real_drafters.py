@@ -38,7 +38,7 @@ from spectool.artifacts import Alignment, Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
-from spectool.lab.prompt_lookup import PromptLookupDrafter, with_prompt_lookup
+from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.emulate import replay
 from spectool.runtime import Controller, DraftStatistics, HybridDrafter, load_drafter
@@ -61,7 +61,7 @@ def look_ups(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
     theirs = Dictionary(dictspec_of(model, language))
     yield "prompt look-up (vLLM)", PromptLookupDrafter()
     yield "DictSpec", LookupDrafter(theirs)
-    yield "DictSpec and prompt look-up", with_prompt_lookup(LookupDrafter(theirs, False))
+    yield "DictSpec and prompt look-up", FallbackDrafter([LookupDrafter(theirs, False), PromptLookupDrafter()])
     yield "history", LookupDrafter(None, True, MIN_PROBABILITY)
     yield "dictionary", LookupDrafter(ours, False, MIN_PROBABILITY)
     yield "dictionary and history", LookupDrafter(ours, True, MIN_PROBABILITY)
@@ -176,7 +176,7 @@ def main(
             simulated(model, draft, language, texts, machine)
             continue
         for length in lengths:
-            gain = None
+            gain: float | None = None
             ways = translated(model, draft, language, length) if draft else look_ups(model, language)
             for label, drafter in ways:
                 most = length * MOST_IDS_A_DRAFT_TOKEN if draft else length
@@ -184,7 +184,7 @@ def main(
                 tokens, passes, proposed, accepted = (
                     sum(getattr(run, count) for run in runs) for count in ("tokens", "passes", "proposed", "accepted")
                 )
-                gain = gain or tokens / passes - 1
+                gain = tokens / passes - 1 if gain is None else gain
                 row = {
                     "model": name,
                     "draft": draft,
@@ -197,7 +197,7 @@ def main(
                     "k": length,
                     "drafter": label,
                     "tokens per pass": interval(runs),
-                    f"gain / {STRATEGIES[0]}'s": round((tokens / passes - 1) / gain, 3) if draft else None,
+                    f"gain / {STRATEGIES[0]}'s": round((tokens / passes - 1) / gain, 3) if draft and gain else None,
                     "acceptance": round(accepted / proposed, 4) if proposed else None,
                     "drafted": round(proposed / passes, 3),
                 }

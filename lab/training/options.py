@@ -30,8 +30,7 @@ SIZES: Mapping[str, Size] = {
 }
 _CONTEXT = 4096
 Objective = Literal["mean", "s-cdf"]
-Weight = Literal["cross-entropy", "kl"]
-OBJECTIVES, WEIGHTS = get_args(Objective), get_args(Weight)
+OBJECTIVES = get_args(Objective)
 
 
 def shape_of(size: str) -> dict[str, Any]:
@@ -80,7 +79,6 @@ class TrainOptions(RunOptions):
     length: int  # tokens predicted in a row; half as many in the first two thirds of the steps
     min_count: int = 3  # ids that occur less often share one row of the vocabulary while training
     softmax_classes: int = 3584  # classes in the softmax of a step; 0 for all
-    boundary: str | None = None  # token between documents; by default BOS before and EOS after
     valid_tokens: int = 20_000  # held-out tokens of each corpus
 
     @property
@@ -110,7 +108,6 @@ class TuneOptions(RunOptions):
     """Options of a tuning."""
 
     objective: Objective = "mean"
-    weigh_by: Weight = "cross-entropy"  # what s-CDF weighs tasks by
     rate: float = 1e-4  # peak learning rate
     batch: int = 8  # rows of each task in a step
     length: int = 128  # tokens of a row of text, at most
