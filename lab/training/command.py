@@ -38,8 +38,8 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     type=click.Choice(list(SIZES)),
     default="4m",
     show_default=True,
-    help="Parameters where 11,000 ids are common: 0.2, 1.4, 7, 26 or 85 million without embeddings, and 96, 224, 384, "
-    "512 or 768 for each id. While training, rare ids share a row; in the stored model each id has its own.",
+    help="Parameters where 11,000 ids are common: 0.2, 1.4 or 7 million without embeddings, and 96, 224 or 384 for "
+    "each id. While training, rare ids share a row; in the stored model each id has its own.",
 )
 @rate_option(help="Peak learning rate; by default the size's.")
 @count_option("--step-tokens", help="Tokens in a step; by default the size's.")

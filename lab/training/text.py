@@ -84,9 +84,7 @@ def delimiters_of(tokenizer: Tokenizer) -> Delimiters:
     """
     ends = [token for token in (tokenizer.roles.bos, *tokenizer.roles.eos[:1]) if token is not None]
     if not ends:
-        raise TokenizerError(
-            f"{tokenizer.name}: has no token for the ends of a text. Name one in tokenizer_config.json"
-        )
+        raise TokenizerError(f"{tokenizer.name}: has no BOS or EOS token. Name one in tokenizer_config.json")
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
 
 
