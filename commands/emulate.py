@@ -66,7 +66,7 @@ def emulate(
     No model is needed. Replay a text that the dictionary was not built from. Each document is a generation of its own.
 
     \b
-    tokens per pass       tokens of the text / passes: 1.0 is plain decoding
+    tokens per pass       1.0 is plain decoding
     coverage              passes with a proposal / passes
     mean accepted length  accepted draft tokens / passes with a proposal
     acceptance            accepted draft tokens / proposed ones

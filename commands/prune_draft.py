@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from spectool.commands.console import guarded, progress, reading, say, say_next, say_notes, stage
-from spectool.commands.options import draft_option, json_option, path_option, text_options
+from spectool.commands.options import SectionedCommand, draft_option, json_option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _TURNS, _PASSES = 5, 6  # of each model, in turns
 
 
-@click.command("prune-draft")
+@click.command("prune-draft", cls=SectionedCommand)
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
 @click.option(
     "--corpus",
