@@ -21,8 +21,7 @@ OPTIONAL = sorted({module for modules in EXTRAS.values() for module in modules})
 
 CORE = [
     "build-dict --tokenizer TARGET --corpus pl.txt -o pl.dict",
-    "build-dict --tokenizer TARGET --corpus pl.txt --method dictspec -o ds.dict",
-    "count --corpus pl.txt -o pl.counts",
+    "count --tokenizer TARGET --corpus pl.txt -o pl.counts",
     "inspect pl.dict --lookup w",
     "verify pl.dict pl.counts",
     "emulate --dict pl.dict --corpus pl.txt",
