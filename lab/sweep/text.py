@@ -48,7 +48,7 @@ class SweptText:
 
     def count(self) -> None:
         """Count the words of the text to build from, unless that was done before."""
-        if self.order and self.language.build is not None and not self._counts.exists():
+        if self.order and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
             texts = (document.text for document in self.read(self.open(self.language.build)))
             ngrams = WordNgrams(texts, ORDERS[self.order])
@@ -82,7 +82,7 @@ class SweptText:
         language = self.language
         return {
             "build_corpus": language.build,
-            "build_bytes": None if language.build is None else self.open(language.build).total_bytes,
+            "build_bytes": self.open(language.build).total_bytes,
             "replay_corpus": language.replay,
             "replay_bytes": self.open(language.replay).total_bytes,
             "script": language.script,
