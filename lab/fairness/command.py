@@ -138,7 +138,6 @@ def _table(figures: dict[str, Any]) -> str:
                 "KL": f"{at['kl']:.3f}",
                 "fitness": f"{1 - at['draft_misfit']:.1%}",
                 "speed-up": f"{at['speedup']:.2f}",
-                "bits/byte": f"{at['bits_per_byte']:.3f}",
             }
             lines.append([f"{name}, {task}", *cells.values()])
     return table(["", *cells], lines)

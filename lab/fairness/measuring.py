@@ -9,8 +9,7 @@ fairness.json, with the names given on the command line, lengths in tokens and d
 
     gamma           draft tokens per pass
     target          name, bytes (of weights)
-    tasks           by task: rows, tokens (of the rows), left_out (passages that some tokenizer does
-                    not spell), bits_per_byte and nats_per_token of the target on the rows
+    tasks           by task: rows, and left_out (passages that some tokenizer does not spell)
     drafts          by draft: path, bytes, cost (of a pass, in passes of the target), cost_stated (or from bytes),
                     compared ("one vocabulary" or "shared ids"), shared_ids, unfairness, unfairness_kl, spearman (of
                     fitness and acceptance over the rows of all tasks), sure_gaps (pairs of tasks, the first with the
@@ -27,7 +26,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from spectool import SpectoolError
@@ -41,8 +39,6 @@ from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, read_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
-from spectool.lab.training.bits_per_byte import CodeLength, code_length, total_length
-from spectool.lab.training.text import HeldOut, delimiters_of
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
@@ -99,7 +95,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     models = (asked.target, *asked.drafts.values())
     key = {"asked": arguments, "passages": passages, **contents(models, asked.alignments)}
     with resumable_work(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
-        rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts))
+        rows = sum(len(text.passages) for text in texts.values()) * len(asked.drafts)
         with progress("measuring", rows, "rows") as done:
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
             figures = measurement.figures(pairings)
@@ -126,36 +122,27 @@ class Measurement:
         return {
             "gamma": self.asked.gamma,
             "target": {"name": self.target.name, "bytes": weights},
-            "tasks": self._by_task("target", 1, self._of_target),
+            "tasks": {
+                task: {"rows": len(text.passages), "left_out": text.left_out} for task, text in self.texts.items()
+            },
             "drafts": {name: self._of_draft(n, name, pair, weights) for n, (name, pair) in enumerate(pairings.items())},
         }
 
-    def _by_task(self, name: str, times: int, measured: Callable[[str], TaskResult]) -> dict[str, TaskResult]:
-        """The figures of each task, from ``times`` passes over its rows, or from an earlier run."""
+    def _by_task(self, name: str, measured: Callable[[str], TaskResult]) -> dict[str, TaskResult]:
+        """The figures of each task, measured now or in an earlier run."""
         found = {}
         for number, (task, text) in enumerate(self.texts.items()):
             before = finished_task(self.kept, f"{name}-{number}")
             if before is not None:
-                self.on_rows(times * len(text.passages))
+                self.on_rows(len(text.passages))
             found[task] = before or run_task(lambda _, of: measured(of), self.kept, f"{name}-{number}", task)
         return found
-
-    def _of_target(self, task: str) -> TaskResult:
-        text = self.texts[task]
-        known = self._code_length(self.target, text)
-        return {
-            "rows": len(text.passages),
-            "tokens": known.tokens,
-            "left_out": text.left_out,
-            "bits_per_byte": known.bits_per_byte,
-            "nats_per_token": known.nats_per_token,
-        }
 
     def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> TaskResult:
         draft, stated = OpenedModel.load(self.asked.drafts[name]), self.asked.cost_of[name]
         size = weight_bytes(draft.model)
         cost = size / weights if stated is None else stated
-        by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
+        by_task = self._by_task(f"draft-{number}", partial(self._compared, draft, pairing, cost))
         examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
         misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
         return {
@@ -175,7 +162,6 @@ class Measurement:
     def _compared(self, draft: OpenedModel, pairing: Pairing, cost: float, task: str) -> TaskResult:
         """The figures of a draft on a task."""
         target, text, same = self.target, self.texts[task], pairing.same_vocabulary
-        known = self._code_length(draft, text)
         made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
         examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
         if len(examples) < 2:
@@ -188,22 +174,7 @@ class Measurement:
         places = compare(draft.model, target.model, pairing, examples, self.on_rows, temperatures)
         self.on_rows(len(text.passages) - len(examples))
         figures = places.figures(gamma)
-        return {
-            "bits_per_byte": known.bits_per_byte,
-            "nats_per_token": known.nats_per_token,
-            **figures,
-            **_speeds(figures, gamma, cost, same),
-        }
-
-    def _code_length(self, model: OpenedModel, text: TaskText) -> CodeLength:
-        """How well a model predicts the passages."""
-        begin = delimiters_of(model.tokenizer).begin
-        measured = []
-        for passage in text.passages:
-            row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
-            measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
-            self.on_rows(1)
-        return total_length(measured)
+        return figures | _speeds(figures, gamma, cost, same)
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:

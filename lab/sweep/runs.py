@@ -116,7 +116,7 @@ def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
-        text = SweptText(language, work, **reads)
+        text = SweptText(language, work, reads=tuple(reads.items()))
         settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
         asked = settings.get("dictspec", ())
         text = replace(

@@ -11,7 +11,7 @@ from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.resumable import read_json, write_json
 from spectool.commands.console import say
-from spectool.corpora import Corpus, Division, Document, OnError, open_corpus
+from spectool.corpora import Corpus, Document, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.sweep.grid import Language
 from spectool.measure.emulate import EncodedText, encode_text
@@ -26,20 +26,11 @@ class SweptText:
     work: Path  # the sweep's work directory, which keeps the counts
     order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
     entries: int = 0  # number of the most frequent ones that the largest dictionary takes
-    on_error: OnError = "stop"  # this and the next three are arguments of `open_corpus`
-    text_field: str | None = None
-    encoding: str | None = None
-    documents: Division | None = None
+    reads: tuple[tuple[str, Any], ...] = ()  # arguments of `open_corpus`
 
     def open(self, spec: str) -> Corpus:
         """One of the two corpora, opened."""
-        return open_corpus(
-            spec,
-            on_error=self.on_error,
-            text_field=self.text_field,
-            encoding=self.encoding,
-            documents=self.documents,
-        )
+        return open_corpus(spec, **dict(self.reads))
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
         """The documents in the language's script."""
