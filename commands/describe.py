@@ -63,12 +63,13 @@ def _benchmark(manifest: Manifest) -> dict[str, Any]:
     arguments, s = manifest.arguments, manifest.statistics
     drafters = [drafter["name"] for model in arguments["models"] for drafter in model["drafters"]]
     machine, times, tokens = s["machine"], arguments["repetitions"], arguments["tokens"]
+    often = "once" if times == 1 else f"{times} times"
     different = "" if s["different"] is None else f", {s['different']:,} of them not plain decoding's output"
     return {
         "experiment": arguments["name"],
         "drafters": ", ".join(dict.fromkeys(drafters)),
         "draft lengths": ", ".join(map(str, arguments["num_draft_tokens"])),
-        "prompts": f"{s['prompts']:,}, {times} times each, at most {tokens} tokens after each",
+        "prompts": f"{s['prompts']:,}, {often} each, at most {tokens} tokens after each",
         "generations": f"{s['generations']:,}{different}",
         "machine": f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['device']}",
         "began": s["began"],

@@ -57,7 +57,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         loaded, tokenizer = load_model(name)
         if role == "target" and not as_json and (hint := blas_hint(loaded)):
             say(hint)
-        say(f"{name}: measuring for about {seconds:.0f} seconds")
+        say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         if (earlier := known_costs(loaded)) is not None:
             costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting

@@ -68,7 +68,10 @@ def setup(
         say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
     if missing:
         total = _minutes(sum(step.seconds for step in missing))
-        say(f"{total} in all. Close other programs, because passes are timed. After Ctrl-C the same command goes on.")
+        say(
+            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. After Ctrl-C "
+            "the same command goes on."
+        )
         if hint := blas_hint(load_model(model, lazy=True)[0]):
             say(hint)
     done = []

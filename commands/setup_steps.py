@@ -78,7 +78,7 @@ class Setup:
 
     def steps(self) -> Iterator[Step]:
         """Yield the steps in order; what depends on one that is missing when the next is asked for is missing, too."""
-        target = open_tokenizer(self.model)
+        target = _opened(self.model)
         for spec in self.corpora:
             if open_corpus(spec).total_bytes is None:
                 path = _beginning(spec)
@@ -223,7 +223,7 @@ def _dictionary(target: Tokenizer, text: Corpus) -> Step:
 
 
 def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
-    whole = open_tokenizer(name)
+    whole = _opened(name)
 
     def make() -> None:
         try:
@@ -257,6 +257,7 @@ def _doctor(name: str, most: float, ready: bool = True) -> Step:
     return Step("doctor", f"what passes of {slug(name)} cost here", 2 * seconds, kept, make)
 
 
+_opened = cache(open_tokenizer)  # of a model that the user named, once for the plan and for what is made
 _key = cache(lambda name: model_key(load_model(name, lazy=True)[0]))
 
 

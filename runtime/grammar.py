@@ -54,7 +54,8 @@ class Grammar:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
                 supported.
         """
-        self.vocabulary, self.kind, rules = _vocabulary_of(tokenizer), kind, rules_of(kind, value)
+        self.vocabulary, rules = _vocabulary_of(tokenizer), rules_of(kind, value)
+        self.kind = "grammar" if kind == "rules" else kind  # in errors
         begin, end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
         if reasoning is not None and begin and end:
             free = "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, begin)} reasoning /\\n{{0,2}}/)?"

@@ -138,7 +138,8 @@ class Service:
 
     def _unknown(self, name: str) -> RequestRefused:
         names = " or ".join(self._options.names)
-        problem = f"expected {names}, or {DEFAULT_MODEL} for the first of them, got {quoted(name)}"
+        first = " for the first of them" * (len(self._options.names) > 1)
+        problem = f"expected {names}, or {DEFAULT_MODEL}{first}, got {quoted(name)}"
         return wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:

@@ -55,7 +55,7 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
     except RuntimeUnsupported as error:
-        raise wrong_field(field, str(error)) from error
+        raise wrong_field(field, str(error).removeprefix("rules: ")) from error  # the client has written none
 
 
 def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
