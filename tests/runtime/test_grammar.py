@@ -1,20 +1,14 @@
-"""Answers that follow a grammar: masks against brute force, and drafters against constrained plain decoding."""
+"""Answers that follow a grammar: drafters against constrained plain decoding, and what is refused."""
 
 import json
-import random
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
-import regex
-from mlx_lm import load
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from spectool import RuntimeUnsupported
@@ -23,206 +17,14 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitBias, Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
-from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.grammar import Grammar, GrammarConstraint
+from spectool.runtime.grammar import Grammar
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import perturbed, tiny_model
-from spectool.tokenization.opening import open_tokenizer
-
-ROWS = 1536  # of the demo models
-PATTERNS = [
-    r'\{"imię": "[A-ZŻ][a-ząęłńóśź]{2,8}", "wiek": [1-9][0-9]?\}',
-    r"(tak|nie|nie wiem)(, bo [a-zà-ż ]{5,30})?\.",
-    r"[0-9]{4}-(0[1-9]|1[0-2])-[0-3][0-9](T[0-9]{2}:[0-9]{2})?",
-    r"( ?(мова|міст|дім)){3,6}!*",
-    r"most",
-]
-SCHEMAS: list[Any] = [
-    {
-        "type": "object",
-        "properties": {"nazwisko": {"type": "string", "maxLength": 12}},
-        "required": ["nazwisko"],
-        "additionalProperties": False,
-    },
-    {"type": "array", "items": {"enum": ["czerwony", "niebieski", 7, None]}, "minItems": 3, "maxItems": 5},
-    {
-        "$defs": {"n": {"type": "integer", "minimum": 3, "maximum": 1200}},
-        "type": "array",
-        "items": {"$ref": "#/$defs/n"},
-        "maxItems": 6,
-    },
-    {
-        "anyOf": [
-            {"type": "string", "pattern": "^[a-f]{4}$"},
-            {"type": "integer", "minimum": 0, "maximum": 99},
-            {"const": {"a": [True, "ґ"]}},
-        ]
-    },
-    {
-        "type": "object",
-        "properties": {
-            "adres": {
-                "type": "object",
-                "properties": {
-                    "ulica": {"type": "string", "maxLength": 9},
-                    "numer": {"type": "integer", "maximum": 999},
-                },
-                "required": ["ulica", "numer"],
-                "additionalProperties": False,
-            },
-            "data": {"type": "string", "format": "date"},
-            "czynny": {"type": "boolean"},
-        },
-        "required": ["adres", "data", "czynny"],
-        "additionalProperties": False,
-        "x-guidance": {"whitespace_flexible": False},
-    },
-]
-
-
-@cache
-def demo() -> tuple[Any, Any, Any]:
-    """The demo target, its tokenizer, and the demo draft."""
-    model, tokenizer, *_ = load(str(demo_path("target")))
-    return model, tokenizer, load(str(demo_path("draft")))[0]
-
-
-def grammars() -> Iterator[tuple[str, Grammar]]:
-    tokenizer = demo()[1]
-    for pattern in PATTERNS:
-        yield pattern, Grammar(tokenizer, "regex", pattern)
-    for schema in SCHEMAS:
-        yield json.dumps(schema), Grammar(tokenizer, "json_schema", schema)
-
-
-def matched(pattern: str, token_bytes: list[bytes], written: bytes, ends: frozenset[int]) -> NDArray[np.bool_]:
-    """By brute force, the tokens after which a text of ``pattern`` is whole or can become so."""
-    whole = regex.compile("".join(map(chr, pattern.encode())))  # bytes as characters: half of one can match, too
-
-    def fits(raw: bytes, partial: bool) -> bool:
-        return whole.fullmatch("".join(map(chr, raw)), partial=partial) is not None
-
-    return np.array(
-        [
-            fits(written, partial=False) if token in ends else bool(raw) and fits(written + raw, partial=True)
-            for token, raw in enumerate(token_bytes)
-        ]
-    )
-
-
-def bits(masks: mx.array) -> NDArray[np.bool_]:
-    return np.array(masks)
-
-
-def committed_to(grammar: Grammar, tokens: list[int], rows: int = ROWS) -> GrammarConstraint:
-    constraint = grammar.constraint(rows)
-    constraint.commit(tokens)
-    return constraint
-
-
-def draw(rng: random.Random, mask: NDArray[np.bool_]) -> int:
-    return int(rng.choice(np.flatnonzero(mask).tolist()))
-
-
-@pytest.mark.parametrize("pattern", [r"a[b-d]{2,5}(, x|;)?", r"(ab|abc)*d", "most|moda|na moście", r"[a-z ]{0,12}"])
-def test_masks_are_those_of_brute_force(pattern: str) -> None:
-    tokenizer, seed = demo()[1], random.randrange(2**32)
-    print("seed", seed)
-    rng, opened = random.Random(seed), open_tokenizer(tokenizer)
-    token_bytes, ends = list(opened.token_bytes), frozenset(tokenizer.eos_token_ids)
-    grammar, forced = Grammar(tokenizer, "regex", pattern), 0
-    for _ in range(6):
-        constraint, written = grammar.constraint(ROWS), b""
-        for _ in range(12):
-            mask = bits(constraint.masks())[0]
-            expected = matched(pattern, token_bytes, written, ends)
-            if not np.array_equal(mask, expected):  # only one text can follow, in the tokenizer's own tokens
-                (only,) = np.flatnonzero(mask).tolist()
-                texts = sorted((token_bytes[token] for token in np.flatnonzero(expected)), key=len)
-                assert expected[only] and all(texts[-1].startswith(text) for text in texts), written
-                assert constraint.forced(1) == [only]
-                forced += 1
-            token = draw(rng, mask)
-            constraint.commit([token])
-            if token in ends:
-                break
-            written += token_bytes[token]
-        after = bits(constraint.masks())[0]
-        assert token not in ends or set(np.flatnonzero(after)) == ends
-    assert forced or "mo" not in pattern
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("name", ["qwen2.5", "mistral-7b-v0.1", "llama-3.2", "gemma-3"])
-def test_masks_of_real_tokenizers(name: str, shared: Path) -> None:
-    from transformers import AutoTokenizer
-
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    rng = random.Random(seed)
-    tokenizer = TokenizerWrapper(AutoTokenizer.from_pretrained(str(shared / "tokenizers" / name)))
-    opened = open_tokenizer(tokenizer)
-    token_bytes, ends = list(opened.token_bytes), frozenset(tokenizer.eos_token_ids)
-    rows = len(token_bytes) + 7  # padded
-    pattern = r'\{"(name|nazwisko|ім’я)": ?"[^"\\]{1,20}"(, "x": [0-9]{2,4})?\}'
-    grammar = Grammar(tokenizer, "regex", pattern)
-    constraint, written, mask = grammar.constraint(rows), b"", np.zeros(rows, bool)
-    while not mask[list(ends)].any():
-        mask = bits(constraint.masks())[0]
-        assert not mask[len(token_bytes) :].any() and not mask[list(opened.specials - ends)].any()
-        # By characters, the text may not end within one: only tokens that end with one are compared.
-        whole = [token for token, raw in enumerate(token_bytes) if raw and _is_text(written + raw)]
-        expected = {token for token in whole if _begins(pattern, (written + token_bytes[token]).decode())}
-        allowed = set(whole) & set(np.flatnonzero(mask).tolist())
-        assert allowed == expected or (len(allowed) <= 1 and allowed <= expected), (written, allowed ^ expected)
-        token = rng.choice(sorted(allowed or np.flatnonzero(mask).tolist()))
-        constraint.commit([token])
-        written += token_bytes[token] if token not in ends else b""
-    assert regex.fullmatch(pattern, written.decode())
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        return bool(raw.decode())
-    except UnicodeDecodeError:
-        return False
-
-
-def _begins(pattern: str, text: str) -> bool:
-    return regex.fullmatch(pattern, text, partial=True) is not None
-
-
-def test_drafts_leave_no_trace_and_have_the_masks_of_committed_text() -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    rng = random.Random(seed)
-    for name, grammar in grammars():
-        text: list[int] = []
-        constraint = grammar.constraint(ROWS)
-        for _ in range(25):
-            draft: list[int] = []
-            for _ in range(rng.randrange(6)):
-                mask = bits(committed_to(grammar, [*text, *draft]).masks())[0]
-                draft.append(draw(rng, mask if rng.random() < 0.8 else np.ones(ROWS, bool)))
-                if not mask[draft[-1]]:
-                    break
-            expected: list[NDArray[np.bool_]] = []
-            for end in range(len(draft) + 1):
-                expected.append(bits(committed_to(grammar, [*text, *draft[:end]]).masks())[0])
-                if end < len(draft) and (draft[end] in demo()[1].eos_token_ids or not expected[-1][draft[end]]):
-                    break
-            got = bits(constraint.masks(draft))
-            assert np.array_equal(got, np.array(expected)), (name, text, draft)
-            assert constraint.allowed(draft) >= min(len(got) - (len(got) <= len(draft)), len(draft))
-            forced = constraint.forced(8)
-            assert len(constraint.masks(forced)) == len(forced) + 1
-            token = draw(rng, got[0])
-            constraint.commit([token])
-            text.append(token)
+from spectool.tests.runtime.small_grammars import ROWS, SCHEMAS, bits, committed_to, demo, grammars, letters
 
 
 def constrained(grammar: Grammar, model: Any, prompt: list[int], count: int) -> list[int]:
@@ -306,16 +108,6 @@ def matches(value: Any, schema: Any) -> bool:
         return fits and all("$ref" in schema["items"] or matches(each, schema["items"]) for each in value)
     kinds: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "number": (int, float)}
     return isinstance(value, kinds[schema["type"]]) and ("maxLength" not in schema or len(value) <= schema["maxLength"])
-
-
-@cache
-def letters() -> TokenizerWrapper:
-    """A tokenizer of the bytes a, b, c, two merges of them, and an end: ids 0 to 7."""
-    vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "<s>": 5, "<end>": 6}
-    backend = Tokenizer(models.BPE(vocabulary, [("a", "b"), ("b", "c")]))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    backend.add_special_tokens(["<s>", "<end>"])
-    return TokenizerWrapper(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="<end>"))
 
 
 @pytest.mark.usefixtures("interpreted")
