@@ -73,7 +73,7 @@ def chat(
             case "/help":
                 say(_HELP)
             case command if command.startswith("/") and " " not in command:
-                say(f"{command}: no such command. {_HELP}")
+                say(f"{command}: no such command. There are:\n{_HELP}")
             case _:
                 _answer(conversation, line)
 
