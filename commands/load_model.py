@@ -40,7 +40,6 @@ def open_model(
 
     import mlx.core as mx
 
-    from spectool.runtime.draft_length.measured import known_costs
     from spectool.runtime.loading import load_drafter, load_model
 
     if sys.stderr.isatty():
@@ -51,8 +50,7 @@ def open_model(
 
         check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
     drafter = load_drafter(tokenizer, **drafting.sources, say=say)
-    costs = known_costs(model)
-    if drafter is not None and costs is not None and costs.exact and not costs.longest_exact:
+    if drafter is not None and keeps_bits_plainly(model):
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
@@ -63,6 +61,14 @@ def open_model(
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
+
+
+def keeps_bits_plainly(model: Any) -> bool:
+    """Whether ``spectool doctor --exact`` found that no draft leaves the bits of this model's output as they are."""
+    from spectool.runtime.draft_length.measured import known_costs
+
+    costs = known_costs(model)
+    return costs is not None and costs.exact and not costs.longest_exact
 
 
 def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
