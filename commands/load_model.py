@@ -50,7 +50,10 @@ def open_model(
 
         check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
     drafter = load_drafter(tokenizer, **drafting.sources, say=say)
-    if drafter is not None and keeps_bits_plainly(model):
+    fixed = drafting.num_draft_tokens
+    if drafter is not None and fixed and (most := longest_exact(model)) is not None and fixed > most:
+        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
+    elif drafter is not None and fixed is None and longest_exact(model) == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
@@ -63,12 +66,12 @@ def open_model(
     return model, tokenizer, arguments
 
 
-def keeps_bits_plainly(model: Any) -> bool:
-    """Whether ``spectool doctor --exact`` found that no draft leaves the bits of this model's output as they are."""
+def longest_exact(model: Any) -> int | None:
+    """The draft length up to which ``spectool doctor --exact`` keeps the bits of a model's output; None without it."""
     from spectool.runtime.draft_length.measured import known_costs
 
     costs = known_costs(model)
-    return costs is not None and costs.exact and not costs.longest_exact
+    return costs.longest_exact if costs is not None and costs.exact else None
 
 
 def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
