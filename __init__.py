@@ -22,7 +22,7 @@ __all__ = [
     "require_extra",
 ]
 
-_EXTRAS = {"hub": ("datasets",), "lab": ("pandas", "scipy", "matplotlib")}
+_EXTRAS = {"hub": ("datasets",), "lab": ("pandas", "scipy")}
 
 
 class SpectoolError(Exception):

@@ -83,7 +83,6 @@ class Replayer(Drafter):
 @click.option("--fixed-draft-cost", default=0.05, show_default=True, help="Of a proposal, in plain passes.")
 @click.option("--fixed-lengths", default="2,4,8", show_default=True, help="Fixed draft lengths to compare with.")
 @click.option("--answer", "answer_tokens", default=48, show_default=True, help="Tokens of a short answer.")
-@click.option("--save/--no-save", default=True)
 def main(
     hidden: int,
     layers: int,
@@ -96,7 +95,6 @@ def main(
     fixed_draft_cost: float,
     fixed_lengths: str,
     answer_tokens: int,
-    save: bool,
 ) -> None:
     """Measure and print one JSON line for each drafter and each rule for the draft length."""
     if not 0 < learning < tokens:
@@ -181,11 +179,12 @@ def main(
     for name in order[1:]:
         line = {"way": name, **_ratios(seconds[name], seconds[PLAIN]), "equal": outputs[name] == outputs[PLAIN]}
         if name in statistics:
-            line |= _drafted(statistics[name])
+            drafted = statistics[name]
+            line["tokens per pass"] = round(drafted.tokens_per_pass, 2)
+            line["acceptance"] = round(drafted.acceptance_rate, 3)
         click.echo(json.dumps(line))
-        if save:
-            with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**line, **machine}) + "\n")
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**line, **machine}) + "\n")
     click.echo(json.dumps(machine))
 
 
@@ -230,20 +229,6 @@ def _ratios(times: Sequence[tuple[float, float]], plain: Sequence[tuple[float, f
     """The speed compared with plain decoding over the rounds, of all tokens and of the steady part."""
     whole, steady = ([base[part] / mine[part] for mine, base in zip(times, plain, strict=True)] for part in (0, 1))
     return {"speed": round(geometric_mean(whole), 3), "steady speed": round(geometric_mean(steady), 3)}
-
-
-def _drafted(statistics: DraftStatistics) -> dict[str, Any]:
-    """What the last generation drafted, and what the controller learnt from it."""
-    facts: dict[str, Any] = {
-        "tokens per pass": round(statistics.tokens_per_pass, 2),
-        "acceptance": round(statistics.acceptance_rate, 3),
-    }
-    learnt = statistics.controller.state() if statistics.controller else None
-    if learnt is not None:
-        figures = learnt._asdict()
-        passes = {size: round(time, 3) for size, time in figures.pop("pass_ms").items()}
-        facts["learnt"] = {**{key: value and round(value, 4) for key, value in figures.items()}, "pass_ms": passes}
-    return facts
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
-"""Dictionary and history on text that pretrained models wrote, compared with the published look-ups.
+"""Drafters on text that pretrained models wrote: dictionary and history, and drafts of another tokenizer.
 
     python benchmarks/real_text.py --model gemma3-270m --language pl --temperature 0.7
     python benchmarks/real_drafters.py --model gemma3-270m
+    python benchmarks/real_drafters.py --model qwen2.5-coder-1.5b --draft gemma3-270m
 
 Every text of a model that ``real_text.py`` has kept is replayed after its prompt with each drafter, with k draft tokens
-per cycle. The replay takes as many passes as generating would have taken, because look-ups propose tokens and no
-distributions. Dictionaries are built once, from other text of the language. Intervals are 95% intervals, bootstrapped
-over prompts. Look-ups cost microseconds, so the speed is the tokens per pass divided by the cost of a pass of k + 1
-tokens, in passes of one token.
+per cycle. The replay takes as many passes as generating would have taken, because all these drafts are single tokens,
+verified by exact match. Dictionaries are built once, from other text of the language. Intervals are 95% intervals,
+bootstrapped over prompts. Without ``--draft``, dictionary and history are compared with the published look-ups. With
+it, the published ways to translate its drafts are compared with the runtime's; ``gain`` is tokens per pass - 1.
 
-With ``--draft``, every text is also replayed with look-ups, a draft model and both, each with a controller for all
-texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, and compared with the best
-choices in hindsight. The draft model is asked at every position of a text, which takes minutes.
+With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
+for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, and compared with
+the best choices in hindsight. The draft model is asked at every position of a text, which takes minutes.
 
-Prints a Markdown table and appends to ``benchmarks/results/real_drafters.jsonl``.
+Prints JSON lines and appends to ``benchmarks/results/real_drafters.jsonl``. On Linux, preload OpenBLAS as in
+``real_speed.py``.
 """
 
 import json
@@ -22,38 +24,85 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
+from typing import Any
 
 import click
-from real_data import alignment_of, dictionary_of, dictspec_of
-from real_ladder import interval
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+from real_data import alignment_of, dictionary_of, dictspec_of, tokenizer_of
 from real_models import real_model
-from real_text import FOLDER, read_text, repeated_4_grams
+from real_text import FOLDER, Written, read_text, repeated_4_grams
 
-from spectool.artifacts import Dictionary
+from spectool.artifacts import Alignment, Dictionary
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
-from spectool.lab.prompt_lookup import PromptLookupDrafter, with_prompt_lookup
+from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
+from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.emulate import replay
-from spectool.runtime import Controller, HybridDrafter, load_drafter
+from spectool.runtime import Controller, DraftStatistics, HybridDrafter, load_drafter
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.model_source import ModelSource
+from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.loading import load_model
+from spectool.tokenization import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "real_drafters.jsonl"
-_TEXT = re.compile(r"(?P<language>\w+)\.t(?P<temperature>[\d.]+?)(\.p(?P<penalty>[\d.]+))?")
+STRATEGIES = ("context", "naive", "intersection", "byte-aligned")
+_TEXT = re.compile(r"(?P<language>\w+)\.(held-out|t(?P<temperature>[\d.]+?)(\.p(?P<penalty>[\d.]+))?)")
+_RESAMPLED = 2000
 
 
-def drafters(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
-    """Yield every drafter by name."""
+def look_ups(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
+    """Yield every drafter that looks up, by name."""
     ours = Dictionary(dictionary_of(model, language))
     theirs = Dictionary(dictspec_of(model, language))
     yield "prompt look-up (vLLM)", PromptLookupDrafter()
     yield "DictSpec", LookupDrafter(theirs)
-    yield "DictSpec and prompt look-up", with_prompt_lookup(LookupDrafter(theirs, False))
+    yield "DictSpec and prompt look-up", FallbackDrafter([LookupDrafter(theirs, False), PromptLookupDrafter()])
     yield "history", LookupDrafter(None, True, MIN_PROBABILITY)
     yield "dictionary", LookupDrafter(ours, False, MIN_PROBABILITY)
     yield "dictionary and history", LookupDrafter(ours, True, MIN_PROBABILITY)
     yield "dictionary and history, from 0", LookupDrafter(ours, True)
+
+
+def translated(model: str, draft: str, language: str, length: int) -> Iterator[tuple[str, Drafter]]:
+    """Yield a draft model with every way to translate its drafts, by the name of the way."""
+    loaded, tokenizer = load_model(real_model(draft))
+    sides = open_tokenizer(tokenizer), open_tokenizer(str(tokenizer_of(model)))
+    alignment, settings = (
+        Alignment(alignment_of(draft, model, language)),
+        {"bos": sides[0].roles.bos, "size": sides[0].size},
+    )
+    for name in STRATEGIES:
+        translator, source = make_translator(name, alignment, *sides), ModelSource(loaded, **settings)
+        if isinstance(translator, IntersectionTranslator):
+            source = MaskedSource(loaded, translator.within, **settings)
+        yield name, TranslatedDrafter(source, translator, length)
+
+
+class MaskedSource(ModelSource):
+    """A model that drafts only the ids of a mask."""
+
+    def __init__(self, model: Any, within: NDArray[np.bool_], **options: Any) -> None:
+        """Draft with ``model`` the ids of ``within``, bool [draft ids]; options as for `ModelSource`."""
+        super().__init__(model, **options)
+        self._within = mx.array(np.append(within, np.zeros(self.size, np.bool_))[: self.size])
+
+    def run(self, tokens: mx.array) -> mx.array:
+        """As `ModelSource.run`, with -inf outside the mask."""
+        return mx.where(self._within, super().run(tokens), -mx.inf)
+
+
+def interval(runs: Sequence[DraftStatistics]) -> list[float]:
+    """Tokens per pass of all prompts, and the ends of its interval over resampled ones; the draws are the same."""
+    counts = np.array([(run.tokens, run.passes) for run in runs], dtype=np.float64)
+    drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLED, len(runs)))
+    tokens, passes = np.vstack([counts.sum(axis=0), counts[drawn].sum(axis=1)]).T
+    values = tokens / passes
+    return [round(float(value), 4) for value in (values[0], *np.quantile(values[1:], (0.025, 0.975)))]
 
 
 def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, float, float]]:
@@ -88,65 +137,75 @@ def _speeds(texts: Sequence[Saved], seconds: Sequence[float]) -> tuple[float, fl
     return round(sum(plain) / sum(seconds), 2), round(sum(plain[:3]) / sum(seconds[:3]), 2)
 
 
+def simulated(model: str, draft: str, language: str, texts: Sequence[Written], machine: Machine) -> None:
+    """Print the speeds of look-ups, the draft model and both."""
+    pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
+    both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
+    assert isinstance(both, HybridDrafter)
+    members = dict(zip(("look-ups", "draft"), both.drafters, strict=True))
+    saved = [record(text.prompt, text.output, members, 8) for text in texts]
+    for way, speed, first in compared(saved, machine):
+        click.echo(f"{language}: {way}: {speed}; first three texts {first}")
+
+
 @click.command()
-@click.option("--model", required=True, help="Of real_models.py, or a directory, or a hub id.")
+@click.option("--model", required=True, help="Of real_models.py, a directory, a hub id, or a tokenizer alone.")
 @click.option("--language", "languages", multiple=True, default=("pl", "uk"), show_default=True)
 @click.option("--num-draft-tokens", "lengths", type=int, multiple=True, default=(4,), show_default=True)
-@click.option("--draft", help="Draft model with another tokenizer, to be compared with look-ups and with both.")
-@click.option("--draft-cost", default=0.1, show_default=True, help="Of a draft token, in plain passes.")
+@click.option("--draft", help="Draft model with another tokenizer.")
+@click.option("--draft-cost", type=float, help="Of a draft token on the simulated machine, in plain passes.")
 @click.option("--row-cost", default=0.045, show_default=True, help="Of each further token in a pass, likewise.")
 def main(
     model: str,
     languages: tuple[str, ...],
     lengths: tuple[int, ...],
     draft: str | None,
-    draft_cost: float,
+    draft_cost: float | None,
     row_cost: float,
 ) -> None:
     """Replay all texts of a model with every drafter; save and print."""
-    name, rows = Path(model).name, []
+    name, found = Path(model).name, 0
     for path in sorted(FOLDER.glob(f"{name}.*.jsonl")):
         told = _TEXT.fullmatch(path.name.removeprefix(f"{name}.").removesuffix(".jsonl"))
         if told is None or told["language"] not in languages:
             continue
-        texts = read_text(path)
-        if draft:
-            where, language = str(real_model(model)), told["language"]
-            pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
-            both = load_drafter(where, dictionary=dictionary_of(model, language), **pair)
-            assert isinstance(both, HybridDrafter)
-            members = dict(zip(("look-ups", "draft"), both.drafters, strict=True))
+        texts, language = read_text(path), told["language"]
+        found += 1
+        if draft and draft_cost:
             machine = Machine(lambda rows: 1 + row_cost * (rows - 1), {"draft": draft_cost}, draft_cost / 8, 0.05)
-            saved = [record(text.prompt, text.output, members, 8) for text in texts]
-            for way, speed, first in compared(saved, machine):
-                click.echo(f"{path.name}: {way}: {speed}; first three texts {first}")
+            simulated(model, draft, language, texts, machine)
+            continue
         for length in lengths:
-            for label, drafter in drafters(model, told["language"]):
-                runs = [replay([text.output], drafter, length, prompts=[text.prompt]) for text in texts]
+            gain: float | None = None
+            ways = translated(model, draft, language, length) if draft else look_ups(model, language)
+            for label, drafter in ways:
+                most = length * MOST_IDS_A_DRAFT_TOKEN if draft else length
+                runs = [replay([text.output], drafter, most, prompts=[text.prompt]) for text in texts]
                 tokens, passes, proposed, accepted = (
                     sum(getattr(run, count) for run in runs) for count in ("tokens", "passes", "proposed", "accepted")
                 )
-                rows.append(
-                    {
-                        "model": name,
-                        "language": told["language"],
-                        "temperature": float(told["temperature"]),
-                        "penalty": float(told["penalty"]) if told["penalty"] else None,
-                        "tokens": tokens,
-                        "prompts": len(texts),
-                        "repeated 4-grams": round(repeated_4_grams([text.output for text in texts]), 4),
-                        "k": length,
-                        "drafter": label,
-                        "tokens per pass": interval(runs),
-                        "acceptance": round(accepted / proposed, 4) if proposed else None,
-                        "drafted": round(proposed / passes, 3),
-                    }
-                )
-                click.echo(json.dumps(rows[-1], ensure_ascii=False))
-    if not rows:
+                gain = tokens / passes - 1 if gain is None else gain
+                row = {
+                    "model": name,
+                    "draft": draft,
+                    "language": language,
+                    "temperature": float(told["temperature"]) if told["temperature"] else None,
+                    "penalty": float(told["penalty"]) if told["penalty"] else None,
+                    "tokens": tokens,
+                    "prompts": len(texts),
+                    "repeated 4-grams": round(repeated_4_grams([text.output for text in texts]), 4),
+                    "k": length,
+                    "drafter": label,
+                    "tokens per pass": interval(runs),
+                    f"gain / {STRATEGIES[0]}'s": round((tokens / passes - 1) / gain, 3) if draft and gain else None,
+                    "acceptance": round(accepted / proposed, 4) if proposed else None,
+                    "drafted": round(proposed / passes, 3),
+                }
+                click.echo(json.dumps(row, ensure_ascii=False))
+                with RESULTS.open("a") as results:
+                    results.write(json.dumps(row) + "\n")
+    if not found:
         raise click.ClickException(f"no text of {name} in {FOLDER}; write some with benchmarks/real_text.py")
-    with RESULTS.open("a") as results:
-        results.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 if __name__ == "__main__":

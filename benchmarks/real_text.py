@@ -2,6 +2,7 @@
 
     python benchmarks/real_text.py --model gemma3-270m --language pl
     python benchmarks/real_text.py --model qwen2.5-coder-1.5b --language pl --temperature 0.7
+    python benchmarks/real_text.py --model bielik-11b-v2.5 --language pl    tokenizer only: held-out text stands in
 
 Base models continue the bundled prompts. Chat models get the first turns of Polish MT-Bench and Spec-Bench from the
 folder named by SPECTOOL_SHARED, and in other languages the bundled prompts as a turn. Many prompts are decoded at once,
@@ -12,14 +13,15 @@ Replaying a text counts the same passes as generating it with exact-match verifi
 depend on how the target draws. The share of repeated 4-grams says how repetitive the text is, which favours drafts from
 history.
 
-Keeps .scratch/real_text/MODEL.LANGUAGE.tTEMPERATURE[.pPENALTY].jsonl, with the ids of a prompt and its output per line.
+Keeps .scratch/real_text/MODEL.LANGUAGE.tTEMPERATURE[.pPENALTY].jsonl, with the ids of a prompt and its output per line;
+MODEL.LANGUAGE.held-out.jsonl where there is only a tokenizer.
 """
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +29,8 @@ import click
 import mlx.core as mx
 from mlx_lm.generate import batch_generate
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
-from real_models import BASE, SHARED, real_model
+from real_data import encoded, real_corpus, real_tokenizer
+from real_models import BASE, PACKAGES, SHARED, real_model
 
 from spectool.runtime.loading import load_model
 
@@ -44,6 +47,13 @@ class Written(NamedTuple):
     output: list[int]
 
 
+def held_out_text(model: str, language: str, most: int, tokens: int) -> Iterator[Written]:
+    """Yield parts of held-out documents, each after as many tokens of the same document."""
+    documents = encoded(real_tokenizer(model), real_corpus(language, "valid"), 16 * most * tokens)
+    for ids in islice((ids for ids in documents if len(ids) > tokens), most):
+        yield Written(ids[:tokens], ids[tokens : 2 * tokens])
+
+
 def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
     """Share of 4-grams that occurred before in the same text."""
     repeated = total = 0
@@ -54,20 +64,8 @@ def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
     return repeated / total if total else 0.0
 
 
-def text_path(model: str, language: str, temperature: float, penalty: float | None = None) -> Path:
-    """The file in which a text is kept."""
-    end = f".p{penalty:g}" if penalty else ""
-    return FOLDER / f"{Path(model).name}.{language}.t{temperature:g}{end}.jsonl"
-
-
 def read_text(path: Path) -> list[Written]:
-    """Read what ``main`` has kept.
-
-    Raises:
-        click.ClickException: There is none yet.
-    """
-    if not path.exists():
-        raise click.ClickException(f"no {path}; write it with benchmarks/real_text.py")
+    """Read what ``main`` has kept."""
     return [Written(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -114,6 +112,9 @@ def main(
     seed: int,
 ) -> None:
     """Write, keep, and print the beginning of each answer."""
+    if model not in PACKAGES and (SHARED / "tokenizers" / model).is_dir():
+        save(FOLDER / f"{model}.{language}.held-out.jsonl", list(held_out_text(model, language, most, tokens)))
+        return
     mx.random.seed(seed)
     loaded, tokenizer = load_model(real_model(model))
     encoded = (prompt_ids(tokenizer, model, text) for text in real_prompts(model, language, most))
@@ -130,11 +131,16 @@ def main(
         logits_processors=make_logits_processors(repetition_penalty=penalty) if penalty else None,
     ).token_ids
     written = [Written(prompt, ids) for prompt, ids in zip(prompts, answers, strict=True) if ids]
-    path = text_path(model, language, temperature, penalty)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(text._asdict()) + "\n" for text in written), encoding="utf-8")
+    end = f".p{penalty:g}" if penalty else ""
+    save(FOLDER / f"{Path(model).name}.{language}.t{temperature:g}{end}.jsonl", written)
     for text in written[:4]:
         click.echo(f"… {tokenizer.decode(text.output)[:160]!r}")
+
+
+def save(path: Path, written: Sequence[Written]) -> None:
+    """Keep a text, and print what it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(text._asdict()) + "\n" for text in written), encoding="utf-8")
     outputs = [text.output for text in written]
     click.echo(f"{path}: {sum(map(len, outputs)):,} tokens, {repeated_4_grams(outputs):.1%} repeated 4-grams")
 

@@ -5,14 +5,13 @@
 
 Both servers run, and one of them is asked at a time, in turns. Each client asks for continuations of Polish MT-Bench,
 from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratio is ours divided by
-theirs: tokens per second, the median of the rounds with the lowest and the highest, and tokens per second of processor
-time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary.
+theirs: tokens per second, the median of the rounds with the lowest and the highest. Drafts come from the history and a
+dictionary.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
 
 import json
-import os
 import platform
 import socket
 import subprocess
@@ -34,60 +33,42 @@ from real_models import SHARED, real_model
 RESULTS = Path(__file__).parent / "results" / "server_speed.jsonl"
 
 
-class Running(NamedTuple):
-    """A server."""
-
-    url: str
-    process: int
-
-    def processor_seconds(self) -> float:
-        """Seconds of the processor that it has used; NaN where /proc does not show them."""
-        stat = Path(f"/proc/{self.process}/stat")
-        if not stat.exists():
-            return float("nan")
-        fields = stat.read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Measured(NamedTuple):
     """What one round with one server came to."""
 
     speed: float  # tokens per second
-    processor_speed: float  # tokens per second of the processor
     first: float  # seconds to the first token, on average
-    texts: list[str]
 
 
-def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, float, str]:
-    """Stream one answer; return its tokens, the seconds until the first one, and the text."""
+def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, float]:
+    """Stream one answer; return its tokens and the seconds until the first text."""
     asked = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "stream": True}
     body = json.dumps({**asked, "stream_options": {"include_usage": True}}).encode()
     request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
-    began, first, text, count = time.perf_counter(), 0.0, "", 0
+    began, first, count = time.perf_counter(), 0.0, 0
     with urllib.request.urlopen(request, timeout=600) as answer:
         for line in answer:
             if line.startswith(b"data: {"):
                 event = json.loads(line[6:])
-                text += "".join(choice.get("text") or "" for choice in event.get("choices", ()))
-                first = first or (time.perf_counter() - began if text else 0.0)
+                if not first and any(choice.get("text") for choice in event.get("choices", ())):
+                    first = time.perf_counter() - began
                 count = (event.get("usage") or {}).get("completion_tokens", count)
-    return count, first or time.perf_counter() - began, text
+    return count, first or time.perf_counter() - began
 
 
-def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temperature: float) -> Measured:
+def measure(url: str, prompts: Sequence[Sequence[str]], tokens: int, temperature: float) -> Measured:
     """Ask for the answers to a list of prompts for each client, all clients at the same time."""
-    began, before = time.perf_counter(), server.processor_seconds()
+    began = time.perf_counter()
     with ThreadPoolExecutor(len(prompts)) as pool:
-        asked = pool.map(lambda own: [ask(server.url, prompt, tokens, temperature) for prompt in own], prompts)
+        asked = pool.map(lambda own: [ask(url, prompt, tokens, temperature) for prompt in own], prompts)
         answers = [answer for client in asked for answer in client]
-    count, firsts, texts = zip(*answers, strict=True)
-    spent = server.processor_seconds() - before
-    return Measured(sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), list(texts))
+    count, firsts = zip(*answers, strict=True)
+    return Measured(sum(count) / (time.perf_counter() - began), mean(firsts))
 
 
 @contextmanager
-def serving(*command: str) -> Iterator[Running]:
-    """A server, started by ``command`` with a port at its end."""
+def serving(*command: str) -> Iterator[str]:
+    """The address of a server, started by ``command`` with a port at its end."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
@@ -103,7 +84,7 @@ def serving(*command: str) -> Iterator[Running]:
                         log.seek(0)
                         raise click.ClickException(log.read().decode()) from None
                     time.sleep(0.1)
-            yield Running(url, process.pid)
+            yield url
         finally:
             process.terminate()
             process.wait()
@@ -144,15 +125,9 @@ def main(
                 "clients": clients,
                 "temperature": heat,
                 "ratio": [round(ratio, 3) for ratio in (median(ratios), ratios[0], ratios[-1])],
-                "processor_ratio": round(
-                    median(mine.processor_speed / other.processor_speed for mine, other in runs), 3
-                ),
                 "tokens_per_second": [round(median(run[at].speed for run in runs), 1) for at in (0, 1)],
                 "first_token_seconds": [round(median(run[at].first for run in runs), 3) for at in (0, 1)],
-                "same_texts": sum(
-                    a.strip() == b.strip() for mine, other in runs for a, b in zip(mine.texts, other.texts, strict=True)
-                ),
-                "texts": rounds * clients * each,
+                "answers": rounds * clients * each,
                 "machine": platform.platform(),
             }
             print(json.dumps(result), flush=True)

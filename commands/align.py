@@ -33,9 +33,8 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     """Prepare a draft model of another family for a target, and report on the pair.
 
     Only the tokenizers are read, so you can ask about a pair before you download its models. The report ends with a
-    verdict: how much of the text is translated by token id alone, and the tokens per pass that a perfect draft would
-    reach after translation. The exit status is 1 if more than 1% of the translated tokens differ from the tokenizer's
-    own encoding. Drafts are then lost, but the output is unaffected.
+    verdict. The exit status is 1 if more than 1% of the translated tokens differ from the tokenizer's own encoding;
+    drafts are then lost, but the output is unaffected.
 
     \b
     Example:

@@ -37,8 +37,7 @@ _rare = section(rare=True)
 @option(
     "--count",
     type=_NUMBER,
-    help="Total number of prompts, spread evenly over sources and kinds. By default all 60 of a language, and 12 of a "
-    "corpus.",
+    help="Total number of prompts, spread evenly over sources and kinds; by default 60 of a language, 12 of a corpus.",
 )
 @option(
     "--num-draft-tokens",

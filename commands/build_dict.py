@@ -52,7 +52,7 @@ _rare = section(rare=True)
 @option(
     "--min-count",
     type=click.IntRange(1),
-    help="Leave out windows of a corpus that occur less often; by default 2, and 1 for a text below 4 MB on disk.",
+    help="Leave out windows that occur less often; by default 2, and 1 for a text below 4 MB.",
     **_rare,
 )
 @option(

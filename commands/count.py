@@ -52,8 +52,7 @@ def count(
 ) -> None:
     """Count the windows of a tokenizer's tokens in a text exactly, in bounded memory.
 
-    The counts serve dictionaries of every size (`build-dict --counts`). Until the count is complete, finished work is
-    kept next to OUT, so that the same command resumes after a kill.
+    The counts serve dictionaries of every size (`build-dict --counts`). After a kill, the same command resumes.
 
     \b
     Example:

@@ -32,8 +32,7 @@ def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
     Builds a dictionary from the bundled texts, shows a text with its drafts, and counts the passes that each drafter
-    saves. The bundled models are tiny and know these texts by heart, so the figures show that everything works; they
-    say nothing about your model.
+    saves. The bundled models know these texts by heart, so the figures say nothing about your model.
 
     \b
     Example:

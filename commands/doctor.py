@@ -28,19 +28,16 @@ _BAR = 24  # characters of a pass as long as the longest one
 @click.option(
     "--exact",
     is_flag=True,
-    help="From now on, draft only as many tokens as a pass verifies with the same bits as plain decoding.",
+    help="From now on, keep to draft lengths whose passes have the same bits as plain decoding.",
 )
 @json_option
 @guarded
 def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
     """Measure what drafts cost on this machine, and keep it for later commands.
 
-    Verifying draft tokens takes a pass over several rows. The doctor measures passes over 1 to 32 rows in a short and a
-    long context, works out how often a draft has to be right to pay, and checks whether such a pass gives the same bits
-    as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from what it has measured, instead of
-    learning it from their own first passes; next to a dictionary, so does the use of a draft model that was measured
-    here, and what they learn of it is kept with these figures. Close other programs first: measurements of a busy
-    machine are left out as far as they can be told.
+    Measures passes over 1 to 32 tokens, works out how often a draft has to be right to pay, and checks whether such a
+    pass gives the same bits as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from these
+    figures, and keep what they learn of a measured draft model with them. Close other programs first.
 
     \b
     Examples:

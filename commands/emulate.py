@@ -43,7 +43,7 @@ _rare = section("Drafting", rare=True)
     default="auto",
     show_default=True,
     metavar="auto|N",
-    help="Maximum number of tokens of a proposal; auto proposes what --min-draft-prob lets pass, up to 16.",
+    help="Maximum number of tokens of a proposal; auto: what --min-draft-prob lets pass, up to 16.",
     **_rare,
 )
 @min_draft_prob_option(**_rare)
@@ -63,11 +63,10 @@ def emulate(
 ) -> None:
     """Replay a text as if the target had written it, and count verification passes.
 
-    Only the target's tokenizer is needed. Replay a text that the dictionary was not built from. Each document
-    is a generation of its own.
+    No model is needed. Replay a text that the dictionary was not built from. Each document is a generation of its own.
 
     \b
-    tokens per pass       tokens of the text / passes: 1.0 is plain decoding
+    tokens per pass       1.0 is plain decoding
     coverage              passes with a proposal / passes
     mean accepted length  accepted draft tokens / passes with a proposal
     acceptance            accepted draft tokens / proposed ones

@@ -33,15 +33,15 @@ _cache = section("Cache", rare=True)
 @click.option(
     "--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", **_rare_prompt
 )
+@model_options
 @click.option(
     "--prediction",
     "prediction_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Text that the answer is likely to repeat, such as a file to be edited. The model does not see it.",
+    help="Text that the answer is likely to repeat, such as a file to be edited.",
     **section("Drafting"),
 )
-@model_options
 @click.option(
     "--json-schema",
     "schema_file",
@@ -54,7 +54,7 @@ _cache = section("Cache", rare=True)
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Continue after the prompt that --save-prompt-cache or `mlx_lm.cache_prompt` has saved there.",
+    help="Continue after the prompt that --save-prompt-cache or mlx-lm has saved there.",
     **_cache,
 )
 @click.option(
@@ -62,7 +62,7 @@ _cache = section("Cache", rare=True)
     "saved_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the caches of the model and the draft model after the prompt, without generating an answer.",
+    help="Save the caches of both models after the prompt, without an answer.",
     **_cache,
 )
 @click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--min-prob",
     type=Finite(0, 1),
     metavar="P",
-    help="With --export-llama-cpp: leave out less probable entries; none by default.",
+    help="With --export-llama-cpp: leave out less probable entries.",
 )
 @json_option
 @guarded
@@ -47,8 +47,8 @@ def inspect(
 ) -> None:
     """Explain an artifact or a tokenizer, or export a dictionary to llama.cpp.
 
-    An artifact in the user's cache can be given by its name. A lookup cache is for --lookup-cache-dynamic of
-    llama-server and llama-lookup. llama-lookup adds what it generates to the file, so give it a copy.
+    An artifact in the user's cache can be given by its name. The lookup cache is for llama.cpp's
+    --lookup-cache-dynamic.
 
     \b
     Examples:

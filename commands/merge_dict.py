@@ -42,8 +42,7 @@ def merge_dict(
 ) -> None:
     """Merge dictionaries of one tokenizer, as if their texts had been joined.
 
-    Weights are given in the order of the dictionaries. A dictionary of a special field, from little text, needs a
-    higher weight to count for something next to a general one from much text.
+    A dictionary from little text needs a higher weight to count next to one from much text.
 
     \b
     Example:

@@ -126,8 +126,8 @@ verify_option = partial(
     type=click.Choice(["exact", "rejection"]),
     default="rejection",
     show_default=True,
-    help="Above temperature 0, exact keeps draft tokens that equal the drawn ones; rejection keeps more tokens of a "
-    "draft model, with the same distribution.",
+    help="Above temperature 0: compare draft tokens with drawn ones, or keep more of a draft model's by rejection "
+    "sampling.",
 )
 template_variables_option = partial(
     click.option,
@@ -143,8 +143,8 @@ SAMPLING = {
     "temp": "Temperature; 0 draws nothing at random.",
     "top_p": "Sample from the most probable tokens up to this mass.",
     "top_k": "Sample from this many most probable tokens; 0 for all.",
-    "min_p": "Leave out tokens whose probability is below this share of the best one's.",
-    "xtc_probability": "How often to leave out all tokens above --xtc-threshold except the least probable of them.",
+    "min_p": "Leave out tokens below this share of the best one's probability.",
+    "xtc_probability": "How often to leave out all tokens above --xtc-threshold but the least probable.",
     "xtc_threshold": "See --xtc-probability.",
 }
 
@@ -183,8 +183,8 @@ drafting_options = gathered(
         show_default=AUTO,
         callback=_dictionaries,
         metavar="DIR",
-        help="Dictionary for this tokenizer, or its name; may be repeated. auto takes those in the folder that "
-        "build-dict writes to by default.",
+        help="Dictionary for this tokenizer, or its name; may be repeated. auto takes those that build-dict has kept "
+        "in the cache.",
     ),
     _drafting(
         "--no-dict",
@@ -230,13 +230,13 @@ _sampling_options = gathered(
         type=Text(empty=False),
         multiple=True,
         metavar="TEXT",
-        help="End before this text, in which \\n and \\t stand for a line end and a tab; may be repeated.",
+        help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
     _rare_sampling(
         "--seed",
         type=click.IntRange(0, 2**64 - 1),
         metavar="N",
-        help="Seed of the sampler; to get the same text again, fix the draft length as well.",
+        help="Seed of the sampler; the same text again also needs a fixed draft length.",
     ),
     *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
     _rare_sampling(
@@ -247,7 +247,7 @@ _sampling_options = gathered(
         "extra_eos_tokens",
         multiple=True,
         metavar="TOKEN",
-        help="Also end after this token, given as in the vocabulary or by its id; may be repeated.",
+        help="Also end after this token or id; may be repeated.",
     ),
 )
 

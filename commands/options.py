@@ -155,13 +155,13 @@ memory_option = option(
     default=f"{CountOptions.memory // 10**9}GB",
     show_default=True,
     metavar="SIZE",
-    help="Memory for counting, for all processes together.",
+    help="Memory of all processes together.",
 )
 workers_option = option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes that count; by default one per core, as far as the memory allows.",
+    help="Processes; by default one per core, as far as --memory allows.",
 )
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -212,8 +212,7 @@ text_options = gathered(
     click.option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of text files, such as cp1250, koi8-u or utf-16; by default UTF-8, or what a byte order "
-        "mark says.",
+        help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default.",
         **_rare,
     ),
     click.option(
@@ -221,14 +220,13 @@ text_options = gathered(
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
-        help="At damaged characters, stop and name the place, or drop and count them.",
+        help="At damaged characters, stop, or drop and count them.",
         **_rare,
     ),
     click.option(
         "--documents",
         type=click.Choice(["lines", "blank-lines", "files"]),
-        help="What a document of plain text is: a line, the lines between blank ones, or a file. By default files "
-        "for Markdown, blank-lines for a file that has some, and lines for any other.",
+        help="What a document of plain text is; by default chosen for each file.",
         **_rare,
     ),
 )

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from spectool.commands.console import guarded, progress, reading, say, say_next, say_notes, stage
-from spectool.commands.options import draft_option, json_option, path_option, text_options
+from spectool.commands.options import SectionedCommand, draft_option, json_option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _TURNS, _PASSES = 5, 6  # of each model, in turns
 
 
-@click.command("prune-draft")
+@click.command("prune-draft", cls=SectionedCommand)
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
 @click.option(
     "--corpus",
@@ -22,14 +22,14 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
     required=True,
     multiple=True,
     metavar="C",
-    help="Text in a language to keep, as for build-dict. Repeatable; every corpus has the same weight.",
+    help="Text in a language to keep, as for build-dict; may be repeated. All have the same weight.",
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
 @click.option(
     "--ids",
     type=click.IntRange(1),
     metavar="N",
-    help="Keep at most this many tokens. By default, enough to cover 99.9% of every corpus.",
+    help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )
 @text_options
 @json_option
@@ -39,15 +39,11 @@ def prune_draft(
 ) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.
 
-    A small model with a large vocabulary spends most of each pass on its output matrix, which has one row per token.
-    This command writes a copy of the model with only the tokens that your text needs. The remaining weights are copied
-    without changes. The copy can still read and write any text, but other languages take more tokens.
+    Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
+    still read and write any text, but other languages take more tokens, so use it for drafting only.
 
-    Use the copy for drafting only. It has a tokenizer of its own, so align it with the target model (`spectool
-    align`), even if the original shares the target's tokenizer.
-
-    Prints how many tokens cover which share of the text, and the length of the text and the time of a pass before and
-    after pruning.
+    The copy has a tokenizer of its own, so align it with the target model (`spectool align`), even if the original
+    shares the target's tokenizer.
 
     \b
     Example:

@@ -16,15 +16,14 @@ from spectool.commands.options import json_option
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for report.html, report.md and its plots; RUN-report next to the run by default.",
+    help="Folder for report.html and report.md; RUN-report by default.",
 )
 @json_option
 @guarded
 def report(run: Path, out: Path | None, as_json: bool) -> None:
     """Write the page of a run that `spectool bench` saved, and say whether drafting pays.
 
-    `spectool bench` writes the same page when it ends. No model is loaded. report.html is one file that opens without
-    a network; report.md has the same content, with its plots next to it as SVG.
+    `spectool bench` writes the same page when it ends. No model is loaded.
 
     \b
     Example:

@@ -58,7 +58,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
-    help="Key that clients have to present; may be repeated, or set as SPECTOOL_API_KEY, separated by spaces.",
+    help="Key that clients have to present; may be repeated. SPECTOOL_API_KEY has them separated by spaces.",
 )
 @_access(
     "--served-model-name",
@@ -79,23 +79,23 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     "other_models",
     multiple=True,
     metavar="M3",
-    help="Another model that requests may name, drafted for from the history alone; may be repeated. It takes the "
-    "place of the model that is loaded.",
+    help="Another model that requests may name, loaded instead of M, with drafts from the history alone; may be "
+    "repeated.",
 )
 @_limit(
     "--allowed-origin",
     "allowed_origins",
     multiple=True,
     metavar="URL",
-    help="Web page that browsers may ask from, such as http://localhost:3000; * for all. May be repeated.",
+    help="Web page that browsers may ask from; * for all. May be repeated.",
 )
 @_count("max_connections", "Connections that may be open at once.", **_LIMITS)
 @_limit(
     "--batch",
     type=_COUNT,
     metavar="N",
-    help="Requests that are answered at the same time; by default as many as fit into memory, up to 8. Always one with "
-    "a draft model or --kv-bits.",
+    help="Requests answered at the same time; by default as many as fit into memory, up to 8. Always one with a draft "
+    "model or --kv-bits.",
 )
 @_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)
 @_count("max_body", "Largest request.", metavar="BYTES", **_LIMITS)
@@ -107,7 +107,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
 )
 @_count(
     "prompt_cache_size",
-    "Number of texts whose caches are kept, so that the next turn of a conversation costs that turn only.",
+    "Number of texts whose caches are kept for the next turn.",
     **_CACHE,
 )
 @_cache(

@@ -41,9 +41,9 @@ def setup(
 ) -> None:
     """Build what drafts for a model in a language, measure it here, and say what to type from now on.
 
-    Fetches text, builds a dictionary where `generate`, `chat` and `serve` find it, runs the doctor, prunes and aligns a
-    draft model if one is named, and measures all of it against plain decoding. Where drafting does not pay, plain
-    decoding is recommended. Everything is kept in the user's cache, so the same command goes on after Ctrl-C.
+    Fetches text, builds a dictionary, runs the doctor, prunes and aligns a draft model if one is named, and measures
+    all of it against plain decoding, which is recommended where drafting does not pay. `generate`, `chat` and `serve`
+    find the dictionary. After Ctrl-C, the same command goes on.
 
     \b
     Examples:

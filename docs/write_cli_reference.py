@@ -12,6 +12,8 @@ from spectool.cli import main
 from spectool.commands.options import EXPLAIN_ALL
 
 DOCS = Path(__file__).parent
+SAME_OPTIONS = {"align": "build-dict", "chat": "generate", "count": "build-dict", "prune-draft": "build-dict"}
+"""Commands whose rare options are all explained under another one."""
 
 
 def pages() -> dict[Path, str]:
@@ -41,8 +43,10 @@ def _page(title: str, sections: list[str]) -> str:
 def _section(title: str, command: click.Command) -> str:
     # The width is fixed so that the page does not depend on the terminal that it is written in.
     context = click.Context(command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"])
-    context.meta[EXPLAIN_ALL] = True
-    return f"## {title}\n\n```\n{command.get_help(context)}\n```\n"
+    other = SAME_OPTIONS.get(command.name or "")
+    note = f"The options that are only named are explained under [`{other}`](#spectool-{other}).\n" if other else ""
+    context.meta.update({} if other else {EXPLAIN_ALL: True})
+    return f"## {title}\n\n```\n{command.get_help(context)}\n```\n\n{note}".rstrip() + "\n"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """The command ``ngrams``: an n-gram draft of another tokenizer, replayed with every way to translate its drafts."""
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,10 +10,6 @@ from spectool.commands.console import guarded, progress, reading, say, say_notes
 from spectool.commands.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
-
-if TYPE_CHECKING:
-    from spectool.artifacts.alignment import Alignment
-    from spectool.tokenization.tokenizer import Tokenizer
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
@@ -31,8 +25,9 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 @click.option(
     "--alignment",
     type=click.Path(path_type=Path),
+    required=True,
     metavar="DIR",
-    help="Alignment of the two tokenizers, from `spectool align`; made for this run if not given.",
+    help="Alignment of the two tokenizers, from `spectool align`.",
 )
 @click.option(
     "--strategy",
@@ -42,7 +37,6 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
     default=STRATEGIES,
     help="How drafts are translated; may be repeated. All by default.",
 )
-@click.option("--steps", is_flag=True, help="Add the steps of the byte-aligned strategy, one by one.")
 @click.option(
     "--num-draft-tokens",
     "lengths",
@@ -62,9 +56,8 @@ def ngrams(
     count_on: str,
     corpus: str,
     order: int,
-    alignment: Path | None,
+    alignment: Path,
     strategies: tuple[str, ...],
-    steps: bool,
     lengths: tuple[int, ...],
     max_tokens: int | None,
     reads: dict[str, Any],
@@ -85,20 +78,15 @@ def ngrams(
     from spectool.build.corpus_reading import encoded
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
-    from spectool.lab.strategies import (
-        IntersectionTranslator,
-        byte_aligned_steps,
-        compare_strategies,
-        make_translator,
-    )
-    from spectool.measure.emulate import encode_text
+    from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
+    from spectool.measure.emulate import encode_text, replay
+    from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.tokenization.opening import open_tokenizer
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
     sides = open_tokenizer(draft), open_tokenizer(target)
-    opened = None if alignment is None else Alignment(find_artifact(alignment, ".align"))
-    if opened is not None:
-        opened.require(*sides)
+    aligned = Alignment(find_artifact(alignment, ".align"))
+    translators = {name: make_translator(name, aligned, *sides) for name in strategies}
     for side in sides:
         say_notes(side)
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
@@ -107,28 +95,26 @@ def ngrams(
     documents = encode_text(sides[1], (document.text for document in reading(replayed)), max_tokens or 0).cut(
         max_tokens or 0
     )
-    with _temporary_alignment(*sides) if opened is None else nullcontext(opened) as aligned:
-        translators = {name: make_translator(name, aligned, *sides) for name in strategies}
-        translators |= byte_aligned_steps(aligned, *sides) if steps else {}
-        # Only the intersection says which draft ids it can translate.
-        drafting = {
-            name: (NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None), each)
-            for name, each in translators.items()
-        }
-        tokens = sum(map(len, documents))
-        with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as done:
-            runs = list(compare_strategies(documents, drafting, tuple(dict.fromkeys(lengths)), done))
-    rows = [
-        {
-            "k": run.num_draft_tokens,
-            "strategy": run.strategy,
-            "tokens": run.statistics.tokens,
-            "tokens_per_pass": round(run.statistics.tokens_per_pass, 4),
-            "acceptance": round(run.statistics.acceptance_rate, 4),
-            "without_proposal": round(1 - run.statistics.coverage, 4),
-        }
-        for run in runs
-    ]
+    # Only the intersection says which draft ids it can translate.
+    sources = {
+        name: NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None)
+        for name, each in translators.items()
+    }
+    tokens, rows = sum(map(len, documents)), []
+    with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as done:
+        for length, name in product(dict.fromkeys(lengths), translators):
+            drafter = TranslatedDrafter(sources[name], translators[name], length)
+            found = replay(documents, drafter, length * MOST_IDS_A_DRAFT_TOKEN, done)
+            rows.append(
+                {
+                    "k": length,
+                    "strategy": name,
+                    "tokens": found.tokens,
+                    "tokens_per_pass": round(found.tokens_per_pass, 4),
+                    "acceptance": round(found.acceptance_rate, 4),
+                    "without_proposal": round(1 - found.coverage, 4),
+                }
+            )
     facts: dict[str, Any] = {
         "corpus": replayed.spec,
         "documents": len(documents),
@@ -140,18 +126,3 @@ def ngrams(
     if not as_json:
         lines = [[f"{value:.3f}" if name in _RATIOS else str(value) for name, value in row.items()] for row in rows]
         click.echo("\n" + table([name.replace("_", " ") for name in rows[0]], lines))
-
-
-@contextmanager
-def _temporary_alignment(draft: "Tokenizer", target: "Tokenizer") -> Iterator["Alignment"]:
-    """An alignment of two tokenizers that exists until the block ends; nothing is counted on text."""
-    from spectool.artifacts.alignment import Alignment
-    from spectool.build.alignment.stage import build_alignment
-    from spectool.build.corpus_reading import quiet
-    from spectool.corpora import open_corpus
-
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        say("aligning the two tokenizers; `spectool align` keeps the result for later runs")
-        path = Path(scratch) / "pair.align"
-        build_alignment(draft, target, open_corpus("sample:pl"), path, quiet, sample=0)
-        yield Alignment(path)

@@ -81,8 +81,3 @@ class FallbackDrafter(Drafter):
         """Commit the tokens to all of them."""
         for drafter in self._drafters:
             drafter.commit(tokens)
-
-
-def with_prompt_lookup(drafter: Drafter | None) -> Drafter:
-    """Prompt look-up where ``drafter`` is silent; alone where there is none."""
-    return PromptLookupDrafter() if drafter is None else FallbackDrafter([drafter, PromptLookupDrafter()])

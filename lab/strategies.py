@@ -1,4 +1,4 @@
-"""The published strategies for translating drafts between tokenizers, and what compares them with the runtime's.
+"""The published strategies for translating drafts between tokenizers.
 
 They are baselines, with their faults. ``naive`` and ``context`` decode text as the backend decodes it: some decoders
 drop a leading space, half a character becomes U+FFFD. It is encoded without what stands before it.
@@ -13,18 +13,14 @@ intersection, after Timor et al. 2025 and Mamou et al. 2024), 3.2.1, 3.2.2 and 3
 directions, absorption by the window).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
-from spectool.measure.emulate import replay
-from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator
+from spectool.runtime.translation.protocol import Constraint, DraftContext, Translator
 from spectool.runtime.translation.token_rows import END, UNKNOWN, TokenRows
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
@@ -246,41 +242,3 @@ def make_translator(
         case "byte-aligned":
             return ByteAlignedTranslator(alignment, draft, target)
     raise ValueError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
-
-
-def byte_aligned_steps(alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> dict[str, Translator]:
-    """The byte-aligned strategy built up in steps, each added to the ones before (docs/design.md: translation)."""
-    return {
-        "forward only": ByteAlignedTranslator(alignment, draft, target, resync=False, heal=False, head=False),
-        "+ resync": ByteAlignedTranslator(alignment, draft, target, heal=False, head=False),
-        "+ healing": ByteAlignedTranslator(alignment, draft, target, head=False),
-        "+ head absorption": ByteAlignedTranslator(alignment, draft, target),
-    }
-
-
-class StrategyRun(NamedTuple):
-    """What one strategy did with one draft length."""
-
-    strategy: str
-    num_draft_tokens: int  # draft tokens per cycle (k)
-    statistics: DraftStatistics
-
-
-def compare_strategies(
-    documents: Sequence[Sequence[int]],
-    strategies: Mapping[str, tuple[DraftSource, Translator]],
-    lengths: Sequence[int],
-    progress: Callable[[int], object] = lambda tokens: None,
-) -> Iterator[StrategyRun]:
-    """Replay documents with every strategy and draft length, and yield each run when it ends.
-
-    Args:
-        documents: Canonical target ids of each document.
-        strategies: What drafts and what translates, by the name to show.
-        lengths: Draft tokens per cycle.
-        progress: Called after each cycle with the number of tokens that it committed.
-    """
-    for length in lengths:
-        for name, (source, translator) in strategies.items():
-            drafter = TranslatedDrafter(source, translator, length, name=name)
-            yield StrategyRun(name, length, replay(documents, drafter, length * MOST_IDS_A_DRAFT_TOKEN, progress))

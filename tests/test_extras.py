@@ -21,8 +21,7 @@ OPTIONAL = sorted({module for modules in EXTRAS.values() for module in modules})
 
 CORE = [
     "build-dict --tokenizer TARGET --corpus pl.txt -o pl.dict",
-    "build-dict --tokenizer TARGET --corpus pl.txt --method dictspec -o ds.dict",
-    "count --corpus pl.txt -o pl.counts",
+    "count --tokenizer TARGET --corpus pl.txt -o pl.counts",
     "inspect pl.dict --lookup w",
     "verify pl.dict pl.counts",
     "emulate --dict pl.dict --corpus pl.txt",
@@ -34,7 +33,6 @@ CORE = [
 ]
 NEEDY = {
     "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
-    "lab sweep grid.toml -o sweep": "lab",
     "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
     "emulate --history --tokenizer TARGET --corpus hf:owner/name": "hub",
 }
@@ -90,8 +88,8 @@ def test_the_packages_of_the_extras_are_no_dependencies() -> None:
 
 
 def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_extra("lab", "spectool lab sweep")
+    require_extra("lab", "spectool lab tables")
     monkeypatch.setitem(sys.modules, "scipy", None)
     assert has_extra("hub") and not has_extra("lab")
-    with pytest.raises(MissingExtra, match=r"^spectool lab sweep needs .*: pip install 'spectool\[lab\]'$"):
-        require_extra("lab", "spectool lab sweep")
+    with pytest.raises(MissingExtra, match=r"^spectool lab tables needs .*: pip install 'spectool\[lab\]'$"):
+        require_extra("lab", "spectool lab tables")

@@ -92,11 +92,12 @@ def test_help_is_light(arguments: list[str]) -> None:
 def test_offline_commands_need_no_models(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Dzień dobry, mówi Ola.\nDobry wieczór!\n", encoding="utf-8")
     build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "500", "-o", "pl.dict"]
+    sides = ["--draft", OTHER, "--target", TOKENIZER]
     commands = [
         build,
-        ["align", "--draft", OTHER, "--target", TOKENIZER, "-o", "x.align"],
+        ["align", *sides, "-o", "x.align"],
         ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
-        ["lab", "ngrams", "--draft", OTHER, "--target", TOKENIZER, "--count-on", "text", "--corpus", "text"],
+        ["lab", "ngrams", *sides, "--alignment", "x.align", "--count-on", "text", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],
         ["inspect", TOKENIZER],

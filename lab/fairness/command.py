@@ -28,7 +28,7 @@ from spectool.lab.options import count_option, named, seed_option
     required=True,
     multiple=True,
     metavar="[NAME=]MODEL",
-    help="Draft model; may be repeated. The gap is that of the first one; the others may close it.",
+    help="Draft model; may be repeated.",
 )
 @click.option(
     "--alignment",
@@ -38,13 +38,6 @@ from spectool.lab.options import count_option, named, seed_option
     metavar="DIR",
     help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
     "vocabularies, and found by fingerprint. May be repeated.",
-)
-@click.option(
-    "--dict",
-    "dictionaries",
-    multiple=True,
-    metavar="[NAME=]DIR",
-    help="Dictionary that may help the slow language; may be repeated.",
 )
 @click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
 @click.option(
@@ -69,16 +62,6 @@ from spectool.lab.options import count_option, named, seed_option
 @click.option("--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages to measure in each task.")
 @count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
 @seed_option(help="Seed that draws the passages.")
-@click.option(
-    "--reference",
-    metavar="NAME",
-    help="Task whose tokenization tax is 1; by default the one that each tokenizer serves best.",
-)
-@click.option(
-    "--parallel",
-    is_flag=True,
-    help="The texts are translations of each other, document by document; the tax compares tokens for equal content.",
-)
 @out_option
 @text_options
 @json_option
@@ -88,43 +71,34 @@ def fairness(
     tasks: tuple[str, ...],
     drafts: tuple[str, ...],
     alignments: tuple[Path, ...],
-    dictionaries: tuple[str, ...],
     gamma: int,
     temperatures: tuple[float, ...],
     costs: tuple[float, ...],
     rows: int,
     length: int,
     seed: int,
-    reference: str | None,
-    parallel: bool,
     out: Path | None,
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Measure which languages a draft serves badly, and what would help them.
+    """Measure which languages a draft serves badly.
 
-    For each task and draft: acceptance, cross-entropy and KL of draft from target, expected speed-up with its lower
-    bounds, fitness and unfairness. For each tokenizer: fertility and tokenization tax. For the slow language: what
-    dictionaries and other drafts would give it. The most important figures are printed, and OUT has all of them as
-    fairness.json. After a kill, the same command continues with the remaining tasks.
+    For each task and draft: acceptance with its standard error, cross-entropy and KL of draft from target, expected
+    speed-up with its lower bounds, fitness and unfairness. The most important figures are printed, and OUT has all of
+    them as fairness.json. After a kill, the same command continues with the remaining tasks.
 
     \b
     Examples:
         spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --task pl=pl.txt --task uk=uk.txt \\
-            --dict uk.dict -o pl-uk
+            -o pl-uk
         spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
             --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
     """
     by_name = named(drafts, "--draft")
-    dictionary_paths, specs = named(dictionaries, "--dict"), named(tasks, "--task")
-    if both := sorted({*by_name} & {*dictionary_paths}):
-        raise click.UsageError(f"a draft and a dictionary are both called {both[0]}; give them names, as in NAME=DIR")
-    if reserved := sorted({"target", "no drafting"} & {*by_name, *dictionary_paths}):
-        raise click.UsageError(f"{reserved[0]} is taken; give another name, as in NAME=DIR")
+    if "target" in by_name:
+        raise click.UsageError("target is taken; give the draft another name, as in NAME=DIR")
     if len(costs) > 1 and len(costs) != len(by_name):
         raise click.UsageError(f"{len(costs)} --cost for {len(by_name)} drafts: give one for all, or one for each")
-    if reference not in (None, *specs):
-        raise click.UsageError(f"--reference: expected one of {', '.join(specs)}, got {reference}")
 
     from spectool import require_extra
 
@@ -134,18 +108,15 @@ def fairness(
 
     options = FairnessOptions(
         target=target,
-        tasks=specs,
+        tasks=named(tasks, "--task"),
         drafts=by_name,
         alignments=alignments,
-        dictionaries=dictionary_paths,
         gamma=gamma,
         temperatures=temperatures,
         costs=costs,
         rows=rows,
         length=length,
         seed=seed,
-        reference=reference,
-        parallel=parallel,
     )
     path = out or default_path(f"{slug(target)}-{digest(options, *reads.values())}.fairness")
     figures, manifest = measure_fairness(options, path, **reads)
@@ -153,25 +124,20 @@ def fairness(
         show({"path": str(path), **figures}, as_json)
         return
     show({"path": str(path), "figures": str(path / "fairness.json"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
-    click.echo(f"\n{_table(figures)}\n\n{figures['verdict']['sentence']}")
+    click.echo(f"\n{_table(figures)}")
 
 
 def _table(figures: dict[str, Any]) -> str:
-    """Drafts and dictionaries by task."""
-    from spectool.measure.page import cell
-
+    """Drafts by task."""
     lines = []
-    for name, found in {**figures["drafts"], **figures["dictionaries"]}.items():
-        for task, at in found["tasks"].items():
-            is_draft = "draft_misfit" in at
+    for name, draft in figures["drafts"].items():
+        for task, at in draft["tasks"].items():
             cells = {
-                "alpha": cell(at["acceptance"] if is_draft else None, ".1%"),
-                "D": cell(at.get("cross_entropy"), ".3f"),
-                "KL": cell(at.get("kl"), ".3f"),
-                "fitness": cell(1 - at["draft_misfit"] if is_draft else None, ".1%"),
-                "speed-up": cell(at["speedup"] if is_draft else at["tokens_per_pass"]),
-                "bits/byte": cell(at.get("bits_per_byte"), ".3f"),
-                "fertility": cell(figures["fertility"]["tokenizers"]["target"][task]["fertility"]),
+                "alpha": f"{at['acceptance']:.1%} ± {at['acceptance_error']:.1%}",
+                "D": f"{at['cross_entropy']:.3f}",
+                "KL": f"{at['kl']:.3f}",
+                "fitness": f"{1 - at['draft_misfit']:.1%}",
+                "speed-up": f"{at['speedup']:.2f}",
             }
             lines.append([f"{name}, {task}", *cells.values()])
     return table(["", *cells], lines)

@@ -25,11 +25,6 @@ import numpy as np
 from spectool.lab.paper_tables.cost_model import geometric_tokens
 
 
-def slope(acceptance: float, gamma: int) -> float:
-    """The derivative of f at an acceptance rate."""
-    return sum(k * acceptance ** (k - 1) for k in range(1, gamma + 1))
-
-
 def expected_speedup(acceptance: float, gamma: int, cost: float) -> float:
     """The expected speed against plain decoding (Eq. 2).
 

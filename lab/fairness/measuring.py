@@ -1,25 +1,20 @@
-"""Measures which task a draft serves worst: models, text by task and dictionaries in, all figures out.
+"""Measures which task a draft serves worst: models and text by task in, all figures out.
 
 Only one draft at a time is in memory next to the target. Nothing in the figures depends on the clock. On disk:
 
     fairness.json     all figures
-    manifest.json     arguments: what was asked for; inputs: text by task; statistics: the verdict
+    manifest.json     arguments: what was asked for; inputs: text by task; statistics: the acceptances
 
 fairness.json, with the names given on the command line, lengths in tokens and divergences in nats:
 
     gamma           draft tokens per pass
     target          name, bytes (of weights)
-    tasks           by task: documents, words, rows, tokens (of the rows), left_out (passages that some tokenizer does
-                    not spell), bits_per_byte and nats_per_token of the target on the rows
+    tasks           by task: rows, and left_out (passages that some tokenizer does not spell)
     drafts          by draft: path, bytes, cost (of a pass, in passes of the target), cost_stated (or from bytes),
                     compared ("one vocabulary" or "shared ids"), shared_ids, unfairness, unfairness_kl, spearman (of
                     fitness and acceptance over the rows of all tasks), sure_gaps (pairs of tasks, the first with the
                     larger acceptance by Corollary 2), and by task what `places` measures and what `formulas` derives
                     from it, with by_temperature (acceptance) and examples (fitness and acceptance of each row)
-    dictionaries    by dictionary: path, and by task tokens_per_pass with its standard error, coverage, acceptance, and
-                    whether it was built_from_it: from the text that was replayed
-    fertility       reference, parallel, and by tokenizer and task: tokens, fertility, tax
-    verdict         sentence, and what it rests on
 """
 
 import hashlib
@@ -31,33 +26,24 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import alignments_of
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task
 from spectool.commands.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare
-from spectool.lab.fairness.texts import TaskText, fertility_of, read_text
-from spectool.lab.fairness.verdict import verdict
+from spectool.lab.fairness.texts import TaskText, read_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
-from spectool.lab.training.bits_per_byte import CodeLength, code_length, total_length
-from spectool.lab.training.text import HeldOut, delimiters_of
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
 from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.measure.bench.identity import contents, weight_bytes
-from spectool.measure.emulate import replay
-from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import open_dictionary
 from spectool.tokenization.opening import open_tokenizer
 
 FAIRNESS_FORMAT, FAIRNESS_VERSION = "spectool-fairness", 1
@@ -66,21 +52,18 @@ _WHOLE = 2**20  # tokens: more than a passage has
 
 @dataclass(frozen=True, kw_only=True)
 class FairnessOptions:
-    """What to measure; tasks, drafts and dictionaries are by name."""
+    """What to measure; tasks and drafts are by name."""
 
     target: str  # directory or hub id
     tasks: Mapping[str, str]  # corpora
     drafts: Mapping[str, str]  # directories or hub ids
     alignments: tuple[Path, ...] = ()  # of drafts with other vocabularies, in any order
-    dictionaries: Mapping[str, str]  # directories
     gamma: int = 5  # draft tokens of a pass
     temperatures: tuple[float, ...] = (0.0,)  # to measure the acceptance at, in addition to 1
     costs: tuple[float, ...] = ()  # seconds of a draft's pass / seconds of the target's; one for all, or one for each
     rows: int = 64  # passages of each task
     length: int = 128  # the target's tokens in a passage, at most
     seed: int = 0
-    reference: str | None = None  # task whose tax is 1
-    parallel: bool = False  # whether the texts are translations of each other
 
     @property
     def cost_of(self) -> dict[str, float | None]:
@@ -104,27 +87,24 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     target, *others = tokenizers.values()
     aligned = alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
-    dictionaries = {name: open_dictionary(Path(folder), target) for name, folder in asked.dictionaries.items()}
     drawn = (asked.rows, asked.length, asked.seed)
     texts = {name: read_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
-    different = dict(reversed({t.fingerprint: (name, t) for name, t in reversed(tokenizers.items())}.values()))
-    fertility = fertility_of(different, texts, asked.reference, asked.parallel)
     paths = {name: path and str(path) for name, path in aligned.items()}
     arguments = asdict(asked) | {"alignments": paths} | reads
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
     models = (asked.target, *asked.drafts.values())
     key = {"asked": arguments, "passages": passages, **contents(models, asked.alignments)}
     with resumable_work(out, json.loads(json.dumps(key)), what="measurement", begin_anew=False) as kept:
-        rows = sum(len(text.passages) for text in texts.values()) * (1 + 2 * len(asked.drafts) + len(dictionaries))
+        rows = sum(len(text.passages) for text in texts.values()) * len(asked.drafts)
         with progress("measuring", rows, "rows") as done:
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
-            figures = measurement.figures(pairings, dictionaries) | {"fertility": fertility}
+            figures = measurement.figures(pairings)
         return figures, _write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measures the target, drafts and dictionaries on all tasks."""
+    """Measures the target and drafts on all tasks."""
 
     asked: FairnessOptions
     target: OpenedModel
@@ -132,56 +112,37 @@ class Measurement:
     kept: Path  # work directory: a task that the target or a draft has finished there is not measured again
     on_rows: Callable[[int], object]  # called with the number of rows measured since the last call
 
-    def figures(self, pairings: Mapping[str, Pairing], dictionaries: Mapping[str, Dictionary]) -> dict[str, Any]:
-        """All figures except those of fertility.
+    def figures(self, pairings: Mapping[str, Pairing]) -> dict[str, Any]:
+        """All figures.
 
         Raises:
             SpectoolError: A model cannot be loaded, or draft and target have no place in common in a task.
         """
         weights = weight_bytes(self.target.model)
-        found: dict[str, Any] = {
+        return {
             "gamma": self.asked.gamma,
             "target": {"name": self.target.name, "bytes": weights},
-            "tasks": self._by_task("target", 1, self._of_target),
-            "drafts": {name: self._of_draft(n, name, pair, weights) for n, (name, pair) in enumerate(pairings.items())},
-            "dictionaries": {
-                name: {
-                    "path": str(dictionary.path),
-                    "tasks": {task: self._replayed(dictionary, text) for task, text in self.texts.items()},
-                }
-                for name, dictionary in dictionaries.items()
+            "tasks": {
+                task: {"rows": len(text.passages), "left_out": text.left_out} for task, text in self.texts.items()
             },
+            "drafts": {name: self._of_draft(n, name, pair, weights) for n, (name, pair) in enumerate(pairings.items())},
         }
-        return found | {"verdict": verdict(found)}
 
-    def _by_task(self, name: str, times: int, measured: Callable[[str], TaskResult]) -> dict[str, TaskResult]:
-        """The figures of each task, from ``times`` passes over its rows, or from an earlier run."""
+    def _by_task(self, name: str, measured: Callable[[str], TaskResult]) -> dict[str, TaskResult]:
+        """The figures of each task, measured now or in an earlier run."""
         found = {}
         for number, (task, text) in enumerate(self.texts.items()):
             before = finished_task(self.kept, f"{name}-{number}")
             if before is not None:
-                self.on_rows(times * len(text.passages))
+                self.on_rows(len(text.passages))
             found[task] = before or run_task(lambda _, of: measured(of), self.kept, f"{name}-{number}", task)
         return found
-
-    def _of_target(self, task: str) -> TaskResult:
-        text = self.texts[task]
-        known = self._code_length(self.target, text)
-        return {
-            "documents": len(text.documents),
-            "words": text.words,
-            "rows": len(text.passages),
-            "tokens": known.tokens,
-            "left_out": text.left_out,
-            "bits_per_byte": known.bits_per_byte,
-            "nats_per_token": known.nats_per_token,
-        }
 
     def _of_draft(self, number: int, name: str, pairing: Pairing, weights: int) -> TaskResult:
         draft, stated = OpenedModel.load(self.asked.drafts[name]), self.asked.cost_of[name]
         size = weight_bytes(draft.model)
         cost = size / weights if stated is None else stated
-        by_task = self._by_task(f"draft-{number}", 2, partial(self._compared, draft, pairing, cost))
+        by_task = self._by_task(f"draft-{number}", partial(self._compared, draft, pairing, cost))
         examples = pd.DataFrame([example for at in by_task.values() for example in at["examples"]])
         misfits = {task: (at["draft_misfit"], at["target_misfit"]) for task, at in by_task.items()}
         return {
@@ -201,7 +162,6 @@ class Measurement:
     def _compared(self, draft: OpenedModel, pairing: Pairing, cost: float, task: str) -> TaskResult:
         """The figures of a draft on a task."""
         target, text, same = self.target, self.texts[task], pairing.same_vocabulary
-        known = self._code_length(draft, text)
         made = [paired_example(draft.tokenizer, target.tokenizer, same, passage, _WHOLE) for passage in text.passages]
         examples = [example for example in made if example is not None and (example.at != NOWHERE).any()]
         if len(examples) < 2:
@@ -214,41 +174,7 @@ class Measurement:
         places = compare(draft.model, target.model, pairing, examples, self.on_rows, temperatures)
         self.on_rows(len(text.passages) - len(examples))
         figures = places.figures(gamma)
-        return {
-            "bits_per_byte": known.bits_per_byte,
-            "nats_per_token": known.nats_per_token,
-            **figures,
-            **_speeds(figures, gamma, cost, same),
-        }
-
-    def _replayed(self, dictionary: Dictionary, text: TaskText) -> TaskResult:
-        """The figures of a dictionary on a task; each passage is a generation of its own."""
-        drafter, counted, passes = LookupDrafter(dictionary), DraftStatistics(), []
-        rows = self.target.tokenizer.encode_batch(text.passages)
-        for ids in rows:
-            before = counted.passes
-            replay([ids], drafter, self.asked.gamma, statistics=counted)
-            passes.append(counted.passes - before)
-            self.on_rows(1)
-        tokens_per_pass, error = formulas.ratio([len(ids) for ids in rows], passes)
-        read = {file["sha256"] for file in text.inputs["files"]}
-        return {
-            "tokens_per_pass": tokens_per_pass,
-            "error": error,
-            "coverage": counted.coverage,
-            "acceptance": counted.acceptance_rate,
-            "built_from_it": any(file["sha256"] in read for file in dictionary.manifest.inputs.get("files", ())),
-        }
-
-    def _code_length(self, model: OpenedModel, text: TaskText) -> CodeLength:
-        """How well a model predicts the passages."""
-        begin = delimiters_of(model.tokenizer).begin
-        measured = []
-        for passage in text.passages:
-            row = np.array([begin, *model.tokenizer.encode(passage)], dtype=np.int32)
-            measured.append(code_length(model.model, HeldOut((row,), len(passage.encode())), len(row)))
-            self.on_rows(1)
-        return total_length(measured)
+        return figures | _speeds(figures, gamma, cost, same)
 
 
 def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabulary: bool) -> dict[str, Any]:
@@ -261,7 +187,6 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
     return {
         "tokens_per_pass": geometric_tokens(alpha, gamma),
         "speedup": formulas.expected_speedup(alpha, gamma, cost),
-        "speedup_error": formulas.slope(alpha, gamma) * places["acceptance_error"] / each,
         "speedup_by_place": places["tokens_by_place"] / each,
         "bounds": {
             name: {"acceptance": least, "speedup": formulas.expected_speedup(least, gamma, cost)}
@@ -286,7 +211,6 @@ def _write(
         "tasks": read,
     }
     statistics = {
-        "verdict": figures["verdict"]["sentence"],
         "drafts": {
             name: {
                 "compared": draft["compared"],
@@ -297,7 +221,6 @@ def _write(
             for name, draft in figures["drafts"].items()
         },
         "tasks": {task: at["rows"] for task, at in figures["tasks"].items()},
-        "dictionaries": list(figures["dictionaries"]),
     }
     with atomic_directory(out) as folder:
         text = json.dumps(figures, ensure_ascii=False, indent=1) + "\n"

@@ -7,11 +7,9 @@ turn gives one passage.
 import heapq
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from spectool import CorpusError
 from spectool.build.corpus_reading import describe_corpus
@@ -31,11 +29,6 @@ class TaskText:
     passages: tuple[str, ...]  # passages of them
     left_out: int  # passages that some tokenizer does not spell
     inputs: dict[str, Any]  # what was read, for the record
-
-    @property
-    def words(self) -> int:
-        """Words of the documents, between white space."""
-        return sum(len(text.split()) for text in self.documents)
 
 
 def read_text(
@@ -78,33 +71,3 @@ def _shuffled(items: Iterable[str], rng: random.Random) -> Iterator[str]:
     listed = list(items)
     rng.shuffle(listed)
     yield from listed
-
-
-def fertility_of(
-    tokenizers: Mapping[str, Tokenizer], texts: Mapping[str, TaskText], reference: str | None, parallel: bool
-) -> dict[str, Any]:
-    """Fertility and tokenization tax of every tokenizer and task.
-
-    Fertility is tokens per word between white space (DictSpec, section 4.3). The tax is fertility over that of the
-    reference, or, for parallel texts, tokens over those of the reference for the same content (the premium of Petrov et
-    al., 2023). Without a reference it is relative to the task that the tokenizer serves best.
-
-    Raises:
-        CorpusError: ``parallel`` is set, but the corpora have different numbers of documents.
-    """
-    counts = {task: text.inputs["documents"] for task, text in texts.items()}
-    if parallel and len(set(counts.values())) > 1:
-        said = ", ".join(f"{task} {count:,}" for task, count in counts.items())
-        raise CorpusError(
-            f"--parallel: expected corpora with the same number of documents, got {said}. Give translations, document "
-            "by document, or leave it out"
-        )
-    words = pd.Series({task: text.words for task, text in texts.items()})
-    found: dict[str, Any] = {}
-    for name, tokenizer in tokenizers.items():
-        tokens = {task: sum(map(len, tokenizer.encode_batch(text.documents))) for task, text in texts.items()}
-        table = pd.DataFrame({"tokens": tokens, "fertility": pd.Series(tokens) / words})
-        compared = table["tokens" if parallel else "fertility"]
-        table["tax"] = compared / (compared.min() if reference is None else compared[reference])
-        found[name] = {task: row.to_dict() | {"tokens": tokens[task]} for task, row in table.iterrows()}
-    return {"reference": reference, "parallel": parallel, "tokenizers": found}

@@ -25,8 +25,8 @@ Settings = Iterator[dict[str, Any]]
 class Language(TomlTable):
     """Text of one language, or of one script of it; corpora are named as in ``--corpus``."""
 
+    build: str
     replay: str
-    build: str | None = None  # without it, only fertility is measured
     script: Literal["cyrillic", "latin"] | None = None  # of the lines to keep; None for all
 
 

@@ -89,3 +89,20 @@ def read_runs(path: Path) -> list[SweepRow]:
         raise ArtifactError(f"{path}: columns {table.schema.names}, expected {SCHEMA.names}. {again}")
     rows: list[SweepRow] = table.to_pylist()
     return rows
+
+
+def best_by_series(rows: Iterable[SweepRow]) -> list[dict[str, Any]]:
+    """The most tokens per pass of each series of runs, by language and tokenizer, with the tokens per word.
+
+    A series is what a paper has a table or a line for: method, reading, limit in bytes and draft length.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        names = {name: row[name] for name in ("language", "tokenizer", "fertility")}
+        pair = found.setdefault((row["language"], row["tokenizer"]), {**names, "tokens_per_pass": {}})
+        best = pair["tokens_per_pass"]
+        size = row["max_bytes"] and f"{row['max_bytes']:,} bytes"
+        parts = (row["method"], row["reading"], size, f"{row['num_draft_tokens']} draft tokens")
+        series = ", ".join(filter(None, parts))
+        best[series] = max(row["tokens_per_pass"], best.get(series, 0.0))
+    return list(found.values())

@@ -1,7 +1,6 @@
 """Builds and replays a grid of dictionaries in parallel; a sweep that was killed resumes.
 
-    DIR/runs.parquet           every run that was measured; see `results`
-    DIR/report.html report.md  tables and plots of the runs
+    DIR/runs.parquet    every run that was measured; see `results`
 
 One process measures a group of runs at a time. Finished groups wait in the work directory (`artifacts.resumable`), so
 they are not measured again after a kill.
@@ -117,23 +116,21 @@ def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
-        text = SweptText(language, work, **reads)
-        settings: dict[str, list[dict[str, Any]]] = {"plain": [{}]}
-        if language.build:
-            settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
-            asked = settings.get("dictspec", ())
-            text = replace(
-                text,
-                order=max((one["order"] for one in asked), default=""),
-                entries=max((one["entries_asked"] for one in asked), default=0),
-            )
+        text = SweptText(language, work, reads=tuple(reads.items()))
+        settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
+        asked = settings.get("dictspec", ())
+        text = replace(
+            text,
+            order=max((one["order"] for one in asked), default=""),
+            entries=max((one["entries_asked"] for one in asked), default=0),
+        )
         measured_on = {**text.measured_on(), "replay_limit": grid.replay_tokens}
         for method, (tokenizer, source) in product(settings, grid.tokenizers.items()):
             names = {"language": name, "tokenizer": tokenizer, "method": method}
             columns = {**dict.fromkeys(KEY), **names, "fingerprint": fingerprints[tokenizer], **measured_on}
-            lengths = (0,) if method == "plain" else grid.num_draft_tokens
             for _, alike in groupby(settings[method], lambda one: one.get("order")):
-                rows = [{**columns, **one, "num_draft_tokens": length} for one, length in product(alike, lengths)]
+                drafters = product(alike, grid.num_draft_tokens)
+                rows = [{**columns, **one, "num_draft_tokens": length} for one, length in drafters]
                 groups.append(Group(text, source, rows))
     return groups
 
@@ -209,7 +206,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         counts, out = Path(folder) / "windows.counts", Path(folder) / "one.dict"
         options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
-        corpus = text.open(str(text.language.build))
+        corpus = text.open(text.language.build)
         few = has_few(text.read(corpus))
         count_text(
             corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out, few)
@@ -225,10 +222,4 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])
 
 
-def _plain(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
-    """Draft nothing: measures the fertility of a language that has no text to build from."""
-    tokens = sum(map(len, documents))
-    yield rows[0], DraftStatistics(passes=tokens, tokens=tokens)
-
-
-_METHODS = {"dictspec": _dictspec, "backoff": _backoff, "plain": _plain}
+_METHODS = {"dictspec": _dictspec, "backoff": _backoff}

@@ -11,7 +11,7 @@ from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.resumable import read_json, write_json
 from spectool.commands.console import say
-from spectool.corpora import Corpus, Division, Document, OnError, open_corpus
+from spectool.corpora import Corpus, Document, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.sweep.grid import Language
 from spectool.measure.emulate import EncodedText, encode_text
@@ -26,20 +26,11 @@ class SweptText:
     work: Path  # the sweep's work directory, which keeps the counts
     order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
     entries: int = 0  # number of the most frequent ones that the largest dictionary takes
-    on_error: OnError = "stop"  # this and the next three are arguments of `open_corpus`
-    text_field: str | None = None
-    encoding: str | None = None
-    documents: Division | None = None
+    reads: tuple[tuple[str, Any], ...] = ()  # arguments of `open_corpus`
 
     def open(self, spec: str) -> Corpus:
         """One of the two corpora, opened."""
-        return open_corpus(
-            spec,
-            on_error=self.on_error,
-            text_field=self.text_field,
-            encoding=self.encoding,
-            documents=self.documents,
-        )
+        return open_corpus(spec, **dict(self.reads))
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
         """The documents in the language's script."""
@@ -48,7 +39,7 @@ class SweptText:
 
     def count(self) -> None:
         """Count the words of the text to build from, unless that was done before."""
-        if self.order and self.language.build is not None and not self._counts.exists():
+        if self.order and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
             texts = (document.text for document in self.read(self.open(self.language.build)))
             ngrams = WordNgrams(texts, ORDERS[self.order])
@@ -82,7 +73,7 @@ class SweptText:
         language = self.language
         return {
             "build_corpus": language.build,
-            "build_bytes": None if language.build is None else self.open(language.build).total_bytes,
+            "build_bytes": self.open(language.build).total_bytes,
             "replay_corpus": language.replay,
             "replay_bytes": self.open(language.replay).total_bytes,
             "script": language.script,

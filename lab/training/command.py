@@ -38,8 +38,8 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     type=click.Choice(list(SIZES)),
     default="4m",
     show_default=True,
-    help="Parameters where 11,000 ids are common: 0.2, 1.4, 7, 26 or 85 million without embeddings, and 96, 224, 384, "
-    "512 or 768 for each id. While training, rare ids share a row; in the stored model each id has its own.",
+    help="Parameters where 11,000 ids are common: 0.2, 1.4 or 7 million without embeddings, and 96, 224 or 384 for "
+    "each id. While training, rare ids share a row; in the stored model each id has its own.",
 )
 @rate_option(help="Peak learning rate; by default the size's.")
 @count_option("--step-tokens", help="Tokens in a step; by default the size's.")
@@ -62,7 +62,6 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     show_default=True,
     help="Classes in the softmax of a step, the rare ones sampled; 0 for all.",
 )
-@click.option("--boundary", metavar="TOKEN", help="Token between documents; by default BOS before and EOS after.")
 @count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
 @text_options
 @json_option
@@ -83,7 +82,6 @@ def train_draft(
     seed: int,
     min_count: int,
     softmax_classes: int,
-    boundary: str | None,
     valid_tokens: int,
     reads: dict[str, Any],
     as_json: bool,
@@ -128,7 +126,6 @@ def train_draft(
         seed=seed,
         min_count=min_count,
         softmax_classes=softmax_classes,
-        boundary=boundary,
         valid_tokens=valid_tokens,
     )
     held_out = (open_corpus(spec, **reads) for spec in valid) if valid else repeat(None)

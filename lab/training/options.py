@@ -25,13 +25,10 @@ SIZES: Mapping[str, Size] = {
     "1m": Size(96, 2, 3, 256, 4e-3, 1024, 256),
     "4m": Size(224, 2, 4, 768, 3e-3, 1024, 256),
     "12m": Size(384, 4, 6, 1024, 2e-3, 4096, 256),
-    "30m": Size(512, 8, 8, 1408, 1e-3, 16_384, 512),
-    "100m": Size(768, 12, 12, 2048, 6e-4, 32_768, 1024),
 }
 _CONTEXT = 4096
 Objective = Literal["mean", "s-cdf"]
-Weight = Literal["cross-entropy", "kl"]
-OBJECTIVES, WEIGHTS = get_args(Objective), get_args(Weight)
+OBJECTIVES = get_args(Objective)
 
 
 def shape_of(size: str) -> dict[str, Any]:
@@ -80,7 +77,6 @@ class TrainOptions(RunOptions):
     length: int  # tokens predicted in a row; half as many in the first two thirds of the steps
     min_count: int = 3  # ids that occur less often share one row of the vocabulary while training
     softmax_classes: int = 3584  # classes in the softmax of a step; 0 for all
-    boundary: str | None = None  # token between documents; by default BOS before and EOS after
     valid_tokens: int = 20_000  # held-out tokens of each corpus
 
     @property
@@ -110,7 +106,6 @@ class TuneOptions(RunOptions):
     """Options of a tuning."""
 
     objective: Objective = "mean"
-    weigh_by: Weight = "cross-entropy"  # what s-CDF weighs tasks by
     rate: float = 1e-4  # peak learning rate
     batch: int = 8  # rows of each task in a step
     length: int = 128  # tokens of a row of text, at most

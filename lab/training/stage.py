@@ -98,7 +98,7 @@ def train_from_scratch(
             the loss is no longer a number.
     """
     check_training(options)
-    delimiters = delimiters_of(tokenizer, options.boundary)
+    delimiters = delimiters_of(tokenizer)
     key = options.key(
         tokens=options.text_tokens,
         delimiters=delimiters._asdict(),

@@ -76,19 +76,15 @@ class TrainingText(NamedTuple):
     inputs: dict[str, Any]  # what was read, for the record
 
 
-def delimiters_of(tokenizer: Tokenizer, boundary: str | None = None) -> Delimiters:
-    """The tokens around documents: BOS and EOS, the only one of them that exists, or the token ``boundary``.
+def delimiters_of(tokenizer: Tokenizer) -> Delimiters:
+    """The tokens around documents: BOS and EOS, or the only one of them that exists.
 
     Raises:
         TokenizerError: There is no such token.
     """
-    if boundary is not None:
-        if boundary not in tokenizer.vocabulary:
-            raise TokenizerError(f"--boundary: expected a token of {tokenizer.name}, got {boundary!r}")
-        return Delimiters(tokenizer.vocabulary[boundary], None)
     ends = [token for token in (tokenizer.roles.bos, *tokenizer.roles.eos[:1]) if token is not None]
     if not ends:
-        raise TokenizerError(f"{tokenizer.name}: has no token for the ends of a text. Name one with --boundary TOKEN")
+        raise TokenizerError(f"{tokenizer.name}: has no BOS or EOS token. Name one in tokenizer_config.json")
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
 
 

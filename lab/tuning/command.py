@@ -8,7 +8,7 @@ import click
 from spectool.commands.console import guarded, say, show, table
 from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
 from spectool.lab.options import count_option, named, rate_option, run_options
-from spectool.lab.training.options import OBJECTIVES, WEIGHTS, TuneOptions
+from spectool.lab.training.options import OBJECTIVES, TuneOptions
 
 
 @click.command("tune-draft")
@@ -33,14 +33,6 @@ from spectool.lab.training.options import OBJECTIVES, WEIGHTS, TuneOptions
     show_default=True,
     help="Weigh all tasks alike, or each by its distance to the best one.",
 )
-@click.option(
-    "--weigh-by",
-    type=click.Choice(WEIGHTS),
-    default="cross-entropy",
-    show_default=True,
-    help="What s-cdf measures that distance in: as published, or without the target's own entropy, which differs "
-    "between languages.",
-)
 @rate_option(default=1e-4, help="Peak learning rate.")
 @count_option("--batch", default=8, help="Rows of each task in a step.")
 @count_option("--length", default=128, help="Maximum tokens in a row of text.")
@@ -59,7 +51,6 @@ def tune_draft(
     checkpoint_every: int | None,
     seed: int,
     objective: Any,
-    weigh_by: Any,
     rate: float,
     batch: int,
     length: int,
@@ -95,7 +86,6 @@ def tune_draft(
         checkpoint_every=checkpoint_every,
         seed=seed,
         objective=objective,
-        weigh_by=weigh_by,
         rate=rate,
         batch=batch,
         length=length,

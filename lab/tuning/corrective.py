@@ -5,10 +5,9 @@ Algorithm 1) weighs the gradient of a task by its excess over the best one,
 
     (1/m) sum_T (D_T - D_min) grad D_T,
 
-which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task has no weight. In the
-paper D_T is the cross-entropy, which contains the target's own entropy; that differs between languages and does not
-depend on the draft. With KL instead (``--weigh-by kl``) the gradients are the same, but the weights are those of the
-draft's own errors.
+which is the gradient of (1/m) sum_T (D_T - c)^2 / 2 with c = D_min held constant. The best task has no weight.
+D_T is the cross-entropy, which contains the target's own entropy; that differs between languages and does not depend on
+the draft.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,6 @@ from spectool.lab.tuning.divergence import (
     Divergence,
     Pairing,
     cross_entropy,
-    crossed,
     log_p_of,
     measure_divergence,
     pairing_of,
@@ -49,7 +48,7 @@ from spectool.lab.tuning.tuned_model import OpenedModel, Trainable
 from spectool.runtime.mlx_lm_compat import mlx_lm
 
 TASKS, STEPS = "tasks.parquet", "steps.parquet"
-_VERSION = 8  # of how arguments make a model and its tables
+_VERSION = 9  # of how arguments make a model and its tables
 
 
 class TaskPoint(NamedTuple):
@@ -169,13 +168,11 @@ class _Tuning(TrainingRun[TuneOptions]):
             chosen = examples_of_step(step, len(task.train), options.batch, [options.seed, number])
             batch = batch_of([task.train[place] for place in chosen])
             log_p = log_p_of(self._target, self._pairing, batch)
-            by_kl = options.weigh_by == "kl"
-            entropy: Any = mx.mean(crossed(log_p, log_p)) if by_kl else mx.array(0.0)  # D_T - KL
             divergence = partial(cross_entropy, self._model, self._pairing, batch, log_p)
             loss, gradient = value_and_grad(self._model, divergence)()
-            mx.eval(loss, entropy, gradient)
+            mx.eval(loss, gradient)
             losses.append(float(loss.item()))
-            gradients.add(losses[-1] - float(entropy.item()), gradient)
+            gradients.add(losses[-1], gradient)
             places += len(batch.rows)
         found = gradients.divergences
         self.rows[STEPS] += [

@@ -7,9 +7,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from spectool.build import build_alignment
 from spectool.cli import lab, main
+from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.report.runs import rows_of, write_run
+from spectool.tokenization import open_tokenizer
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
 STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"
@@ -20,7 +23,10 @@ COMMANDS = {
         f"--target {TARGET} --draft d={DRAFT} --task pl=W/pl.txt --task uk=W/uk.txt --rows 4 --length 16 -o W/f",
         "pl",
     ),
-    "ngrams": (f"--draft {OTHER} --target {TARGET} --count-on W/pl.txt --corpus W/uk.txt", "tokens per pass"),
+    "ngrams": (
+        f"--draft {OTHER} --target {TARGET} --count-on W/pl.txt --corpus W/uk.txt --alignment W/x.align",
+        "tokens per pass",
+    ),
     "tables": ("W/pl.bench", "Acceptance"),
     "train-draft": (f"--tokenizer {TARGET} --corpus sample:pl {STEPS} -o W/draft", "bits"),
     "tune-draft": (f"--draft {DRAFT} --target {TARGET} {TUNE} -o W/tuned", "D_T before"),
@@ -37,6 +43,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for language in ("pl", "uk"):
         (folder / f"{language}.txt").write_text("\n".join(["Wczoraj wieczorem w domu kultury.", "Учора ввечері."] * 8))
     write_run(folder / "pl.bench", *rows_of())
+    sides = open_tokenizer(OTHER), open_tokenizer(TARGET)
+    build_alignment(*sides, open_corpus("sample:pl"), folder / "x.align", lambda step: None, sample=0)
     return folder
 
 

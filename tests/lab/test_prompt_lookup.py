@@ -1,17 +1,13 @@
 """Prompt look-up equals vLLM's rule written out, and the hybrid asks it only where the first drafter is silent."""
 
-from collections.abc import Sequence
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter, with_prompt_lookup
+from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Proposal
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.verification import Draw
-from spectool.runtime.drafters.lookup import LookupDrafter
 
 
 def by_the_rule(tokens: list[int], shortest: int, longest: int, limit: int) -> list[int]:
@@ -59,8 +55,7 @@ class Knows(PromptLookupDrafter):
 
 def test_the_hybrid_asks_only_where_the_first_is_silent() -> None:
     text = [1, 2, 3, 4, 5, 9, 10, 1, 2, 3, 4, 5, 9, 10, 11]
-    drafter = with_prompt_lookup(Knows())
-    assert isinstance(drafter, FallbackDrafter)
+    drafter = FallbackDrafter([Knows(), PromptLookupDrafter()])
     assert drafter.name == "dictionary, else prompt look-up"
     statistics = replay([text, text], drafter, 4)
     # Passes of each text: 1 2 3 4 5 one by one, 9 10 with what follows, 1 .. 5 again, then five repeat.
@@ -83,13 +78,5 @@ def test_a_draft_model_before_it_draws_its_drafts() -> None:
             told.append(draw)
 
     draw = Draw(Sampling(0.7), (), 16)
-    with_prompt_lookup(Draws()).draw_with(draw)
+    FallbackDrafter([Draws(), PromptLookupDrafter()]).draw_with(draw)
     assert told == [draw]
-
-
-@pytest.mark.parametrize("alone", [None, LookupDrafter(history=True)])
-def test_alone_where_there_is_no_other(alone: LookupDrafter | None) -> None:
-    drafter = with_prompt_lookup(alone)
-    text: Sequence[int] = [*range(20), *range(20)]
-    assert replay([text], drafter, 4).accepted > 8
-    assert isinstance(drafter, PromptLookupDrafter) == (alone is None)

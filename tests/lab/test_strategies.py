@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
-from spectool.lab.strategies import STRATEGIES, StrategyRun, byte_aligned_steps, compare_strategies, make_translator
+from spectool.lab.strategies import STRATEGIES, make_translator
 from spectool.measure.emulate import replay
 from spectool.runtime import Constraint, DraftContext
 from spectool.runtime.demo_models import demo_path
@@ -180,74 +179,3 @@ def test_no_strategy_takes_another_pair(pairs: dict[str, Pair], strategy: str) -
         make_translator(strategy, pair.alignment, pair.target, pair.draft)
     with pytest.raises(FingerprintMismatch, match="built for tokenizer"):
         make_translator(strategy, pair.alignment, pair.draft, pair.draft)
-
-
-class LastShared(DraftSource):
-    """Guesses the last shared id again and again, and notes what it was asked."""
-
-    def __init__(self, pair: Pair) -> None:
-        self._guess = int(np.flatnonzero(pair.alignment.draft.counterpart >= 0)[-1])
-        self.limits: list[int] = []
-        self.texts = 0
-
-    def start(self) -> None:
-        self.texts += 1
-
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        self.limits.append(limit)
-        return [self._guess] * limit, False
-
-
-def test_runs_come_by_length_and_then_in_the_order_given(pairs: dict[str, Pair]) -> None:
-    pair = pairs["other:target"]
-    source = LastShared(pair)
-    named = {
-        f"my {name}": make_translator(name, pair.alignment, pair.draft, pair.target)
-        for name in ("naive", "byte-aligned")
-    }
-    documents = pair.documents[:3]
-    told: list[int] = []
-    runs: list[StrategyRun] = []
-    for run in compare_strategies(
-        documents, {name: (source, each) for name, each in named.items()}, (4, 1), told.append
-    ):
-        runs.append(run)
-        assert set(source.limits) == {run.num_draft_tokens}
-        source.limits.clear()
-    assert [(run.num_draft_tokens, run.strategy) for run in runs] == [
-        (4, "my naive"),
-        (4, "my byte-aligned"),
-        (1, "my naive"),
-        (1, "my byte-aligned"),
-    ]
-    assert source.texts == 4 * len(documents)
-    assert sum(told) == 4 * sum(map(len, documents))
-    for run in runs:
-        assert run.statistics.tokens == sum(map(len, documents))
-    assert named["my naive"].string_calls > 0 == named["my byte-aligned"].string_calls
-
-
-def test_runs_are_made_one_at_a_time(pairs: dict[str, Pair]) -> None:
-    pair = pairs["other:target"]
-    source = LastShared(pair)
-    steps = byte_aligned_steps(pair.alignment, pair.draft, pair.target)
-    runs = compare_strategies(pair.documents[:1], {name: (source, each) for name, each in steps.items()}, (2,))
-    assert source.texts == 0
-    assert [next(runs).strategy for _ in range(2)] == ["forward only", "+ resync"]
-    assert source.texts == 2
-    assert [run.strategy for run in runs] == ["+ healing", "+ head absorption"]
-
-
-def test_steps_differ_by_what_they_allow(pairs: dict[str, Pair]) -> None:
-    pair = pairs["other:target"]
-    steps = byte_aligned_steps(pair.alignment, pair.draft, pair.target)
-    healing, filtering = {}, {}
-    for name, translator in steps.items():
-        constraints = []
-        for token in pair.documents[0]:
-            translator.commit([token])
-            constraints.append(translator.constraint())
-        healing[name] = any(constraint.extensions.size > 0 for constraint in constraints)
-        filtering[name] = any(constraint.allows is not Constraint().allows for constraint in constraints)
-    assert healing == {"forward only": False, "+ resync": False, "+ healing": True, "+ head absorption": True}
-    assert filtering == {"forward only": False, "+ resync": False, "+ healing": False, "+ head absorption": True}

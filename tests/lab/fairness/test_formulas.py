@@ -11,7 +11,6 @@ from spectool.lab.fairness.formulas import (
     least_by_divergence,
     least_by_fitness,
     ratio,
-    slope,
 )
 from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.corrective import unfairness
@@ -59,13 +58,6 @@ def test_speedup_by_simulation(acceptance: float, gamma: int, cost: float) -> No
     found = tokens.mean() / (1 + gamma * cost)
     error = tokens.std() / math.sqrt(cycles) / (1 + gamma * cost)
     assert expected_speedup(acceptance, gamma, cost) == pytest.approx(found, abs=5 * error)
-
-
-def test_slope() -> None:
-    for acceptance, gamma in ((0.2, 1), (0.5, 3), (0.9, 7)):
-        step = 1e-6
-        rise = geometric_tokens(acceptance + step, gamma) - geometric_tokens(acceptance - step, gamma)
-        assert slope(acceptance, gamma) == pytest.approx(rise / (2 * step), rel=1e-6)
 
 
 def test_the_bounds_hold() -> None:

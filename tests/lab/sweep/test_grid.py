@@ -35,14 +35,11 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
     path.write_text(
         "num_draft_tokens = [4, 8, 4]\nreplay_tokens = 100\n"
         + SMALLEST
-        + 'script = "latin"\n[languages.en]\nreplay = "e"\n'
+        + 'script = "latin"\n'
         + '[dictspec]\nreadings = ["path"]\norders = ["n1"]\nentries = [10, 5]\nmin_prob = [0, 0.5]\n'
     )
     grid = read_grid(path)
-    assert grid.languages == {
-        "uk": Language(build="a", replay="b", script="latin"),
-        "en": Language(replay="e"),
-    }
+    assert grid.languages == {"uk": Language(build="a", replay="b", script="latin")}
     assert (grid.num_draft_tokens, grid.replay_tokens) == ((4, 8), 100)
     assert list(grid.methods["dictspec"].settings()) == [
         {"order": "n1", "reading": "path", "entries_asked": entries, "min_prob": min_prob}
@@ -58,7 +55,7 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
         ("", "tokenizers: expected a value, got none; languages: expected a value, got none"),
         ('[tokenizers]\nt = "dir"\n', "languages: expected a value, got none"),
         (SMALLEST.replace('"dir"', "3"), r"tokenizers\.t: expected .*, got 3"),
-        (SMALLEST.replace("replay", "reply"), r"languages\.uk: expected the keys replay, .*, got reply"),
+        (SMALLEST.replace("replay", "reply"), r"languages\.uk: expected the keys build, .*, got reply"),
         (SMALLEST.replace('replay = "b"', ""), r"languages\.uk\.replay"),
         (SMALLEST + 'script = "greek"\n', r"script: expected 'cyrillic' or 'latin', got greek"),
         ("lengths = [8]\n" + SMALLEST, "expected the keys tokenizers, .*, got lengths"),

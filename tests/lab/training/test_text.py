@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool import CorpusError, TokenizerError
+from spectool import CorpusError
 from spectool.corpora import open_corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.lab.training.text import (
@@ -57,9 +57,6 @@ def test_delimiters() -> None:
     end = other.vocabulary["<|endoftext|>"]
     assert delimiters_of(TARGET) == Delimiters(1, 2)
     assert delimiters_of(other) == Delimiters(end, None)
-    assert delimiters_of(TARGET, "</s>") == Delimiters(2, None)
-    with pytest.raises(TokenizerError, match=r"--boundary: expected a token of .*, got '<x>'"):
-        delimiters_of(TARGET, "<x>")
 
 
 def test_every_document_is_on_one_side(tmp_path: Path) -> None:

@@ -156,7 +156,6 @@ def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
     [
         (["--step-tokens", 100], r"--step-tokens 100, --length 32: expected .* Give an even --length, .* 96"),
         (["--length", 33], "expected an even length"),
-        (["--boundary", "<x>"], "--boundary: expected a token of"),
         (["--rate", 1e30], "the loss of step .* expected a number. Lower --rate"),
         (["--valid", "sample:xx"], "no such sample"),
         (["--length", 8192, "--step-tokens", 8192], "at most the model's context, 4096"),

@@ -11,6 +11,8 @@ from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin
 from spectool.tests.runtime.translation.worlds import BUNDLED, World
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -47,3 +49,9 @@ def by_fingerprint(function: Callable[[Tokenizer], Any]) -> Callable[[Tokenizer]
         return known[tokenizer.fingerprint]
 
     return remembered
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ByteAlignedTranslator]:
+    """The translator of a pair of toy tokenizers, by its name."""
+    return cache(lambda name: PAIRS[name].translator(tmp_path_factory.mktemp("pair")))

@@ -38,3 +38,8 @@ class Reference:
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._token_bytes.__getitem__, ids))
+
+
+def joined(change: tuple[int, Sequence[int]], ids: Sequence[int]) -> list[int]:
+    """The ids after a change of their end."""
+    return [*ids[: change[0]], *change[1]]

@@ -1,0 +1,36 @@
+"""What tests of drawn target tokens share: the tokens at a frontier, and which cases are quick."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.verification import Draw
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+from spectool.runtime.translation.drawing import NextTokens
+from spectool.tests.runtime.translation.toy_pairs import TableScorer, ToyPair
+
+SAMPLING = Sampling(temp=0.9)
+LENGTH = 3  # tokens that are drawn
+
+
+def first(every: Iterable[Any], *quick: object, slow: object = None) -> list[Any]:
+    """Return cases of which all but the ``quick`` ones are left to the system tier, and one to the slow tier."""
+    marks = {each: () if each in quick else pytest.mark.slow if each == slow else pytest.mark.system for each in every}
+    return [pytest.param(each, marks=mark) for each, mark in marks.items()]
+
+
+def following(
+    pair: ToyPair,
+    translator: ByteAlignedTranslator,
+    kind: type[NextTokens] = NextTokens,
+    sampling: Sampling = SAMPLING,
+    passes: int = 8,
+) -> NextTokens:
+    """Return what the draft says at the translator's frontier."""
+    rows = translator.token_rows()
+    assert rows is not None
+    draw = Draw(sampling, (), pair.target.size)
+    context, constraint = translator.draft_context(), translator.constraint()
+    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), passes)

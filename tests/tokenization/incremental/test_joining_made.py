@@ -1,0 +1,110 @@
+"""Joining with tokenizers of a few merges, made for one case each."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from spectool.tests.tokenization.incremental.oracle import Reference, joined
+from spectool.tokenization import Tokenizer
+from spectool.tokenization.incremental.boundaries import boundary_table
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.roles import Roles
+from spectool.tokenization.token_bytes import byte_symbols
+
+
+def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern: str = "") -> Tokenizer:
+    """A byte-level tokenizer of a few merges with an added token, split by GPT-2's pattern or another one."""
+    vocabulary = {name: place for place, name in enumerate([*byte_symbols(), *names])}
+    backend = Backend(models.BPE(vocabulary, list(merges)))
+    splits: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
+    splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_tokens([AddedToken("<think>", normalized=False)])
+    return Tokenizer("made", backend, Roles())
+
+
+def prepared(tokenizer: Tokenizer) -> tuple[IncrementalBPE, Reference]:
+    return IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Reference(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[IncrementalBPE, Reference]:
+    names = ["ko", "kot", "Ġkot", "ĠĠ", "'s", "kk"]
+    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot"), ("Ġ", "Ġ"), ("'", "s"), ("k", "k")]
+    return prepared(byte_level(names, merges))
+
+
+def test_a_join_next_to_an_added_token_is_not_taken_over() -> None:
+    """What is remembered of `<think>ab` and `c` says nothing of `wab` and `c`, because `abc` merges with `w`."""
+    engine, oracle = prepared(byte_level(["bc", "abc", "wabc"], [("b", "c"), ("a", "bc"), ("w", "abc")]))
+    for before in ("<think>ab", "wab", "<think>wab"):
+        ids = oracle.encode(before)
+        assert joined(engine.join(ids, tuple(oracle.encode("c"))), ids) == oracle.encode(before + "c")
+
+
+def test_the_end_of_a_character_merges_with_what_follows() -> None:
+    """The first half of a letter is committed, so that its second half and the next letter are one token."""
+    signs = {byte: sign for sign, byte in byte_symbols().items()}
+    first, second, *letter = (signs[byte] for byte in "го".encode())
+    whole = "".join(letter)
+    tokenizer = byte_level([whole, second + whole], [(letter[0], letter[1]), (second, whole)])
+    engine, _ = prepared(tokenizer)
+    committed = [tokenizer.vocabulary[first]]
+    found = joined(engine.join_bytes(committed, "го".encode()[1:], floor=1), committed)
+    assert found == [*committed, tokenizer.vocabulary[second + whole]]
+
+
+def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
+    """Digits are grouped from where their run begins, which is further back than is encoded again."""
+    tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
+    engine, oracle = prepared(tokenizer)
+    text, end = "a" + "1" * 3000, 0
+    ids: list[int] = []
+    while end < len(text):
+        begin, end = end, end + rng.choice((2, 5, 7, 100))
+        ids = joined(engine.join(ids, tuple(oracle.encode(text[begin:end]))), ids)
+        assert ids == oracle.encode(text[:end]), len(text[:end])
+    assert engine.string_calls, "text was encoded"
+
+
+def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
+    tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
+    oracle, text = Reference(tokenizer), TailReencoder(tokenizer, inside=True)
+    ids = oracle.encode("1" * 300)
+    held = [text.holds(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
+    assert held == [True, False] * 5, "each group of three digits is two tokens"
+
+
+@pytest.mark.parametrize(
+    "text", ["kot kot", "  kot  ", "kot's kots", "kkkkk", "a<think>kot", "<th<think>ink>", "\n \n kot"]
+)
+def test_every_cut_of_short_texts(made: tuple[IncrementalBPE, Reference], text: str) -> None:
+    engine, oracle = made
+    whole = oracle.encode(text)
+    for at in range(len(text) + 1):
+        left, right = oracle.encode(text[:at]), oracle.encode(text[at:])
+        assert joined(engine.join(left, tuple(right)), left) == whole, at
+        assert engine.boundary_holds(left, right) == (not left or not right or at in oracle.ends(whole)), at
+
+
+def test_strings_are_counted(made: tuple[IncrementalBPE, Reference]) -> None:
+    engine, oracle = made
+    before = engine.string_calls
+    engine.join(oracle.encode("kot ko"), tuple(oracle.encode("t kot")))
+    assert engine.string_calls == before
+    engine.join(oracle.encode("kot <th"), tuple(oracle.encode("ink>")))
+    assert engine.string_calls > before
+
+
+def test_nothing_is_joined_to_nothing(made: tuple[IncrementalBPE, Reference]) -> None:
+    engine, oracle = made
+    assert joined(engine.join([], ()), []) == []
+    assert engine.boundary_holds([], oracle.encode("kot"))
+    assert engine.spell(b"") == ()
