@@ -11,7 +11,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.console import guarded, say, show
 from spectool.commands.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
-from spectool.commands.load_model import open_model
+from spectool.commands.load_model import longest_exact, open_model
 from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
 from spectool.commands.options import SectionedCommand, Text, section, under
 from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
@@ -125,7 +125,8 @@ def generate(
 
     if not as_json:
         drafter = arguments["drafter"]
-        if drafter is not None and drafter.name == "history":
+        plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
+        if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
         if hint := blas_hint(target):
             say(hint)

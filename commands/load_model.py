@@ -40,7 +40,6 @@ def open_model(
 
     import mlx.core as mx
 
-    from spectool.runtime.draft_length.measured import known_costs
     from spectool.runtime.loading import load_drafter, load_model
 
     if sys.stderr.isatty():
@@ -51,8 +50,10 @@ def open_model(
 
         check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
     drafter = load_drafter(tokenizer, **drafting.sources, say=say)
-    costs = known_costs(model)
-    if drafter is not None and costs is not None and costs.exact and not costs.longest_exact:
+    fixed = drafting.num_draft_tokens
+    if drafter is not None and fixed and (most := longest_exact(model)) is not None and fixed > most:
+        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
+    elif drafter is not None and fixed is None and longest_exact(model) == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
@@ -63,6 +64,14 @@ def open_model(
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
+
+
+def longest_exact(model: Any) -> int | None:
+    """The draft length up to which ``spectool doctor --exact`` keeps the bits of a model's output; None without it."""
+    from spectool.runtime.draft_length.measured import known_costs
+
+    costs = known_costs(model)
+    return costs.longest_exact if costs is not None and costs.exact else None
 
 
 def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:

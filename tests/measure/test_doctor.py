@@ -151,7 +151,9 @@ def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
         assert controller.longest == longest and max(lengths) <= longest
         assert longest < 16 or max(lengths) > 2
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2"])
-    assert result.exit_code == 0 and "decoding plainly" in result.stderr
+    assert result.exit_code == 0 and "decoding plainly" in result.stderr and "drafting from" not in result.stderr
+    fixed = ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2", "--num-draft-tokens", "3"]
+    assert "may change the bits" in CliRunner().invoke(main, fixed).stderr
 
 
 def test_exact_is_kept_until_the_doctor_runs_without_it():
