@@ -65,8 +65,6 @@ def measure_costs(
     for depth in DEPTHS:
         progress(f"passes after {depth:,} tokens of context")
         context = _Context(model, tokens, depth)
-        for rows in ROWS:
-            context.run(rows)  # the first pass of a size prepares the others
         sizes = _affordable(context, 0.4 * seconds / LEAST_SAMPLES)
         samples: dict[int, list[_Sample]] = {rows: [] for rows in sizes}
         until = perf_counter() + 0.4 * seconds
@@ -80,7 +78,7 @@ def measure_costs(
         model=name,
         machine=machine_name(),
         seconds=found,
-        same_bits=_same_bits(model, tokens, perf_counter() + 0.2 * seconds),
+        same_bits=_same_bits(model, tokens, sorted(found[DEPTHS[0]]), perf_counter() + 0.2 * seconds),
         processor_share=min(shares) if min(shares) > _IDLE_PROCESSOR else None,
     )
 
@@ -96,6 +94,7 @@ def _affordable(context: "_Context", seconds: float) -> list[int]:
     """The sizes of which one pass each takes no longer than ``seconds``: all of them, or the most telling ones."""
     sizes: list[int] = []
     for rows in sorted(ROWS, key=_TELLING.index):
+        context.run(rows)  # the first pass of a size prepares the others
         seconds -= _timed(context, rows).seconds
         if seconds < 0 and len(sizes) >= _FEWEST:
             break
@@ -151,17 +150,17 @@ def _typical(samples: Sequence[_Sample]) -> float:
     return median_low(sample.seconds for sample in _undisturbed(samples))
 
 
-def _same_bits(model: Any, tokens: Sequence[int], until: float) -> tuple[int, ...]:
-    """Row counts at which all logits, and those of the token after the pass, are bit for bit those of single tokens.
+def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> tuple[int, ...]:
+    """The ``sizes`` at which all logits, and those of the token after the pass, have the bits that single tokens give.
 
     One text is always compared, further ones while there is time.
     """
-    same = set(ROWS)
+    same = set(sizes)
     for number in range(INPUTS):
         if number and perf_counter() > until:
             break
         context = _Context(model, tokens[number * 7 :], DEPTHS[0] + number)
-        single = [context.feed(at, 1)[0] for at in range(max(ROWS) + 1)]
+        single = [context.feed(at, 1)[0] for at in range(max(sizes) + 1)]
         context.rewind()
         for rows in sorted(same):
             several, after = context.feed(0, rows), context.feed(rows, 1)[0]
