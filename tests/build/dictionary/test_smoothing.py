@@ -47,6 +47,10 @@ class Twin:
                 if len(document) >= order:
                     starts[tuple(document[:order])] += 1
         self.starts = starts
+        self.followers: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for window in self.occurrences:
+            self.followers.setdefault(window[:-1], []).append(window)
+        self.evidence_of_tokens = sum(map(self.evidence, self.followers[()]))
 
     def evidence(self, window: tuple[int, ...]) -> int:
         """Different tokens before a window, each beginning of a document being one more; occurrences at full length."""
@@ -56,10 +60,9 @@ class Twin:
 
     def probability(self, window: tuple[int, ...]) -> float:
         if len(window) == 1:
-            singles = [w for w in self.occurrences if len(w) == 1]
-            return self.evidence(window) / sum(map(self.evidence, singles))
+            return self.evidence(window) / self.evidence_of_tokens
         context = window[:-1]
-        followers = [w for w in self.occurrences if len(w) == len(window) and w[:-1] == context]
+        followers = self.followers[context]
         known = sum(self.occurrences[w] for w in followers) / self.occurrences[context]
         whole = sum(map(self.evidence, followers)) / known
         left_over = 1 - sum(max(self.evidence(w) - DISCOUNT, 0) for w in followers) / whole
