@@ -117,10 +117,11 @@ def test_other_arguments_start_afresh(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_the_work_and_says_so(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text(
-        "\n".join(f"слово{n % 9173} і ще {n % 311} слів, а тоді {n}." for n in range(400_000)), encoding="utf-8"
+        "\n".join(f"слово{n % 9173} і ще {n % 311} слів, а тоді {n}." for n in range(200_000)), encoding="utf-8"
     )
     out = tmp_path / "x.counts"
-    command = [sys.executable, "-m", "spectool.cli", "count", "--corpus", text, "-o", out, "--workers", "1"]
+    command = [sys.executable, "-m", "spectool.cli", "count", "--tokenizer", TOKENIZER, "--corpus", text]
+    command += ["-o", out, "--workers", "1"]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not finished_tasks(work_path(out)):
         time.sleep(0.001)
