@@ -5,8 +5,8 @@ same time at its usual rate:
 
     worth = tokens - rate * (draft seconds + seconds of a pass over its rows + caller seconds * tokens)
 
-Comparing the ratios of tokens to seconds instead would prefer a slow proposal that is a little better than nothing to
-reaching the next place, where a look-up may know what follows, sooner.
+The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
+nothing, although a plain pass would get sooner to a place where a look-up knows what follows.
 
 Drafters that look things up say how sure they are of each token, and cost nothing; how far that can be believed is
 learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. There are two
@@ -115,7 +115,7 @@ class _Member:
     asked: int = 0  # tokens that it was asked for in this cycle
     # For models only.
     alone: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where look-ups propose nothing
-    beside: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where they do
+    contested: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where they do
     record: DraftRecord = field(init=False)  # the one of the two that holds in this cycle
     losses: LossAccount = field(default_factory=partial(LossAccount, _PART))
     missed: int = 0  # tokens that it has not read
@@ -125,7 +125,7 @@ class _Member:
     gain: float | None = None  # what asking it would have gained on average, in tokens, as far as it was expected
 
     def __post_init__(self) -> None:
-        self.record, self.beside.times = self.alone, self.alone.times
+        self.record, self.contested.times = self.alone, self.alone.times
 
     @property
     def acceptance(self) -> float:
@@ -317,7 +317,7 @@ class HybridDrafter(Drafter):
         for member in self._working:
             if not member.drafter.costs_a_pass:
                 continue
-            member.record = member.beside if most > 0.0 else member.alone
+            member.record = member.contested if most > 0.0 else member.alone
             length, worth = self._best_length(member, limit)
             gain = worth - most
             member.gain = gain if member.gain is None else member.gain + (max(0.0, gain) - member.gain) / 16
