@@ -100,8 +100,8 @@ def build_dict(
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (reads["text_field"] is not None or min_count is not None):
-        raise click.UsageError("--text-field and --min-count are for --corpus; --counts are counted already")
+    if counts is not None and min_count is not None:
+        raise click.UsageError("--min-count is for --corpus; --counts are counted already")
     options = BackoffOptions(entries, max_bytes, max_context)
     source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)

@@ -198,7 +198,6 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
 
 
 class _Reads(TypedDict):
-    text_field: str | None
     encoding: str | None
     on_error: str
     documents: str | None
@@ -208,7 +207,6 @@ _rare = section(rare=True)
 text_options = gathered(
     _Reads,
     "reads",
-    click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **_rare),
     click.option(
         "--encoding",
         metavar="NAME",
