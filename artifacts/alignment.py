@@ -35,7 +35,7 @@ from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact
 from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
@@ -89,7 +89,7 @@ class JoinTables(NamedTuple):
     boundaries: BoundaryTable
 
 
-def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalBPE | TailReencoder:
+def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:
     """What joins ids of a tokenizer: tables, or text where there are none."""
     return TailReencoder(tokenizer) if tables is None else IncrementalBPE(tokenizer, *tables)
 

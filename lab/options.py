@@ -32,7 +32,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def named(given: Sequence[str], option: str) -> dict[str, str]:
+def by_name(given: Sequence[str], option: str) -> dict[str, str]:
     """The values of ``option``, each ``NAME=SPEC`` or ``SPEC``, by name; without a name, by a name made of the value.
 
     Raises:

@@ -27,7 +27,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
-WINDOW = 5
+NEAR = 5
 """Context tokens before the draft in the published runs (p), and before what is committed."""
 
 
@@ -135,7 +135,7 @@ class ContextTranslator(NaiveTranslator):
 
     name = "context"
 
-    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = WINDOW, window_back: int = WINDOW) -> None:
+    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = NEAR, window_back: int = NEAR) -> None:
         """Translate between ``draft`` and ``target``.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spectool import SpectoolError
 
-Message = Mapping[str, Any]
+ChatMessage = Mapping[str, Any]
 
 
 class TemplateRefused(SpectoolError):
@@ -22,18 +22,18 @@ class TemplateRefused(SpectoolError):
         self.reason = reason
 
 
-def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[Message]:
+def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[ChatMessage]:
     """The messages of a single question, with a system prompt before it and the beginning of an answer after it."""
     given = (("system", system_prompt), ("user", text), ("assistant", prefill_response))
     return [{"role": role, "content": content} for role, content in given if content is not None]
 
 
-def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
+def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
     """Token ids of the messages, as `rendered_text`."""
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
 
 
-def rendered_text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
+def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:
     """The text of the messages, ready for the answer; a last message of the assistant's is continued."""
     begun = messages[-1]["role"] == "assistant"
     try:

@@ -35,7 +35,6 @@ mlx_lm = _import_mlx_lm()
 
 from mlx_lm import sample_utils
 from mlx_lm.generate import (
-    DEFAULT_QUANTIZED_KV_START,
     GenerationResponse,
     generate_step,
     generation_stream,

@@ -36,7 +36,7 @@ from spectool.commands.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare
-from spectool.lab.fairness.texts import TaskText, read_text
+from spectool.lab.fairness.texts import TaskText, read_task_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
@@ -88,7 +88,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
     aligned = _alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
     drawn = (asked.rows, asked.length, asked.seed)
-    texts = {name: read_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
+    texts = {name: read_task_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
     paths = {name: path and str(path) for name, path in aligned.items()}
     arguments = asdict(asked) | {"alignments": paths} | reads
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()

@@ -31,7 +31,7 @@ class TaskText:
     inputs: dict[str, Any]  # what was read, for the record
 
 
-def read_text(
+def read_task_text(
     corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], rows: int, length: int, seed: int
 ) -> TaskText:
     """At most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, drawn by ``seed``.

@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.benchmark import PLAIN, Block, Row
+from spectool.artifacts.benchmark import PLAIN, MeasuredBlock, Row
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
@@ -78,7 +78,7 @@ class Target:
         seed: Sequence[int],
         labels: Row,
         on_generation: Callable[[float], object],
-    ) -> Block:
+    ) -> MeasuredBlock:
         """The timed generations of one prompt in every configuration.
 
         A configuration that has never run generates some tokens first, because the first pass of a shape compiles and
@@ -98,7 +98,7 @@ class Target:
         cache = self._begin(prompt)
         prompt_seconds = time.perf_counter() - asked
         drawn = int(rng.integers(1 << 32))
-        block = Block([], [])
+        block = MeasuredBlock([], [])
         for order, place in enumerate(rng.permutation(len(configurations))):
             each, copied = configurations[place], copy.deepcopy(cache)
             mx.eval([entry.state for entry in copied])

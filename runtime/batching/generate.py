@@ -10,6 +10,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.target import TargetRunner
@@ -119,14 +120,16 @@ def batch_generate(
             target, _ = open_text(
                 encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
                 model,
-                drafter=drafter or shared,
-                num_draft_tokens=length,
-                max_tokens=each["max_tokens"][place],
-                stop_tokens=ends,
-                seed=each["seeds"][place],
-                prompt_cache=cache,
-                statistics=made.drafting[place],
-                **kwargs,
+                GenerationSettings(
+                    drafter=drafter or shared,
+                    num_draft_tokens=length,
+                    max_tokens=each["max_tokens"][place],
+                    stop_tokens=ends,
+                    seed=each["seeds"][place],
+                    prompt_cache=cache,
+                    statistics=made.drafting[place],
+                    **kwargs,
+                ),
             )
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None

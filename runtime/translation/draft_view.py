@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spectool.artifacts.alignment import Spellings
 from spectool.runtime.translation.protocol import DraftContext
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -24,7 +24,7 @@ class DraftView:
         pending: Bytes of an unfinished character at its end.
     """
 
-    def __init__(self, engine: IncrementalBPE | TailReencoder, spellings: Spellings, leading_space: bool) -> None:
+    def __init__(self, engine: IncrementalEncoder, spellings: Spellings, leading_space: bool) -> None:
         """Join ids with ``engine``.
 
         Args:

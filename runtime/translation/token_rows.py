@@ -19,7 +19,7 @@ from spectool.tokenization.incremental.by_text import whole_characters
 from spectool.tokenization.token_bytes import TokenBytes
 
 END, UNKNOWN = -1, -2
-LONGEST = 8  # target ids of a row
+LONGEST_SPELLING = 8  # target ids of a row
 CHECKED = 0.005  # probability from which on a draft token's boundary is looked at, and its bytes where it has no row
 _Ids = NDArray[np.int32]
 _Mask = NDArray[np.bool_]
@@ -27,7 +27,7 @@ _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a chara
 
 
 def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
-    """The row of each draft token inside a text, int32 [draft ids, LONGEST + 1].
+    """The row of each draft token inside a text, int32 [draft ids, LONGEST_SPELLING + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with
     `UNKNOWN`.
@@ -38,11 +38,11 @@ def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes)
         token_bytes: Bytes of each draft token; none of special ones.
     """
     lengths = np.diff(inside.offsets)
-    rows = np.full((len(lengths), LONGEST + 1), END, np.int32)
-    for column in range(LONGEST):
+    rows = np.full((len(lengths), LONGEST_SPELLING + 1), END, np.int32)
+    for column in range(LONGEST_SPELLING):
         longer = np.flatnonzero(lengths > column)
         rows[longer, column] = inside.values[inside.offsets[longer] + column]
-    rows[lengths > LONGEST, LONGEST] = UNKNOWN
+    rows[lengths > LONGEST_SPELLING, LONGEST_SPELLING] = UNKNOWN
     rows[lengths == 0, 0] = UNKNOWN
     special = np.diff(token_bytes.offsets) == 0
     rows[special, 0] = np.where(counterparts[special] == NONE, UNKNOWN, counterparts[special])
@@ -95,7 +95,7 @@ class TokenRows:
     def following(
         self, tokens: _Ids, likely: _Mask, drawn: Sequence[int], pending: bytes, held: int | None = None
     ) -> _Rows:
-        """The rows of draft tokens that stand after others, int32 [tokens, LONGEST + 1].
+        """The rows of draft tokens that stand after others, int32 [tokens, LONGEST_SPELLING + 1].
 
         Args:
             tokens: Draft ids [tokens].
@@ -169,6 +169,6 @@ class TokenRows:
 
 def _write(row: _Ids, ids: Sequence[int], unfinished: bool = False) -> None:
     """Write ids into a row that is all `UNKNOWN`; a longer list than fits stays unknown after its last id."""
-    row[: min(len(ids), LONGEST)] = ids[:LONGEST]
-    if len(ids) <= LONGEST and (ids or unfinished):
+    row[: min(len(ids), LONGEST_SPELLING)] = ids[:LONGEST_SPELLING]
+    if len(ids) <= LONGEST_SPELLING and (ids or unfinished):
         row[len(ids) :] = END
