@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.console import guarded, say, show
-from spectool.commands.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
-from spectool.commands.load_model import longest_exact, open_model
-from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.options import SectionedCommand, Text, section, under
+from spectool.commands.shared.console import guarded, say, show
+from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
+from spectool.commands.shared.load_model import longest_exact, open_model
+from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
+from spectool.commands.shared.options import SectionedCommand, Text, section, under
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt, _rare_prompt = under("Model and prompt"), section("Model and prompt", rare=True)
@@ -86,7 +86,7 @@ def generate(
     prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
-    from spectool.commands.blas import blas_hint
+    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 
 if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer

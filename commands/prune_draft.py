@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, progress, reading, say, say_next, say_notes, stage
-from spectool.commands.options import SectionedCommand, draft_option, json_option, path_option, text_options
+from spectool.commands.shared.console import guarded, progress, reading, say, say_next, say_notes, stage
+from spectool.commands.shared.options import SectionedCommand, draft_option, json_option, path_option, text_options
 
 
 @click.command("prune-draft", cls=SectionedCommand)
@@ -46,7 +46,7 @@ def prune_draft(
     """
     from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
-    from spectool.commands.describe import pruning
+    from spectool.commands.shared.describe import pruning
     from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 

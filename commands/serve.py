@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, say, without_controls
-from spectool.commands.load_model import check_drafting
-from spectool.commands.model_options import (
+from spectool.commands.shared.console import guarded, say, without_controls
+from spectool.commands.shared.load_model import check_drafting
+from spectool.commands.shared.model_options import (
     DraftingChoice,
     drafting_options,
     kv_bits_option,
@@ -21,7 +21,7 @@ from spectool.commands.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.options import Decorator, SectionedCommand, Text, section, under
+from spectool.commands.shared.options import Decorator, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
@@ -151,7 +151,7 @@ def serve(
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
-    from spectool.commands.blas import blas_hint
+    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 

@@ -29,8 +29,8 @@ from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
-from spectool.commands.console import progress, reading, say
 from spectool.commands.prune_draft import model_directory
+from spectool.commands.shared.console import progress, reading, say
 from spectool.corpora import Corpus, open_corpus
 from spectool.measure.bench.experiment import LANGUAGES, make_experiment
 from spectool.measure.bench.identity import contents

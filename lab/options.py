@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.commands.options import Finite
+from spectool.commands.shared.options import Finite
 
 count_option = partial(click.option, type=click.IntRange(1), metavar="N", show_default=True)
 """A whole number of 1 or more."""

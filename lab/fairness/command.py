@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, show, table
-from spectool.commands.options import Finite, json_option, out_option, target_option, text_options
+from spectool.commands.shared.console import guarded, show, table
+from spectool.commands.shared.options import Finite, json_option, out_option, target_option, text_options
 from spectool.lab.options import by_name, count_option, seed_option
 
 

@@ -32,7 +32,7 @@ from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.manifest import Manifest, read_manifest, seal
 from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task
-from spectool.commands.console import progress, say
+from spectool.commands.shared.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare

@@ -13,7 +13,7 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.build.corpus_reading import describe_corpus
-from spectool.commands.console import reading
+from spectool.commands.shared.console import reading
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
 from spectool.tokenization import Tokenizer

@@ -5,8 +5,15 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, say, show, table
-from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
+from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.options import (
+    corpora_option,
+    draft_option,
+    json_option,
+    out_option,
+    target_option,
+    text_options,
+)
 from spectool.lab.options import by_name, count_option, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
 

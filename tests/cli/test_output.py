@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from spectool.cli import main
-from spectool.commands.console import show, table
+from spectool.commands.shared.console import show, table
 from spectool.tests.running import TOKENIZER, process, run
 from spectool.tokenization import open_tokenizer
 

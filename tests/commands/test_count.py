@@ -6,7 +6,7 @@ import click
 import pytest
 
 from spectool.artifacts import Counts
-from spectool.commands.options import size_in_bytes
+from spectool.commands.shared.options import size_in_bytes
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import figures, run
 

@@ -10,7 +10,7 @@ from spectool.artifacts import Alignment, Manifest
 from spectool.build import build_alignment, intersect
 from spectool.build.alignment import stage
 from spectool.build.alignment.translation_table import spellings
-from spectool.commands.describe import artifact_facts
+from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table

@@ -16,7 +16,7 @@ from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Reference
 from spectool.cli import main
-from spectool.commands.describe import artifact_facts
+from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator

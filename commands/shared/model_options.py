@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
+from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
 from spectool.runtime.decoding.settings import SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from spectool.artifacts.manifest import read_manifest
-from spectool.commands.console import say
-from spectool.commands.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
+from spectool.commands.shared.console import say
+from spectool.commands.shared.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
