@@ -19,9 +19,8 @@ import mlx.core as mx
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
-from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import Commit
+from spectool.runtime.decoding.text_state import Commit, GenerationSettings
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics

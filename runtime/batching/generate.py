@@ -10,10 +10,10 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
-from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
 from spectool.runtime.draft_length.controllers import new_controller
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit

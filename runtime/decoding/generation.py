@@ -28,10 +28,9 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
-from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import TextState
+from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller

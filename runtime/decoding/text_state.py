@@ -4,23 +4,49 @@ The single loop and the batch share it, so a text is written by the same rules i
 chosen, where it ends, and what is counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.drafter import Cycle, Proposal, accepted_length
+from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, log_probabilities, processed
-from spectool.runtime.decoding.settings import GenerationSettings
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import require_tokens
 from spectool.runtime.decoding.verification import choose, ids
 
 if TYPE_CHECKING:
-    from spectool.runtime.grammar import GrammarConstraint
+    from spectool.runtime.decoding.prediction import PredictionDrafter
+    from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.grammar import Grammar, GrammarConstraint
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationSettings:
+    """How one text is written: the arguments of `generate_step`, which explains them."""
+
+    drafter: Drafter | None = None
+    prediction: "PredictionDrafter | None" = None
+    num_draft_tokens: "int | Controller | None" = None
+    max_tokens: int = 256
+    stop_tokens: Collection[int] = frozenset()
+    sampler: Sampler | None = None
+    logits_processors: Sequence[LogitsProcessor] | None = None
+    grammar: "Grammar | None" = None
+    seed: int | None = None
+    verify: Literal["exact", "rejection"] | None = None
+    max_kv_size: int | None = None
+    prompt_cache: list[Any] | None = None
+    cached_tokens: Sequence[int] = ()
+    prefill_step_size: int = 2048
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    statistics: DraftStatistics | None = None
+    on_cycle: Callable[[Cycle], None] | None = None
 
 
 class Pass(NamedTuple):

@@ -12,7 +12,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step, open_text
-from spectool.runtime.decoding.settings import GenerationSettings
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
 
