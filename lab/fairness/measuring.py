@@ -113,14 +113,11 @@ def _alignments_of(
     found: dict[str, Path | None] = dict.fromkeys(drafts)
     for path in alignments:
         sides = read_manifest(path).tokenizers
-        both = tuple(sides[role]["fingerprint"] if role in sides else None for role in ("draft", "target"))
-        fitting = [name for name, draft in drafts.items() if (draft.fingerprint, target.fingerprint) == both]
+        both = [sides.get(role, {}).get("fingerprint") for role in ("draft", "target")]
+        fitting = [name for name, draft in drafts.items() if [draft.fingerprint, target.fingerprint] == both]
         if not fitting:
-            named = (
-                " and ".join(sides[role]["name"] for role in ("draft", "target") if role in sides) or "no tokenizers"
-            )
             raise ArtifactError(
-                f"{path}: aligns {named}, expected one of {', '.join(d.name for d in drafts.values())} and "
+                f"{path}: expected an alignment of one of {', '.join(d.name for d in drafts.values())} with "
                 f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
             )
         found |= dict.fromkeys(fitting, path)
