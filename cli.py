@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from spectool import __version__
-from spectool.commands.console import guarded
+from spectool.commands.shared.console import guarded
 
 _PURPOSES = {
     "Use": {

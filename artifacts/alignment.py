@@ -20,7 +20,7 @@ The token, merge, character and boundary files are absent for a side that goes t
 hold the report on the pair.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +29,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spectool import ArtifactError, FingerprintMismatch
+from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import Artifact, read_manifest
+from spectool.artifacts.manifest import Artifact
 from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
@@ -89,7 +89,7 @@ class JoinTables(NamedTuple):
     boundaries: BoundaryTable
 
 
-def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalBPE | TailReencoder:
+def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:
     """What joins ids of a tokenizer: tables, or text where there are none."""
     return TailReencoder(tokenizer) if tables is None else IncrementalBPE(tokenizer, *tables)
 
@@ -230,31 +230,6 @@ class Alignment(Artifact):
         found = len(next(iter(columns.values())))
         self._expect(size in (None, found), f"{found} rows, expected {size}", file)
         return columns
-
-
-def alignments_of(
-    drafts: Mapping[str, Tokenizer], target: Tokenizer, alignments: Sequence[Path]
-) -> dict[str, Path | None]:
-    """Return the alignment of every draft, found by the fingerprints of both sides.
-
-    Raises:
-        ArtifactError: An alignment is none, or is for none of the drafts.
-    """
-    found: dict[str, Path | None] = dict.fromkeys(drafts)
-    for path in alignments:
-        sides = read_manifest(path).tokenizers
-        both = tuple(sides[role]["fingerprint"] if role in sides else None for role in ("draft", "target"))
-        fitting = [name for name, draft in drafts.items() if (draft.fingerprint, target.fingerprint) == both]
-        if not fitting:
-            named = (
-                " and ".join(sides[role]["name"] for role in ("draft", "target") if role in sides) or "no tokenizers"
-            )
-            raise ArtifactError(
-                f"{path}: aligns {named}, expected one of {', '.join(d.name for d in drafts.values())} and "
-                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
-            )
-        found |= dict.fromkeys(fitting, path)
-    return found
 
 
 def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:

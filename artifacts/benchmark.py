@@ -87,7 +87,7 @@ _FILES = {"generations.jsonl": GENERATIONS, "cycles.jsonl": CYCLES}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MeasuredBlock:
     """The rows of one block."""
 
     generations: list[Row]

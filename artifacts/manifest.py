@@ -101,16 +101,16 @@ def previous_path(out: Path) -> Path:
     return out.with_name(f".{out.name}.previous")
 
 
-def verify_files(path: Path, manifest: Manifest, record: str = MANIFEST) -> None:
-    """Compare the SHA-256 of every file with the manifest, which was read from the file ``record``.
+def verify_files(path: Path, manifest: Manifest) -> None:
+    """Compare the SHA-256 of every file with the manifest.
 
     Raises:
         ArtifactError: A file differs, or is not named in the manifest.
     """
     found = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}  # .DS_Store and the like
-    strangers = sorted(found - set(manifest.files) - {record})
+    strangers = sorted(found - set(manifest.files) - {MANIFEST})
     if strangers:
-        raise ArtifactError(f"{path / strangers[0]}: not named in {record}. Remove it, or build the artifact again")
+        raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
     for name in manifest.files:
         _verify_file(path, manifest, name)
 

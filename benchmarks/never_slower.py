@@ -26,8 +26,8 @@ import mlx.core as mx
 from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
+from pass_cost import pass_cost
 
-from spectool.measure.bench.timing import pass_cost
 from spectool.measure.intervals import geometric_mean
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step

@@ -27,12 +27,12 @@ import click
 import mlx.core as mx
 from mlx_lm.generate import generate_step as plain_step
 from mlx_lm.generate import speculative_generate_step
+from pass_cost import pass_cost
 from real_data import alignment_of, dictionary_of
 from real_models import real_model
 from real_text import prompt_ids, real_prompts
 from tqdm import tqdm
 
-from spectool.measure.bench.timing import pass_cost
 from spectool.runtime import Controller, DraftStatistics, generate_step, load_drafter
 from spectool.runtime.loading import load_model
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
-from spectool.commands.options import (
+from spectool.commands.shared.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
+from spectool.commands.shared.options import (
     SectionedCommand,
     draft_option,
     json_option,
@@ -43,7 +43,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.artifacts.alignment import Alignment
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
-    from spectool.commands.align_summary import TEXT_WIDTH, judge, summarize
+    from spectool.commands.shared.align_summary import TEXT_WIDTH, judge, summarize
     from spectool.corpora import open_corpus
     from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, progress, say, show, table
-from spectool.commands.model_options import DraftLength, model_option
-from spectool.commands.options import Finite, SectionedCommand, json_option, option, path_option, section
+from spectool.commands.shared.console import guarded, progress, say, show, table
+from spectool.commands.shared.model_options import DraftLength, model_option
+from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option, section
 
 _PROMPTS = (
     "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"

@@ -9,8 +9,8 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.console import guarded, model_of, say, say_next, say_notes, stage
-from spectool.commands.options import (
+from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, stage
+from spectool.commands.shared.options import (
     SectionedCommand,
     json_option,
     memory_option,
@@ -100,8 +100,8 @@ def build_dict(
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (reads["text_field"] is not None or min_count is not None):
-        raise click.UsageError("--text-field and --min-count are for --corpus; --counts are counted already")
+    if counts is not None and min_count is not None:
+        raise click.UsageError("--min-count is for --corpus; --counts are counted already")
     options = BackoffOptions(entries, max_bytes, max_context)
     source: Any = None if corpus is None else open_corpus(corpus, **reads)
     target = open_tokenizer(tokenizer)
@@ -131,7 +131,7 @@ def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least:
 
 def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:
     """What the amount of text is good for, and the tokens per pass on the part of it that was held out."""
-    from spectool.commands.describe import held_out
+    from spectool.commands.shared.describe import held_out
 
     facts: dict[str, Any] = {"text": amount_of_text(statistics["tokens"])}
     if "held_out" in statistics and not as_json:

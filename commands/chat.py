@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.console import guarded, require_utf8, say
-from spectool.commands.load_model import open_model
-from spectool.commands.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.options import SectionedCommand
+from spectool.commands.shared.console import guarded, require_utf8, say
+from spectool.commands.shared.load_model import open_model
+from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
+from spectool.commands.shared.options import SectionedCommand
 
 _HELP = """/reset   forget the conversation so far
 /quit    end the conversation, as Ctrl-D does
@@ -47,8 +47,8 @@ def chat(
         raise click.UsageError("a conversation needs standard input, which is closed")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
-    from spectool.commands.blas import blas_hint
     from spectool.commands.conversation import Conversation
+    from spectool.commands.shared.blas import blas_hint
 
     if hint := blas_hint(target):
         say(hint)

@@ -12,7 +12,7 @@ from typing import Any
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.chat_template import Message, rendered
+from spectool.runtime.chat_template import ChatMessage, rendered
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -40,7 +40,7 @@ class Conversation:
                 "this model has no chat template, which a conversation needs. To continue a text: spectool generate"
             )
         self._model, self._tokenizer = model, tokenizer
-        self._first: list[Message] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
+        self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
         self._max_kv_size = options.pop("max_kv_size", None)
         self._seed, self._turns = options.pop("seed", None), 0

@@ -7,8 +7,8 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.commands.console import guarded, say, say_notes, stage
-from spectool.commands.options import (
+from spectool.commands.shared.console import guarded, say, say_notes, stage
+from spectool.commands.shared.options import (
     SectionedCommand,
     json_option,
     memory_option,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from spectool.commands.console import guarded, say, table
+from spectool.commands.shared.console import guarded, say, table
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
@@ -93,7 +93,7 @@ def _compare(path: Path, max_tokens: int) -> None:
 
 
 def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> None:
-    from spectool.commands.display import IN_COLOUR, IN_MARKS, Display, legend
+    from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, legend
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     prompt = _PROMPTS[0]

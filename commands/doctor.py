@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from spectool.artifacts.pass_costs import PassCosts, save_costs
-from spectool.commands.console import guarded, say, say_next, show
-from spectool.commands.options import Finite, json_option
+from spectool.commands.shared.console import guarded, say, say_next, show
+from spectool.commands.shared.options import Finite, json_option
 
 _BAR = 24  # characters of a pass as long as the longest one
 
@@ -44,7 +44,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
-    from spectool.commands.blas import blas_hint
+    from spectool.commands.shared.blas import blas_hint
     from spectool.measure.doctor import measure_costs
     from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import divided, guarded, progress, reading, show
-from spectool.commands.model_options import DraftLength, min_draft_prob_option
-from spectool.commands.options import (
+from spectool.commands.shared.console import divided, guarded, progress, reading, show
+from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
+from spectool.commands.shared.options import (
     SectionedCommand,
     json_option,
     path_option,
@@ -78,7 +78,7 @@ def emulate(
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.commands.display import by_drafter, gains
+    from spectool.commands.shared.display import by_drafter, gains
     from spectool.corpora import open_corpus
     from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS

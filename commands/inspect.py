@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.console import guarded, say, show
-from spectool.commands.describe import artifact_facts
-from spectool.commands.options import Finite, Text, json_option, path_option, tokenizer_option
+from spectool.commands.shared.console import guarded, say, show
+from spectool.commands.shared.describe import artifact_facts
+from spectool.commands.shared.options import Finite, Text, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary

@@ -1,22 +1,16 @@
-"""Sample entries of a dictionary, and an explained look-up: how the text was split and what would be drafted.
+"""Sample entries of a dictionary, and an explained look-up: how the text was split and what would be drafted."""
 
-A text that ends within a word may end in a token that no whole word has: if "▁trakcie" is one token, no text has
-"▁trak" before "cie". So if nothing is found, longer tokens that begin with the last one are looked up, too.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 
 if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 _PROPOSED = 8  # most look-ups of a proposal that is shown
-_COMPLETED = 3  # most words that the last token may begin
 _BELOW = f"below {MIN_PROBABILITY:.0%}, so not drafted by default"
 
 
@@ -97,11 +91,7 @@ def explain(words: DictionaryText, text: str, as_json: bool) -> dict[str, Any]:
     if match := words.dictionary.look_up(context):
         facts["lookup"] = words.entry(context[-match.length :], match.tokens, match.probability, as_json)
         return facts | (_proposal(words, context, as_json) if words.dictionary.chained else {})
-    longer = _completions(words, context[-1]) if context else []
-    facts["lookup"] = None if as_json else "nothing"
-    facts["reason"] = _reason(words, text, context, longer)
-    others = [found for ids in _others(context, longer) if (found := _found(words, ids, as_json)) is not None]
-    return facts | ({"instead": others} if others else {})
+    return facts | {"lookup": None if as_json else "nothing", "reason": _reason(words, text, context)}
 
 
 def _proposal(words: DictionaryText, context: Sequence[int], as_json: bool) -> dict[str, Any]:
@@ -125,7 +115,7 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> str:
     return f"{''.join(step['text'] for step in steps)!r}  ({steps[-1]['probability']:.0%} for all of it)"
 
 
-def _reason(words: DictionaryText, text: str, context: Sequence[int], longer: Sequence[int]) -> str:
+def _reason(words: DictionaryText, text: str, context: Sequence[int]) -> str:
     """Why nothing was found, and what to do."""
     if not context:
         return "the text has no token. Give a text of some words"
@@ -137,31 +127,10 @@ def _reason(words: DictionaryText, text: str, context: Sequence[int], longer: Se
         return f"the text ends in the special token {last}, which stands for no text. Give words after it"
     if text != text.rstrip():
         return f"no entry ends in {last}. Tokens begin with the space before a word: leave out the space at the end"
-    if longer:
-        return (
-            f"no entry ends in {last}. The text may end within a word, because the tokenizer writes longer words as "
-            f"{words.split(longer)}, without that token. Give whole words"
-        )
-    return f"no entry ends in {last}, which is too rare in the counted text. Give other words, as in the sample entries"
-
-
-def _completions(words: DictionaryText, token: int) -> list[int]:
-    """The most frequent tokens of the dictionary that begin with a token, apart from its mark of a word's end."""
-    alphabet = words.dictionary.alphabet.tolist()
-    begun = words.bytes_of([token])[0].rstrip(b" ")
-    known = zip(alphabet, words.bytes_of(alphabet), strict=True)
-    longer = (other for other, raw in known if raw.startswith(begun) and raw.rstrip(b" ") != begun)
-    return list(islice(longer, _COMPLETED)) if begun else []
-
-
-def _others(context: Sequence[int], longer: Sequence[int]) -> Iterable[Sequence[int]]:
-    """The context without its last token, and with each of the longer ones instead of it."""
-    return filter(None, (context[:-1], *([*context[:-1], token] for token in longer)))
-
-
-def _found(words: DictionaryText, context: Sequence[int], as_json: bool) -> Any:
-    match = words.dictionary.look_up(context)
-    return match and words.entry(context[-match.length :], match.tokens, match.probability, as_json)
+    return (
+        f"no entry ends in {last}, which is too rare in the counted text, or which no whole word ends in. Give whole "
+        "words, as in the sample entries"
+    )
 
 
 def _shown(raw: bytes) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from spectool.build.dictionary.options import Limits
-from spectool.commands.console import guarded, say, stage
-from spectool.commands.options import Finite, json_option, path_option, size_in_bytes
+from spectool.commands.shared.console import guarded, say, stage
+from spectool.commands.shared.options import Finite, json_option, path_option, size_in_bytes
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary

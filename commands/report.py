@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, show
-from spectool.commands.options import json_option
+from spectool.commands.shared.console import guarded, show
+from spectool.commands.shared.options import json_option
 
 
 @click.command()
@@ -30,7 +30,7 @@ def report(run: Path, out: Path | None, as_json: bool) -> None:
         spectool report polish.bench -o ./page
     """
     from spectool.artifacts.benchmark import Benchmark
-    from spectool.commands.describe import needing_figures
+    from spectool.commands.shared.describe import needing_figures
     from spectool.measure.report.run_page import page_folder, write_run_page
     from spectool.measure.report.trials import read_trials
     from spectool.measure.report.verdicts import verdicts

@@ -1,6 +1,5 @@
 """The command ``serve``."""
 
-import json
 import logging
 import os
 import re
@@ -12,9 +11,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, say
-from spectool.commands.load_model import check_drafting
-from spectool.commands.model_options import (
+from spectool.commands.shared.console import guarded, say, without_controls
+from spectool.commands.shared.load_model import check_drafting
+from spectool.commands.shared.model_options import (
     DraftingChoice,
     drafting_options,
     kv_bits_option,
@@ -22,13 +21,12 @@ from spectool.commands.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.options import Decorator, SectionedCommand, Text, section, under
+from spectool.commands.shared.options import Decorator, SectionedCommand, Text, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _COUNT = click.IntRange(1)
 _model, _access = under("Model"), under("Access")
 _rarely = partial(click.option, **section("Model", rare=True))
@@ -124,7 +122,6 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     show_default=True,
     help="How much to log on stderr; DEBUG logs the requests, texts included.",
 )
-@_log("--json-logs", is_flag=True, help="Log a JSON object a line.")
 @guarded
 def serve(
     model: str,
@@ -132,7 +129,6 @@ def serve(
     host: str,
     port: int,
     log_level: str,
-    json_logs: bool,
     **options: Any,
 ) -> None:
     """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
@@ -151,11 +147,11 @@ def serve(
     started = ServerOptions(model=model, num_draft_tokens=length, verify=drafting.verify, **options)
     _check_names(started)
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if json_logs else _PlainLines())
+    handler.setFormatter(_LogLines())
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
-    from spectool.commands.blas import blas_hint
+    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
@@ -163,7 +159,7 @@ def serve(
         # A dictionary and a draft are made for one tokenizer.
         others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
         chosen = drafting if name == started.model else others
-        return load_drafter(tokenizer, **chosen.sources, say=partial(_tell, as_json=json_logs))
+        return load_drafter(tokenizer, **chosen.sources, say=say)
 
     server = Server(host, port, started, drafter_of)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
@@ -171,16 +167,14 @@ def serve(
         server.wait_until_loaded()
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
-        _tell(
-            f"{server.url}/v1 serves {' and '.join(started.names)}, drafting from {source}. Ctrl-C ends it.", json_logs
-        )
+        say(f"{server.url}/v1 serves {' and '.join(started.names)}, drafting from {source}. Ctrl-C ends it.")
         if hint := blas_hint(loaded.model):
-            _tell(hint, json_logs)
+            say(hint)
         if host not in _LOOPBACK and not started.api_keys:
-            _tell("Anyone who can reach this address can use the model. Set --api-key to require a key.", json_logs)
+            say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()
     except KeyboardInterrupt:  # which uvicorn raises after it has stopped
-        _tell("Stopped.", json_logs)
+        say("Stopped.")
         stopped = server.stop()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -204,7 +198,7 @@ def _check_names(options: ServerOptions) -> None:
             )
 
 
-class _PlainLines(logging.Formatter):
+class _LogLines(logging.Formatter):
     """A line for each entry, in which nothing that a client sent can move the cursor or begin another line."""
 
     def __init__(self) -> None:
@@ -212,27 +206,4 @@ class _PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The entry, with control characters escaped; the further lines of a traceback are indented."""
-        return _escaped(super().format(record)).replace("\n", "\n    ")
-
-
-class _JsonLines(logging.Formatter):
-    """One JSON object for each entry."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The entry as JSON; a traceback becomes part of the message."""
-        entry = {
-            "time": self.formatTime(record),
-            "level": record.levelname,
-            "message": _escaped(super().format(record)),
-        }
-        return json.dumps(entry, ensure_ascii=False)
-
-
-def _escaped(text: str) -> str:
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
-
-
-def _tell(message: str, as_json: bool) -> None:
-    """Say something at any log level, in the form of the log."""
-    record = logging.makeLogRecord({"levelname": "INFO", "msg": message})
-    say(_JsonLines().format(record) if as_json else message)
+        return without_controls(super().format(record)).replace("\n", "\n    ")

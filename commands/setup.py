@@ -4,8 +4,8 @@ import time
 
 import click
 
-from spectool.commands.console import guarded, say, show, table
-from spectool.commands.options import Finite, SectionedCommand, json_option, option
+from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
 
 
 @click.command(cls=SectionedCommand)
@@ -51,9 +51,9 @@ def setup(
         spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
     """
     from spectool.artifacts.default_paths import slug
-    from spectool.commands.blas import blas_hint
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
+    from spectool.commands.shared.blas import blas_hint
     from spectool.corpora import preset_for
     from spectool.runtime.loading import load_model
 

@@ -29,8 +29,8 @@ from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
-from spectool.commands.console import progress, reading, say
 from spectool.commands.prune_draft import model_directory
+from spectool.commands.shared.console import progress, reading, say
 from spectool.corpora import Corpus, open_corpus
 from spectool.measure.bench.experiment import LANGUAGES, make_experiment
 from spectool.measure.bench.identity import contents
@@ -53,7 +53,7 @@ _HUB_BYTES = 20_000_000  # of a text on the hub
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
 
 
-class Step(NamedTuple):
+class SetupStep(NamedTuple):
     """Something to make, unless it is kept from an earlier run."""
 
     name: str
@@ -76,13 +76,13 @@ class Setup:
     drafters: dict[str, dict[str, Any]] = field(default_factory=dict)  # as an experiment has them, by name
     run: Path | None = None  # the benchmark
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[SetupStep]:
         """Yield the steps in order; what depends on one that is missing when the next is asked for is missing, too."""
         target = _opened(self.model)
         for spec in self.corpora:
             if open_corpus(spec).total_bytes is None:
                 path = _beginning(spec)
-                yield Step("text", f"20 MB of {spec} from the hub", 30, path.exists(), partial(_fetch, spec, path))
+                yield SetupStep("text", f"20 MB of {spec} from the hub", 30, path.exists(), partial(_fetch, spec, path))
         texts = [_text(spec) for spec in self.corpora]
         for text in texts:
             yield _dictionary(target, text)
@@ -95,7 +95,9 @@ class Setup:
             self.drafters |= {DRAFT: draft, ALL: look_ups | draft}
         yield self._bench(texts[0])
 
-    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> Generator[Step, None, dict[str, str]]:
+    def _draft(
+        self, name: str, target: Tokenizer, texts: Sequence[Corpus]
+    ) -> Generator[SetupStep, None, dict[str, str]]:
         """Yield the steps of the draft model, and return what an experiment says of it."""
         used, ready = name, True
         if self.prune:
@@ -113,7 +115,7 @@ class Setup:
         yield _doctor(used, self.seconds, ready)
         return found
 
-    def _bench(self, text: Corpus) -> Step:
+    def _bench(self, text: Corpus) -> SetupStep:
         """The step that measures all drafters, on as many prompts as there is time for."""
         costs = _costs(self.model)
         step = (1 + len(self.drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
@@ -131,7 +133,7 @@ class Setup:
             names = [self.model, *(drafter["draft_model"] for drafter in drafters if "draft_model" in drafter)]
             key = digest(experiment.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
             self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
-        return Step(
+        return SetupStep(
             "bench",
             ", ".join([PLAIN, *self.drafters]) + f", on {count} prompts" * ready,
             step * count * tokens if ready else self.seconds,
@@ -209,7 +211,7 @@ def _fetch(spec: str, out: Path) -> None:
         (work / "text").replace(out)
 
 
-def _dictionary(target: Tokenizer, text: Corpus) -> Step:
+def _dictionary(target: Tokenizer, text: Corpus) -> SetupStep:
     options, least = BackoffOptions(), least_count(text)
     path = dictionary_path(text.spec, target.fingerprint, options, least)
 
@@ -219,10 +221,10 @@ def _dictionary(target: Tokenizer, text: Corpus) -> Step:
 
     kept = _made(path, Dictionary.format, {"target": target}, [text])
     seconds = 10 + (text.total_bytes or _HUB_BYTES) / 250_000
-    return Step("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
+    return SetupStep("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
 
 
-def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
+def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:
     whole = _opened(name)
 
     def make() -> None:
@@ -232,20 +234,20 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> Step:
             raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
 
     kept = _made(path, PrunedDraft.format, {"whole": whole}, texts)
-    return Step("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
+    return SetupStep("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
 
 
-def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Corpus) -> Step:
+def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Corpus) -> SetupStep:
     def make() -> None:
         assert draft is not None
         require_checked(path, build_alignment(draft, target, text, path, say, reading), say)
 
     if kept := _made(path, Alignment.format, {"draft": draft, "target": target}, [text]):
         require_checked(path, read_manifest(path))
-    return Step("alignment", "of the two tokenizers, about 40 MB for large ones", 60, kept, make)
+    return SetupStep("alignment", "of the two tokenizers, about 40 MB for large ones", 60, kept, make)
 
 
-def _doctor(name: str, most: float, ready: bool = True) -> Step:
+def _doctor(name: str, most: float, ready: bool = True) -> SetupStep:
     seconds = min(_DOCTOR, most)
 
     def make() -> None:
@@ -254,7 +256,7 @@ def _doctor(name: str, most: float, ready: bool = True) -> Step:
         forget_known_costs()
 
     kept = ready and _costs(name) is not None
-    return Step("doctor", f"what passes of {slug(name)} cost here", 2 * seconds, kept, make)
+    return SetupStep("doctor", f"what passes of {slug(name)} cost here", 2 * seconds, kept, make)
 
 
 _opened = cache(open_tokenizer)  # of a model that the user named, once for the plan and for what is made

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.console import guarded, in_a_line, say
-from spectool.commands.describe import artifact_facts
-from spectool.commands.options import json_option
+from spectool.commands.shared.console import guarded, in_a_line, say
+from spectool.commands.shared.describe import artifact_facts
+from spectool.commands.shared.options import json_option
 
 
 @click.command("verify")

@@ -16,7 +16,7 @@ def _read_parquet(file: InputFile, reading: Reading) -> Iterator[Document]:
 
 
 _TEXT = Format(read_text)
-FORMATS = {
+TEXT_FORMATS = {
     ".txt": _TEXT,
     ".md": Format(partial(read_text, by_default="files")),
     ".jsonl": Format(read_json_lines, has_columns=True),
@@ -46,7 +46,7 @@ def input_files(path: Path) -> list[InputFile]:
     found = [_input_file(inner, name) for inner, name in visible_files(path) if _is_read(inner)]
     if not found:
         raise CorpusError(
-            f"{path}: expected files that end in {', '.join(FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
+            f"{path}: expected files that end in {', '.join(TEXT_FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
             "got a folder without any. Name a file, or rename them"
         )
     return found
@@ -61,15 +61,15 @@ def _is_read(path: Path) -> bool:
     suffix, compression = _split_suffix(path)
     if path.name.lower() in _ABOUT:
         return False
-    return suffix in FORMATS or (not suffix and compression != "")
+    return suffix in TEXT_FORMATS or (not suffix and compression != "")
 
 
 def _input_file(path: Path, name: str) -> InputFile:
     suffix, compression = _split_suffix(path)
     if suffix in _NOT_READ:
         step = _NOT_READ[suffix].format(path=path, stem=path.stem)
-        raise CorpusError(f"{path}: expected plain text or {', '.join(FORMATS)}, got a {suffix} file; {step}")
-    format = FORMATS.get(suffix, _TEXT)
+        raise CorpusError(f"{path}: expected plain text or {', '.join(TEXT_FORMATS)}, got a {suffix} file; {step}")
+    format = TEXT_FORMATS.get(suffix, _TEXT)
     if compression and not format.compressible:
         raise CorpusError(f"{path}: expected a {suffix} file, got a compressed one. Decompress it")
     return InputFile(path, name, format, compression, path.stat().st_size)

@@ -76,7 +76,6 @@ def open_corpus(
     spec: str,
     *,
     on_error: OnError = "stop",
-    text_field: str | None = None,
     encoding: str | None = None,
     documents: Division | None = None,
 ) -> Corpus:
@@ -85,11 +84,11 @@ def open_corpus(
     Args:
         spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst`` or ``.xz``; or
             ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
-            the name of a preset. ``#COLUMN`` after any of them names the column with the text.
+            the name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by
+            default. Plain text has no columns.
         on_error: ``stop`` raises at bytes that are not text; ``repair`` drops and counts them, and
             counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
             would be missing.
-        text_field: Column if ``spec`` names none; ``text`` by default. Plain text has no columns.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
         documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
@@ -104,7 +103,7 @@ def open_corpus(
         raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
     if documents not in (None, *get_args(Division)):
         raise ValueError(f"documents: expected one of {get_args(Division)} or None, got {documents!r}")
-    reading = Reading(text_field or "text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
+    reading = Reading("text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
         return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from spectool.commands.display import Display
+from spectool.commands.shared.display import Display
 from spectool.runtime import load_drafter, stream_generate
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.loading import load_model

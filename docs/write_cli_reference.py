@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from spectool.cli import main
-from spectool.commands.options import EXPLAIN_ALL
+from spectool.commands.shared.options import EXPLAIN_ALL
 
 DOCS = Path(__file__).parent
 SAME_OPTIONS = {"align": "build-dict", "chat": "generate", "count": "build-dict", "prune-draft": "build-dict"}

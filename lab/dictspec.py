@@ -37,7 +37,7 @@ from spectool.lab.words import word_runs
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
-Reading = Literal["whole", "path"]
+PhraseReading = Literal["whole", "path"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DictSpecOptions:
     entries: int = 200_000  # most frequent n-grams to take, of all orders together
     min_probability: float = 0.2
     # what must reach it: a continuation as a whole, or the path of most probable tokens, cut where it falls below
-    reading: Reading = "path"
+    reading: PhraseReading = "path"
     max_prefix: int = 8  # tokens of a context
     max_continuation: int = 8  # tokens
 

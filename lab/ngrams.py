@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, progress, reading, say, say_notes, show, table
-from spectool.commands.options import draft_option, json_option, text_options
+from spectool.commands.shared.console import guarded, progress, reading, say, say_notes, show, table
+from spectool.commands.shared.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.commands.options import Finite
+from spectool.commands.shared.options import Finite
 
 count_option = partial(click.option, type=click.IntRange(1), metavar="N", show_default=True)
 """A whole number of 1 or more."""
@@ -32,7 +32,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def named(given: Sequence[str], option: str) -> dict[str, str]:
+def by_name(given: Sequence[str], option: str) -> dict[str, str]:
     """The values of ``option``, each ``NAME=SPEC`` or ``SPEC``, by name; without a name, by a name made of the value.
 
     Raises:

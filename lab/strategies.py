@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext, Translator
-from spectool.runtime.translation.token_rows import END, UNKNOWN, TokenRows
+from spectool.runtime.translation.token_rows import TokenRows
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 MOST_IDS_A_DRAFT_TOKEN = 16  # so that a translated proposal is never cut
-WINDOW = 5
+NEAR = 5
 """Context tokens before the draft in the published runs (p), and before what is committed."""
 
 
@@ -135,7 +135,7 @@ class ContextTranslator(NaiveTranslator):
 
     name = "context"
 
-    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = WINDOW, window_back: int = WINDOW) -> None:
+    def __init__(self, draft: Tokenizer, target: Tokenizer, window: int = NEAR, window_back: int = NEAR) -> None:
         """Translate between ``draft`` and ``target``.
 
         Args:
@@ -207,12 +207,6 @@ class IntersectionTranslator(AppendingTranslator):
         known = [token for token in tokens if token < len(self._target_to_draft)]
         for token, counterpart in zip(known, self._target_to_draft[known].tolist(), strict=True):
             self._ids += self._spell(token) if counterpart == NONE else (counterpart,)
-
-    def token_rows(self) -> TokenRows:
-        """The counterparts, and nothing for other tokens."""
-        end = np.full(len(self.within), END)
-        rows = np.stack([np.where(self.within, self._draft_to_target, UNKNOWN), end], axis=1).astype(np.int32)
-        return TokenRows(rows, (), None, {}, [], 0, (b"", b""), None, False, False)
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
         """The counterparts of the draft ids up to the first that has none."""

@@ -19,9 +19,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from spectool.artifacts.alignment import Alignment, engine_of
-from spectool.build.alignment.replayed_text import Engine, Reference
+from spectool.build.alignment.replayed_text import Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -59,23 +60,20 @@ def measure_ceiling(
         characters: Size of the sample.
 
     Returns:
-        ``default``, the translator's name; ``ceiling`` -> that name -> k -> tokens per pass; ``strings`` -> that name
-        -> encodings in a pass, with the longest drafts. None where both tokenizers keep no passage.
+        ``default``, the translator's name, and ``ceiling`` -> that name -> k -> tokens per pass, None where both
+        tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, list(_sample(texts, characters))))
     perfect = _PerfectDraft(draft, engine_of(draft, alignment.draft.tables))
     translator = ByteAlignedTranslator(alignment, draft, target)
     ceiling: dict[str, float | None] = {}
-    strings: float | None = None
     for k in lengths:
-        passes = encoded = tokens = 0
+        passes = tokens = 0
         for passage in passages:
             passes += _passes(passage, translator, perfect, k)
-            encoded += translator.string_calls
             tokens += len(passage.target)
         ceiling[str(k)] = round(tokens / passes, 4) if passes else None
-        strings = round(encoded / passes, 4) if passes else None
-    return {"ceiling": {translator.name: ceiling}, "strings": {translator.name: strings}, "default": translator.name}
+    return {"ceiling": {translator.name: ceiling}, "default": translator.name}
 
 
 def _passes(passage: Passage, translator: ByteAlignedTranslator, perfect: "_PerfectDraft", k: int) -> int:
@@ -95,7 +93,7 @@ def _passes(passage: Passage, translator: ByteAlignedTranslator, perfect: "_Perf
 class _PerfectDraft:
     """A draft that knows the text."""
 
-    def __init__(self, tokenizer: Tokenizer, engine: Engine) -> None:
+    def __init__(self, tokenizer: Tokenizer, engine: IncrementalEncoder) -> None:
         """Speak ids of ``tokenizer``, which ``engine`` joins."""
         self._token_bytes, self._engine = tokenizer.token_bytes, engine
 

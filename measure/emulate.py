@@ -58,7 +58,6 @@ def replay(
     num_draft_tokens: int = 8,
     progress: Callable[[int], object] = lambda tokens: None,
     prompts: Iterable[Sequence[int]] | None = None,
-    statistics: DraftStatistics | None = None,
 ) -> DraftStatistics:
     """Statistics of a drafter on tokenized documents, as if the target had written them.
 
@@ -72,9 +71,8 @@ def replay(
         num_draft_tokens: Maximum number of them in a cycle.
         progress: Called after each cycle with the number of tokens that it committed.
         prompts: Target ids before each document, which are not counted; none by default.
-        statistics: Added to and returned, so that an interrupted replay leaves its counts; new by default.
     """
-    statistics = DraftStatistics() if statistics is None else statistics
+    statistics = DraftStatistics()
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
         drafter.start(prompt)
         position, end = 0, len(document)

@@ -40,8 +40,7 @@ def page_files(template: str, title: str, **given: Any) -> dict[str, str]:
     Args:
         template: The page's content, such as ``report.jinja``.
         title: Its title.
-        given: What the template names: text, numbers, SVG documents, and tables (a `PageTable`, or a pandas data frame
-            whose index names its rows).
+        given: What the template names: text, numbers, SVG documents, and tables.
     """
     plots: dict[str, str] = {}
 
@@ -92,7 +91,7 @@ def _environment(finalize: Callable[[Any], Any]) -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"flow": _flow, "as_table": _as_table, "data_uri": _data_uri}
+    environment.filters |= {"flow": _flow, "data_uri": _data_uri}
     return environment
 
 
@@ -110,15 +109,6 @@ def _markdown_text(value: Any) -> Markup:
 def _flow(text: str) -> Markup:
     """Join the lines of a paragraph."""
     return Markup(" ".join(text.split()))
-
-
-def _as_table(table: Any) -> PageTable:
-    if isinstance(table, PageTable):
-        return table
-    cells = table.astype(object).to_numpy().tolist()
-    names = [name if isinstance(name, tuple) else (name,) for name in table.index]
-    rows = [[*name, *row] for name, row in zip(names, cells, strict=True)]
-    return PageTable([*(name or "" for name in table.index.names), *map(str, table.columns)], rows, table.index.nlevels)
 
 
 def _data_uri(svg: str) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 from spectool import SpectoolError
 
-Message = Mapping[str, Any]
-_PLACE = "\u2402spectool\u2403"  # put next to a message to see where it begins or ends
+ChatMessage = Mapping[str, Any]
 
 
 class TemplateRefused(SpectoolError):
@@ -23,34 +22,18 @@ class TemplateRefused(SpectoolError):
         self.reason = reason
 
 
-def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[Message]:
+def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[ChatMessage]:
     """The messages of a single question, with a system prompt before it and the beginning of an answer after it."""
     given = (("system", system_prompt), ("user", text), ("assistant", prefill_response))
     return [{"role": role, "content": content} for role, content in given if content is not None]
 
 
-def rendered(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
+def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
     """Token ids of the messages, as `rendered_text`."""
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
 
 
-def rendered_after(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids from the user's message on, for a prompt cache that holds what comes before it.
-
-    Raises:
-        SpectoolError: The template does not show the user's message as it is.
-    """
-    _, begin = _marked(tokenizer, messages, variables, _PLACE)
-    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
-
-
-def rendered_up_to(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids up to the end of the user's message, which `rendered_after` continues; raises the same."""
-    text, end = _marked(tokenizer, messages, variables, "{}" + _PLACE)
-    return encode(tokenizer, text[:end])
-
-
-def rendered_text(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
+def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:
     """The text of the messages, ready for the answer; a last message of the assistant's is continued."""
     begun = messages[-1]["role"] == "assistant"
     try:
@@ -66,19 +49,3 @@ def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of rendered text; the template has already written its special tokens."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return ids
-
-
-def _marked(tokenizer: Any, messages: Sequence[Message], variables: Mapping[str, Any], form: str) -> tuple[str, int]:
-    """The rendered text and the place of the mark, with the user's message in ``form``, where ``{}`` is its text."""
-    changed = [
-        {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
-        for message in messages
-    ]
-    text = rendered_text(tokenizer, changed, variables)
-    place = text.find(_PLACE)
-    if place < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
-            "Use --ignore-chat-template"
-        )
-    return text, place

@@ -35,14 +35,12 @@ mlx_lm = _import_mlx_lm()
 
 from mlx_lm import sample_utils
 from mlx_lm.generate import (
-    DEFAULT_QUANTIZED_KV_START,
     GenerationResponse,
     generate_step,
     generation_stream,
     maybe_quantize_kv_cache,
     wired_limit,
 )
-from mlx_lm.models import cache
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,

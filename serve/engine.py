@@ -20,7 +20,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import Commit
+from spectool.runtime.decoding.text_state import Commit, GenerationSettings
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
@@ -237,9 +237,7 @@ class Engine:
 
         length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
         cache, answer.cached = self._caches.take(job.client, prompt, model.model)
-        target, _ = open_text(
-            prompt[answer.cached :],
-            model.model,
+        settings = GenerationSettings(
             drafter=drafter or model.drafter,
             prediction=answer.prediction,
             num_draft_tokens=model.controller if length is None else length,
@@ -259,6 +257,7 @@ class Engine:
             statistics=answer.statistics,
             on_cycle=on_cycle,
         )
+        target, _ = open_text(prompt[answer.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target, alone=alone)

@@ -21,8 +21,9 @@ from typing import NamedTuple
 from spectool import ArtifactError
 from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.replayed_text import Engine, Reference, is_whole, respell
+from spectool.build.alignment.replayed_text import Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
@@ -106,7 +107,12 @@ class _Text(NamedTuple):
 
 
 def check_joins(
-    role: str, source: Tokenizer, other: Tokenizer, engine: Engine, spellings: Spellings, texts: Iterable[str]
+    role: str,
+    source: Tokenizer,
+    other: Tokenizer,
+    engine: IncrementalEncoder,
+    spellings: Spellings,
+    texts: Iterable[str],
 ) -> JoinCheck:
     """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
 
@@ -153,7 +159,7 @@ def _check_proposals(
     found: JoinCheck,
     expected: Mapping[str, list[int]],
     text: _Text,
-    engine: Engine,
+    engine: IncrementalEncoder,
     spellings: Spellings,
     other: Tokenizer,
 ) -> None:

@@ -24,7 +24,7 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-SEED = 11  # of the documents that are drawn from a larger one
+_SEED = 11  # of the documents that are drawn from a larger one
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
@@ -71,7 +71,7 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [sample_texts((document.text for document in reader(corpus)), counted, SEED) for corpus in corpora]
+        texts = [sample_texts((document.text for document in reader(corpus)), counted, _SEED) for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
@@ -100,7 +100,7 @@ def prune_model(
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
         return PrunedDraft.seal(
             directory,
-            arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": SEED},
+            arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": _SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
             statistics={

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, show, table
-from spectool.commands.options import Finite, json_option, out_option, target_option, text_options
-from spectool.lab.options import count_option, named, seed_option
+from spectool.commands.shared.console import guarded, show, table
+from spectool.commands.shared.options import Finite, json_option, out_option, target_option, text_options
+from spectool.lab.options import by_name, count_option, seed_option
 
 
 @click.command()
@@ -94,11 +94,11 @@ def fairness(
         spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
             --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
     """
-    by_name = named(drafts, "--draft")
-    if "target" in by_name:
+    named = by_name(drafts, "--draft")
+    if "target" in named:
         raise click.UsageError("target is taken; give the draft another name, as in NAME=DIR")
-    if len(costs) > 1 and len(costs) != len(by_name):
-        raise click.UsageError(f"{len(costs)} --cost for {len(by_name)} drafts: give one for all, or one for each")
+    if len(costs) > 1 and len(costs) != len(named):
+        raise click.UsageError(f"{len(costs)} --cost for {len(named)} drafts: give one for all, or one for each")
 
     from spectool import require_extra
 
@@ -108,8 +108,8 @@ def fairness(
 
     options = FairnessOptions(
         target=target,
-        tasks=named(tasks, "--task"),
-        drafts=by_name,
+        tasks=by_name(tasks, "--task"),
+        drafts=named,
         alignments=alignments,
         gamma=gamma,
         temperatures=temperatures,

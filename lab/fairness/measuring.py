@@ -19,7 +19,7 @@ fairness.json, with the names given on the command line, lengths in tokens and d
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
@@ -28,16 +28,15 @@ from typing import Any
 
 import pandas as pd
 
-from spectool import SpectoolError
-from spectool.artifacts.alignment import alignments_of
+from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.manifest import Manifest, read_manifest, seal
 from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task
-from spectool.commands.console import progress, say
+from spectool.commands.shared.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.places import compare
-from spectool.lab.fairness.texts import TaskText, read_text
+from spectool.lab.fairness.texts import TaskText, read_task_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
@@ -45,6 +44,7 @@ from spectool.lab.tuning.examples import NOWHERE, paired_example
 from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.measure.bench.identity import contents, weight_bytes
 from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 FAIRNESS_FORMAT, FAIRNESS_VERSION = "spectool-fairness", 1
 _WHOLE = 2**20  # tokens: more than a passage has
@@ -85,10 +85,10 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
         for line in tokenizer.notes:
             say(f"{name}: {line}")
     target, *others = tokenizers.values()
-    aligned = alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
+    aligned = _alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}
     drawn = (asked.rows, asked.length, asked.seed)
-    texts = {name: read_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
+    texts = {name: read_task_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
     paths = {name: path and str(path) for name, path in aligned.items()}
     arguments = asdict(asked) | {"alignments": paths} | reads
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
@@ -100,6 +100,28 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
             figures = measurement.figures(pairings)
         return figures, _write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
+
+
+def _alignments_of(
+    drafts: Mapping[str, Tokenizer], target: Tokenizer, alignments: Sequence[Path]
+) -> dict[str, Path | None]:
+    """The alignment of every draft, found by the fingerprints of both sides.
+
+    Raises:
+        ArtifactError: An alignment is none, or is for none of the drafts.
+    """
+    found: dict[str, Path | None] = dict.fromkeys(drafts)
+    for path in alignments:
+        sides = read_manifest(path).tokenizers
+        both = [sides.get(role, {}).get("fingerprint") for role in ("draft", "target")]
+        fitting = [name for name, draft in drafts.items() if [draft.fingerprint, target.fingerprint] == both]
+        if not fitting:
+            raise ArtifactError(
+                f"{path}: expected an alignment of one of {', '.join(d.name for d in drafts.values())} with "
+                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
+            )
+        found |= dict.fromkeys(fitting, path)
+    return found
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mlx.nn.layers.activations import log_softmax
 from spectool.lab.fairness.formulas import ratio
 from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.divergence import Pairing, log_q_of, place_by_place
-from spectool.lab.tuning.examples import Batch, Example, batch_of
+from spectool.lab.tuning.examples import Example, Padded, batch_of
 
 _AT_ONCE = 2**24  # logits of one model
 
@@ -93,7 +93,7 @@ def compare(
     return Places(pd.DataFrame(found), sum(len(example.at) for example in examples))
 
 
-def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Batch, temperatures: Sequence[float]) -> mx.array:
+def _at_places(draft: Any, target: Any, pairing: Pairing, batch: Padded, temperatures: Sequence[float]) -> mx.array:
     """The figures of a batch, ``[6 + temperatures, places]``, in the order of their names in `compare`."""
     ids, rows, at = mx.array(batch.target), mx.array(batch.rows), mx.array(batch.at)
     logits = target(ids)[rows, at].astype(mx.float32)

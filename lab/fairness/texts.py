@@ -13,7 +13,7 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.build.corpus_reading import describe_corpus
-from spectool.commands.console import reading
+from spectool.commands.shared.console import reading
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
 from spectool.tokenization import Tokenizer
@@ -31,7 +31,7 @@ class TaskText:
     inputs: dict[str, Any]  # what was read, for the record
 
 
-def read_text(
+def read_task_text(
     corpus: Corpus, target: Tokenizer, others: Sequence[Tokenizer], rows: int, length: int, seed: int
 ) -> TaskText:
     """At most ``rows`` passages of a corpus, of at most ``length`` of the target's tokens each, drawn by ``seed``.

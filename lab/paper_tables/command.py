@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from spectool.commands.console import guarded, table
+from spectool.commands.shared.console import guarded, table
 
 
 @click.command()
@@ -24,7 +24,7 @@ def tables(run: Path) -> None:
 
     require_extra("lab", "spectool lab tables")
     from spectool.artifacts.benchmark import Benchmark
-    from spectool.commands.describe import needing_figures
+    from spectool.commands.shared.describe import needing_figures
     from spectool.lab.paper_tables.tables import (
         acceptance_by_kind,
         break_evens,

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, show, table
-from spectool.commands.options import json_option, text_options
+from spectool.commands.shared.console import guarded, show, table
+from spectool.commands.shared.options import json_option, text_options
 
 
 @click.command()

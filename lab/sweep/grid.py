@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
-from spectool.lab.dictspec import Reading
+from spectool.lab.dictspec import PhraseReading
 from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
 
 Order = Literal["n1", "n12", "n123"]
@@ -33,7 +33,7 @@ class Language(TomlTable):
 class DictSpecAxes(TomlTable):
     """Dictionaries of the DictSpec method; by default those of section 4.4 of the paper."""
 
-    readings: Axis[Reading] = ("whole",)
+    readings: Axis[PhraseReading] = ("whole",)
     orders: Axis[Order] = ("n1", "n12", "n123")
     entries: Axis[PositiveInt] = (10_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
     min_prob: Axis[Probability] = (0.2, 0.5, 0.8, 0.9, 1.0)

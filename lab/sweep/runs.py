@@ -34,7 +34,7 @@ from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backo
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
-from spectool.commands.console import progress
+from spectool.commands.shared.console import progress
 from spectool.lab.dictspec import (
     DictSpecOptions,
     continuations,

@@ -10,7 +10,7 @@ from typing import Any
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.resumable import read_json, write_json
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.sweep.grid import Language

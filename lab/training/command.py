@@ -6,9 +6,16 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, say, show
-from spectool.commands.options import Finite, corpora_option, json_option, out_option, text_options, tokenizer_option
-from spectool.lab.options import count_option, named, rate_option, run_options
+from spectool.commands.shared.console import guarded, say, show
+from spectool.commands.shared.options import (
+    Finite,
+    corpora_option,
+    json_option,
+    out_option,
+    text_options,
+    tokenizer_option,
+)
+from spectool.lab.options import by_name, count_option, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 
 
@@ -101,7 +108,7 @@ def train_draft(
         export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 OPENBLAS_NUM_THREADS=1
         spectool lab train-draft --tokenizer T --corpus pl.txt --steps 3600 -o D
     """
-    specs = named(corpora, "--corpus")
+    specs = by_name(corpora, "--corpus")
     for option, values in (("--weight", weights), ("--valid", valid)):
         if values and len(values) != len(specs):
             raise click.UsageError(

@@ -31,7 +31,7 @@ from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_file, check_replaceable
 from spectool.artifacts.manifest import file_entries
 from spectool.artifacts.resumable import differences, work_path, write_json
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 from spectool.lab.training.options import RunOptions
 
 DRAFT_FORMAT = "spectool-draft"

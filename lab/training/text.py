@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spectool import CorpusError, TokenizerError
 from spectool.build.corpus_reading import describe_corpus, encoded
-from spectool.commands.console import reading, say
+from spectool.commands.shared.console import reading, say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer

@@ -5,9 +5,16 @@ from typing import Any
 
 import click
 
-from spectool.commands.console import guarded, say, show, table
-from spectool.commands.options import corpora_option, draft_option, json_option, out_option, target_option, text_options
-from spectool.lab.options import count_option, named, rate_option, run_options
+from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.options import (
+    corpora_option,
+    draft_option,
+    json_option,
+    out_option,
+    target_option,
+    text_options,
+)
+from spectool.lab.options import by_name, count_option, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
 
 
@@ -73,7 +80,7 @@ def tune_draft(
         spectool lab tune-draft --draft ./small --target ./large --corpus pl=pl.txt --corpus uk=uk.txt \\
             --objective s-cdf --steps 500 -o D
     """
-    specs = named(corpora, "--corpus")
+    specs = by_name(corpora, "--corpus")
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus

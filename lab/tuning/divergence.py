@@ -14,7 +14,7 @@ from mlx.nn.layers.activations import log_softmax
 from spectool import SpectoolError
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
-from spectool.lab.tuning.examples import Batch, Example, batch_of
+from spectool.lab.tuning.examples import Example, Padded, batch_of
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.tokenization import Tokenizer
 
@@ -84,12 +84,12 @@ class Divergence(NamedTuple):
     places: int  # places that were measured
 
 
-def cross_entropy(draft: Any, pairing: Pairing, batch: Batch, log_p: mx.array) -> mx.array:
+def cross_entropy(draft: Any, pairing: Pairing, batch: Padded, log_p: mx.array) -> mx.array:
     """D_T at a batch's places, nats; ``log_p`` comes from `log_p_of`."""
     return mx.mean(crossed(log_p, log_q_of(draft, pairing, batch)))
 
 
-def log_p_of(target: Any, pairing: Pairing, batch: Batch) -> mx.array:
+def log_p_of(target: Any, pairing: Pairing, batch: Padded) -> mx.array:
     """The target's log-probabilities at the places of a batch, ``[places, size]``, without a gradient."""
     return mx.stop_gradient(pairing.of_target(target(mx.array(batch.target))[mx.array(batch.rows), mx.array(batch.at)]))
 
@@ -99,7 +99,7 @@ def crossed(log_p: mx.array, log_q: mx.array) -> mx.array:
     return -mx.sum(mx.exp(log_p) * log_q, axis=-1)
 
 
-def log_q_of(draft: Any, pairing: Pairing, batch: Batch) -> mx.array:
+def log_q_of(draft: Any, pairing: Pairing, batch: Padded) -> mx.array:
     """The draft's log-probabilities at the same places, ``[places, size]``."""
     return pairing.of_draft(draft(mx.array(batch.draft)[:, :-1])[mx.array(batch.rows), mx.array(batch.places)])
 

@@ -24,7 +24,7 @@ class Example(NamedTuple):
     at: NDArray[np.int32]
 
 
-class Batch(NamedTuple):
+class Padded(NamedTuple):
     """Rows padded to one length with zeros, and the places whose predictions count."""
 
     draft: NDArray[np.int32]  # ids of the draft, int32 ``[rows, longest]``
@@ -34,12 +34,12 @@ class Batch(NamedTuple):
     at: NDArray[np.int32]  # its place in the target's row, ``[places]``
 
 
-def batch_of(examples: Sequence[Example]) -> Batch:
+def batch_of(examples: Sequence[Example]) -> Padded:
     """A batch of at least one example; only places count that have one in the target's row."""
     drafts, targets, ats = zip(*examples, strict=True)
     at = _padded(ats, NOWHERE)
     rows, places = np.nonzero(at != NOWHERE)
-    return Batch(
+    return Padded(
         _padded(drafts, 0), _padded(targets, 0), rows.astype(np.int32), places.astype(np.int32), at[rows, places]
     )
 

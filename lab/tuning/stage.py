@@ -29,7 +29,7 @@ from mlx.nn.utils import value_and_grad
 
 from spectool import SpectoolError
 from spectool.artifacts.resumable import resumable_work
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.run import CHECKPOINT, CURVE, Point, TrainingRun, finished_training

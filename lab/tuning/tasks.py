@@ -10,7 +10,7 @@ import numpy as np
 
 from spectool import CorpusError
 from spectool.build.corpus_reading import describe_corpus
-from spectool.commands.console import say
+from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.text import split_corpus

@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class BenchPrompt:
     """One prompt."""
 
     name: str  # unique
@@ -31,13 +31,13 @@ class Prompt:
     chat: bool  # whether it goes through the chat template of a model that has one
 
 
-def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[Prompt]:
+def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0) -> list[BenchPrompt]:
     """All prompts of some sources; windows are measured in tokens of ``tokenizer``.
 
     Raises:
         CorpusError: A source cannot be read, has no prompt, or fewer than are to be drawn.
     """
-    found: list[list[Prompt]] = []
+    found: list[list[BenchPrompt]] = []
     for number, source in enumerate(sources):
         rng = random.Random(f"{seed} {number}")
         try:
@@ -56,7 +56,7 @@ def load_prompts(sources: Sequence[Prompts], tokenizer: Tokenizer, seed: int = 0
     ]
 
 
-def prompts_hash(prompts: Sequence[Prompt]) -> str:
+def prompts_hash(prompts: Sequence[BenchPrompt]) -> str:
     """Hash of the prompts, hexadecimal."""
     return hashlib.sha256(repr(list(prompts)).encode()).hexdigest()
 
@@ -82,7 +82,7 @@ def drawn_items(
     return [item for _, _, item in sorted(kept, key=lambda each: each[1])]
 
 
-def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:
+def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[BenchPrompt]:
     file = resources.files("spectool.measure.bench") / "prompts" / f"{source.language}.toml"
     sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
     kinds = source.kinds or PROMPT_KINDS
@@ -92,10 +92,10 @@ def _built_in(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iter
         chat = kind in CHATTED if source.chat is None else source.chat
         drawn = drawn_items(mine, share, rng, lambda _: True, where) if source.sample else mine[:share]
         for number, text in drawn:
-            yield Prompt(f"{source.language}-{kind}-{number:02}", source.language, kind, text, chat)
+            yield BenchPrompt(f"{source.language}-{kind}-{number:02}", source.language, kind, text, chat)
 
 
-def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[Prompt]:
+def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Iterator[BenchPrompt]:
     kind = source.kinds[0] if source.kinds else "text"
     texts: Iterable[str] = (document.text for document in open_corpus(source.source))
     if source.sample:
@@ -104,7 +104,7 @@ def _of_corpus(source: Prompts, tokenizer: Tokenizer, rng: random.Random) -> Ite
         long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= source.window)
         texts = (_text(tokenizer, ids, 0, source.window) for ids in long_enough)
     for number, text in enumerate(islice(texts, source.sample or source.count or COUNT), 1):
-        yield Prompt(f"{Path(source.source).name}-{number:03}", source.language, kind, text, bool(source.chat))
+        yield BenchPrompt(f"{Path(source.source).name}-{number:03}", source.language, kind, text, bool(source.chat))
 
 
 def _drawn(texts: Iterable[str], source: Prompts, size: int, tokenizer: Tokenizer, rng: random.Random) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int], first: int, window: int) -> 
     return tokenizer.bytes_of(ids[first : first + window]).decode(errors="ignore")
 
 
-def ids_of_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
+def ids_of_prompt(prompt: BenchPrompt, tokenizer: Any) -> list[int]:
     """The ids of a prompt by mlx-lm's ``TokenizerWrapper``, as `spectool generate` would feed them."""
     from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt

@@ -37,7 +37,7 @@ from spectool.artifacts.manifest import MANIFEST, read_manifest
 from spectool.artifacts.resumable import differences, read_json, resumable_work, work_path, write_json
 from spectool.measure.bench.experiment import DrafterSpec, Experiment, ModelSpec, serves
 from spectool.measure.bench.identity import contents, machine, weight_bits, weight_bytes
-from spectool.measure.bench.prompt_sources import Prompt, ids_of_prompt, load_prompts, prompts_hash
+from spectool.measure.bench.prompt_sources import BenchPrompt, ids_of_prompt, load_prompts, prompts_hash
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.loading import load_drafter, load_model
@@ -64,7 +64,7 @@ class _Job(NamedTuple):
     number: int
     model: ModelSpec
     repetition: int
-    prompt: Prompt
+    prompt: BenchPrompt
     temperature: float
 
     @property
@@ -141,7 +141,7 @@ def count_outputs(rows: pa.Table) -> Row:
     }
 
 
-def _identity(experiment: Experiment, prompts: Sequence[Prompt]) -> dict[str, Any]:
+def _identity(experiment: Experiment, prompts: Sequence[BenchPrompt]) -> dict[str, Any]:
     """What the rows of a run depend on, as JSON has it: a run only goes on if all of it is the same."""
     drafters = [drafter for model in experiment.models for drafter in model.drafters]
     models = [*(model.path for model in experiment.models), *(drafter.draft_model for drafter in drafters)]
@@ -164,7 +164,7 @@ def _measured_before(out: Path, identity: Row, say: Say) -> Benchmark:
     return run
 
 
-def _jobs(experiment: Experiment, prompts: Sequence[Prompt]) -> list[_Job]:
+def _jobs(experiment: Experiment, prompts: Sequence[BenchPrompt]) -> list[_Job]:
     every = product(experiment.models, range(experiment.repetitions), prompts, experiment.temperature)
     wanted = [each for each in every if serves(each[0], each[2].language)]
     return [_Job(number, *each) for number, each in enumerate(wanted)]

@@ -9,15 +9,13 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Literal
 
 import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.benchmark import PLAIN, Block, Row
-from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.artifacts.benchmark import PLAIN, MeasuredBlock, Row
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
@@ -80,7 +78,7 @@ class Target:
         seed: Sequence[int],
         labels: Row,
         on_generation: Callable[[float], object],
-    ) -> Block:
+    ) -> MeasuredBlock:
         """The timed generations of one prompt in every configuration.
 
         A configuration that has never run generates some tokens first, because the first pass of a shape compiles and
@@ -100,7 +98,7 @@ class Target:
         cache = self._begin(prompt)
         prompt_seconds = time.perf_counter() - asked
         drawn = int(rng.integers(1 << 32))
-        block = Block([], [])
+        block = MeasuredBlock([], [])
         for order, place in enumerate(rng.permutation(len(configurations))):
             each, copied = configurations[place], copy.deepcopy(cache)
             mx.eval([entry.state for entry in copied])
@@ -274,26 +272,3 @@ def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
     drafter.start(prompt)
     if not drafter.chooses_length:
         drafter.propose(1)
-
-
-_CONTEXT = 64  # tokens before a timed pass
-
-
-def pass_cost(model: Any, tokens: int, repeat: int = 15) -> float:
-    """Time of a pass over ``tokens`` tokens / time of a pass over one, as the ratio of the medians.
-
-    It is about 1 if verifying is nearly free, as on a GPU or a Mac, and near ``tokens`` if it saves nothing.
-    """
-    cache = make_prompt_cache(model)
-    checkpoints = Checkpoints(cache)
-    checkpoints.mark(_CONTEXT)
-    mx.eval(model(mx.ones((1, _CONTEXT), dtype=mx.int32), cache=cache))
-    times: dict[int, list[float]] = {1: [], tokens: []}
-    for _ in range(repeat):
-        for count, samples in times.items():
-            checkpoints.mark(count)
-            started = time.perf_counter()
-            mx.eval(model(mx.ones((1, count), dtype=mx.int32), cache=cache))
-            samples.append(time.perf_counter() - started)
-            checkpoints.rewind(_CONTEXT)
-    return median(times[tokens]) / median(times[1])

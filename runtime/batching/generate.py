@@ -13,6 +13,7 @@ from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
 from spectool.runtime.draft_length.controllers import new_controller
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
@@ -119,14 +120,16 @@ def batch_generate(
             target, _ = open_text(
                 encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
                 model,
-                drafter=drafter or shared,
-                num_draft_tokens=length,
-                max_tokens=each["max_tokens"][place],
-                stop_tokens=ends,
-                seed=each["seeds"][place],
-                prompt_cache=cache,
-                statistics=made.drafting[place],
-                **kwargs,
+                GenerationSettings(
+                    drafter=drafter or shared,
+                    num_draft_tokens=length,
+                    max_tokens=each["max_tokens"][place],
+                    stop_tokens=ends,
+                    seed=each["seeds"][place],
+                    prompt_cache=cache,
+                    statistics=made.drafting[place],
+                    **kwargs,
+                ),
             )
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None

@@ -30,13 +30,12 @@ from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import TextState
+from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controllers import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import (
-    DEFAULT_QUANTIZED_KV_START,
     generation_stream,
     make_prompt_cache,
     maybe_quantize_kv_cache,
@@ -70,7 +69,7 @@ def generate_step(
     prompt_progress_callback: Callable[[int, int], None] | None = None,
     kv_bits: int | None = None,
     kv_group_size: int = 64,
-    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START,
+    quantized_kv_start: int = 5000,
     stream: Any = generation_stream,
     statistics: DraftStatistics | None = None,
     on_cycle: Callable[[Cycle], None] | None = None,
@@ -126,9 +125,7 @@ def generate_step(
         RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
             or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
-    target, borrowed = open_text(
-        prompt,
-        model,
+    settings = GenerationSettings(
         drafter=drafter,
         prediction=prediction,
         num_draft_tokens=num_draft_tokens,
@@ -149,6 +146,7 @@ def generate_step(
         statistics=statistics,
         on_cycle=on_cycle,
     )
+    target, borrowed = open_text(prompt, model, settings)
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
@@ -177,80 +175,57 @@ def generate_step(
 
 
 def open_text(
-    prompt: mx.array | Sequence[int],
-    model: Any,
-    *,
-    drafter: Drafter | None = None,
-    prediction: "PredictionDrafter | None" = None,
-    num_draft_tokens: int | Controller | None = None,
-    max_tokens: int = 256,
-    stop_tokens: Collection[int] = frozenset(),
-    sampler: Sampler | None = None,
-    logits_processors: Sequence[LogitsProcessor] | None = None,
-    grammar: "Grammar | None" = None,
-    seed: int | None = None,
-    verify: Literal["exact", "rejection"] | None = None,
-    max_kv_size: int | None = None,
-    prompt_cache: list[Any] | None = None,
-    cached_tokens: Sequence[int] = (),
-    prefill_step_size: int = 2048,
-    kv_bits: int | None = None,
-    kv_group_size: int = 64,
-    quantized_kv_start: int = DEFAULT_QUANTIZED_KV_START,
-    statistics: DraftStatistics | None = None,
-    on_cycle: Callable[[Cycle], None] | None = None,
+    prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings
 ) -> tuple[TargetRunner, Controller | None]:
     """A text to be written, with the target that writes it, and the controller that it borrows, if any.
 
-    Takes the options of `generate_step`, checks them and computes nothing.
+    Arguments and errors are those of `generate_step`; nothing is computed.
     """
-    tokens, cached, vocabulary = prompt_ids(prompt), as_ids(cached_tokens), vocabulary_size(model)
-    processors = tuple(logits_processors or ())
-    require_lengths(max_tokens, num_draft_tokens)
+    tokens, cached, vocabulary = prompt_ids(prompt), as_ids(settings.cached_tokens), vocabulary_size(model)
+    length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
+    require_lengths(settings.max_tokens, length)
     require_tokens("prompt", tokens, vocabulary)
     require_tokens("cached_tokens", cached, vocabulary)
-    for processor in processors:
+    for processor in settings.logits_processors or ():
         require_tokens("logit_bias", biased_tokens(processor), vocabulary)
-    cache = make_prompt_cache(model, max_kv_size) if prompt_cache is None else prompt_cache
+    cache = settings.prompt_cache
+    if cache is None:
+        cache = make_prompt_cache(model, settings.max_kv_size)
+    kv_bits, quantized_from = settings.kv_bits, settings.quantized_kv_start
     if kv_bits is not None:
         require_quantizable(cache, model)
-    constraint = None if grammar is None else grammar.constraint(vocabulary)
-    draw, randomness = draw_for(model, verify, sampler, processors), Randomness(seed)
+    constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
+    draw = draw_for(model, settings.verify, settings.sampler, tuple(settings.logits_processors or ()))
+    randomness = Randomness(settings.seed)
     kept_by = _kept_by(model, drafter, prediction)
-    borrowed = acquire_controller(model, kept_by) if num_draft_tokens is None and kept_by is not None else None
-    length = borrowed or num_draft_tokens or 0
-    quantized_from = quantized_kv_start if kv_bits else None
-    counts = DraftStatistics() if statistics is None else statistics
+    borrowed = acquire_controller(model, kept_by) if length is None and kept_by is not None else None
+    counts = DraftStatistics() if settings.statistics is None else settings.statistics
     guarded = GuardedDrafter(
         drafter,
-        length,
+        borrowed or length or 0,
         cache,
-        quantized_from,
+        quantized_from if kv_bits else None,
         draw,
         vocabulary=vocabulary,
         statistics=counts,
         prediction=prediction,
         constraint=constraint,
-        with_forced=num_draft_tokens != 0,
+        with_forced=length != 0,
     )
     counts.controller = guarded.controller or guarded.predicting
     text = TextState(
         prompt=tokens,
         cached=cached,
         vocabulary=vocabulary,
-        max_tokens=max_tokens,
-        stops=frozenset(stop_tokens),
-        sampler=sampler,
-        processors=processors,
+        settings=settings,
         constraint=constraint,
         rejection=draw is not None,
         randomness=randomness,
         guarded=guarded,
         statistics=counts,
-        on_cycle=on_cycle,
     )
-    quantize = partial(maybe_quantize_kv_cache, cache, quantized_kv_start, kv_group_size, kv_bits)
-    target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=prefill_step_size)
+    quantize = partial(maybe_quantize_kv_cache, cache, quantized_from, settings.kv_group_size, kv_bits)
+    target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=settings.prefill_step_size)
     return target, borrowed
 
 

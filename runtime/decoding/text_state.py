@@ -4,13 +4,13 @@ The single loop and the batch share it, so a text is written by the same rules i
 chosen, where it ends, and what is counted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.drafter import Cycle, Proposal, accepted_length
+from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
@@ -19,7 +19,34 @@ from spectool.runtime.decoding.token_ids import require_tokens
 from spectool.runtime.decoding.verification import choose, ids
 
 if TYPE_CHECKING:
-    from spectool.runtime.grammar import GrammarConstraint
+    from spectool.runtime.decoding.prediction import PredictionDrafter
+    from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.grammar import Grammar, GrammarConstraint
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationSettings:
+    """How one text is written: the arguments of `generate_step`, which explains them."""
+
+    drafter: Drafter | None = None
+    prediction: "PredictionDrafter | None" = None
+    num_draft_tokens: "int | Controller | None" = None
+    max_tokens: int = 256
+    stop_tokens: Collection[int] = frozenset()
+    sampler: Sampler | None = None
+    logits_processors: Sequence[LogitsProcessor] | None = None
+    grammar: "Grammar | None" = None
+    seed: int | None = None
+    verify: Literal["exact", "rejection"] | None = None
+    max_kv_size: int | None = None
+    prompt_cache: list[Any] | None = None
+    cached_tokens: Sequence[int] = ()
+    prefill_step_size: int = 2048
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    statistics: DraftStatistics | None = None
+    on_cycle: Callable[[Cycle], None] | None = None
 
 
 class Pass(NamedTuple):
@@ -52,36 +79,29 @@ class TextState:
         prompt: Token ids, at least one.
         cached: Token ids that the prompt cache held before it.
         vocabulary: Number of the model's token ids.
-        max_tokens: Tokens to generate; -1 for no limit.
-        stops: Token ids that end the text.
-        sampler: Draws a token from log-probabilities [1, vocabulary]; None takes the most probable one.
-        processors: Change the logits of a position.
+        settings: How it is written.
         constraint: Which tokens may follow; None for all.
         rejection: Whether drafts without a distribution are also verified by rejection sampling.
         randomness: Random state of the text, to be entered for every cycle.
         guarded: Its drafter.
         statistics: Passes are added as they are committed, tokens as they are yielded.
-        on_cycle: Called with each cycle before its first token is yielded.
         last: The last committed token, which the next pass feeds.
         prompt_read: Whether the cache holds the prompt but for its last token.
         committed: Tokens committed so far.
         yielded: Of these, how many the caller has got.
+        processors: Change the logits of a position.
         ended: Whether the text is complete.
     """
 
     prompt: Sequence[int]
     cached: Sequence[int]
     vocabulary: int
-    max_tokens: int
-    stops: frozenset[int]
-    sampler: Sampler | None
-    processors: Sequence[LogitsProcessor]
+    settings: GenerationSettings
     rejection: bool
     randomness: Randomness
     guarded: GuardedDrafter
     statistics: DraftStatistics
     constraint: "GrammarConstraint | None" = None
-    on_cycle: Callable[[Cycle], None] | None = None
     prompt_read: bool = False
     committed: int = 0
     yielded: int = 0
@@ -89,14 +109,16 @@ class TextState:
 
     def __post_init__(self) -> None:
         self.last = self.prompt[-1]
-        self.ended = self.max_tokens == 0
+        self.processors: tuple[LogitsProcessor, ...] = tuple(self.settings.logits_processors or ())
+        self._max_tokens, self._stops = self.settings.max_tokens, frozenset(self.settings.stop_tokens)
+        self.ended = self._max_tokens == 0
         if self.processors:
             self._history = mx.array([*self.cached, *self.prompt], dtype=mx.int32)
 
     @property
     def left(self) -> int | None:
         """Tokens that the next pass may commit in addition to one of the target's own; None for no limit."""
-        return self.max_tokens - self.committed - 1 if self.max_tokens > 0 else None
+        return self._max_tokens - self.committed - 1 if self._max_tokens > 0 else None
 
     @property
     def held(self) -> int:
@@ -134,7 +156,7 @@ class TextState:
         logprobs = log_probabilities(logits)
         if distribution is None and draft and self.rejection:
             distribution = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
-        return Pass(choose(logits, logprobs, self.sampler, draft, distribution), logprobs, positions)
+        return Pass(choose(logits, logprobs, self.settings.sampler, draft, distribution), logprobs, positions)
 
     def read(self, current: Pass, proposal: Proposal) -> Commit:
         """Compute a pass and commit its choices, up to the first draft that is wrong.
@@ -148,9 +170,9 @@ class TextState:
         choices = chosen[: current.positions]
         draft = tuple(proposal.tokens[: current.positions - 1])
         right = min(accepted_length(draft, choices), len(choices) - 1)
-        committed = _until_stop(choices[: right + 1], self.stops)
+        committed = _until_stop(choices[: right + 1], self._stops)
         self.last, self.committed = committed[-1], self.committed + len(committed)
-        self.ended = self.last in self.stops or self.committed == self.max_tokens
+        self.ended = self.last in self._stops or self.committed == self._max_tokens
         if self.constraint is not None:
             self.constraint.commit(committed)
         if self._history is not None:
@@ -163,8 +185,8 @@ class TextState:
         cycle = commit.cycle
         guarded = self.guarded
         self.statistics.record_pass(cycle.source, len(cycle.proposal))
-        if self.on_cycle is not None:
-            self.on_cycle(cycle._replace(draft_seconds=guarded.draft_seconds, pass_seconds=guarded.pass_seconds))
+        if (on_cycle := self.settings.on_cycle) is not None:
+            on_cycle(cycle._replace(draft_seconds=guarded.draft_seconds, pass_seconds=guarded.pass_seconds))
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
             self.statistics.record_token(cycle.source, row < cycle.accepted)

@@ -51,8 +51,6 @@ class TranslatedDrafter(Drafter):
         source: DraftSource,
         translator: Translator,
         num_draft_tokens: int | None = None,
-        *,
-        name: str | None = None,
     ) -> None:
         """Join ``source`` and ``translator``.
 
@@ -61,9 +59,8 @@ class TranslatedDrafter(Drafter):
             translator: Between its ids and the target's.
             num_draft_tokens: Maximum number of draft tokens in a cycle, which may become more or fewer target tokens.
                 None asks for as many as target tokens are wanted.
-            name: Name in statistics; by default the translator's.
         """
-        self.name = name or translator.name
+        self.name = translator.name
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens

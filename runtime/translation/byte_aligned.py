@@ -6,9 +6,9 @@
     proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
                                     | t4 | t5 | t6 |  target ids of what lies beyond the frontier
 
-Three steps, each of which can be switched off for comparison (docs/design.md): the draft's view is kept canonical
-(resync), the draft may replace its last token by a longer one (healing), and its first token may not merge into the
-token that the target has just committed (head absorption).
+Three steps (docs/design.md): the draft's view is kept canonical (resync), the draft may replace its last token by a
+longer one (healing), and its first token may not merge into the token that the target has just committed (head
+absorption).
 
 A draft begins with the *overlap*: bytes that the target has committed and the draft says again, those of a replaced
 token and those of an unfinished character. What is translated are the bytes after it.
@@ -49,37 +49,19 @@ class ByteAlignedTranslator:
 
     name = "byte-aligned"
 
-    def __init__(
-        self,
-        alignment: Alignment,
-        draft: Tokenizer,
-        target: Tokenizer,
-        *,
-        resync: bool = True,
-        heal: bool = True,
-        head: bool = True,
-    ) -> None:
+    def __init__(self, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> None:
         """Translate with ``alignment``, which must have been built for these two tokenizers.
-
-        Args:
-            alignment: The pair's alignment.
-            draft: The draft's tokenizer.
-            target: The target's tokenizer.
-            resync: Keep the draft's view canonical; off, committed tokens are spelled one by one.
-            heal: Let the draft go on from one token before the frontier.
-            head: Pass over first draft tokens that contradict the boundary just set by the target.
 
         Raises:
             FingerprintMismatch: It was built for others, or for the other direction.
         """
         draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
-        self._resync, self._heal, self._head = resync, heal, head
         self._draft_engine = engine_of(draft, alignment.draft.tables)
         self._target_engine = engine_of(target, alignment.target.tables)
         self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
-        self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space, resync)
+        self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space)
         self._risks, self._spelled_by_draft = alignment.target.risks, alignment.target.spellings.inside
         # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
         self._runs: dict[int, TokenRun | None] = {}
@@ -111,7 +93,7 @@ class ByteAlignedTranslator:
             self._stood[token] = self._stood.get(token, 0) + 1
             if (absorbed := self._absorbed_by(token)) != NONE:
                 self._absorbed[absorbed] = self._absorbed.get(absorbed, 0) + 1
-        if len(tokens) < _MANY or not self._resync:
+        if len(tokens) < _MANY:
             self._commit_each(tokens)
             return
         for has_bytes, group in groupby(tokens, lambda token: bool(self._bytes(self._target, token))):
@@ -154,10 +136,10 @@ class ByteAlignedTranslator:
     def constraint(self) -> Constraint:
         """What a first draft token must begin with and may not merge with."""
         healed, pending = NO_IDS, self._view.pending
-        if self._heal and (last := self._last()):
+        if last := self._last():
             healed = self._beginning_with(last + pending)
         first = self._beginning_with(self._overlap(False)) if pending else None
-        checked = self._head and not pending and isinstance(self._target_engine, IncrementalBPE)
+        checked = not pending and isinstance(self._target_engine, IncrementalBPE)
         return Constraint(healed, first, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
@@ -179,8 +161,7 @@ class ByteAlignedTranslator:
             begin=self._begin,
             overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
             text_start=self._proposed.text_start if self._at_start else None,
-            check_first=self._head and not self._view.pending,
-            check=self._head,
+            check_first=not self._view.pending,
             is_settled=self.is_settled,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spectool.artifacts.alignment import Spellings
 from spectool.runtime.translation.protocol import DraftContext
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -24,19 +24,16 @@ class DraftView:
         pending: Bytes of an unfinished character at its end.
     """
 
-    def __init__(
-        self, engine: IncrementalBPE | TailReencoder, spellings: Spellings, leading_space: bool, resync: bool
-    ) -> None:
+    def __init__(self, engine: IncrementalEncoder, spellings: Spellings, leading_space: bool) -> None:
         """Join ids with ``engine``.
 
         Args:
             engine: Of the draft's tokenizer.
             spellings: Target ids in draft ids.
             leading_space: Whether the draft's tokenizer puts a space before a text.
-            resync: Keep the view canonical; off, target tokens are spelled one by one.
         """
         self._engine, self._spellings = engine, spellings
-        self._leading_space, self._resync = leading_space, resync
+        self._leading_space = leading_space
         self._runs: dict[int, TokenRun] = {}  # spellings of the target ids met so far
         self.start()
 
@@ -68,8 +65,7 @@ class DraftView:
         if run is None:
             return False
         assert isinstance(self._engine, IncrementalBPE)
-        start, tail = self._engine.append(self.ids, run, 0, self.begin) if self._resync else (len(self.ids), run.ids)
-        self._replace(start, tail)
+        self._replace(*self._engine.append(self.ids, run, 0, self.begin))
         return True
 
     def append_token(self, token: int, data: bytes) -> None:

@@ -19,7 +19,7 @@ from spectool.tokenization.incremental.by_text import whole_characters
 from spectool.tokenization.token_bytes import TokenBytes
 
 END, UNKNOWN = -1, -2
-LONGEST = 8  # target ids of a row
+LONGEST_SPELLING = 8  # target ids of a row
 CHECKED = 0.005  # probability from which on a draft token's boundary is looked at, and its bytes where it has no row
 _Ids = NDArray[np.int32]
 _Mask = NDArray[np.bool_]
@@ -27,7 +27,7 @@ _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a chara
 
 
 def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
-    """The row of each draft token inside a text, int32 [draft ids, LONGEST + 1].
+    """The row of each draft token inside a text, int32 [draft ids, LONGEST_SPELLING + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with
     `UNKNOWN`.
@@ -38,11 +38,11 @@ def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes)
         token_bytes: Bytes of each draft token; none of special ones.
     """
     lengths = np.diff(inside.offsets)
-    rows = np.full((len(lengths), LONGEST + 1), END, np.int32)
-    for column in range(LONGEST):
+    rows = np.full((len(lengths), LONGEST_SPELLING + 1), END, np.int32)
+    for column in range(LONGEST_SPELLING):
         longer = np.flatnonzero(lengths > column)
         rows[longer, column] = inside.values[inside.offsets[longer] + column]
-    rows[lengths > LONGEST, LONGEST] = UNKNOWN
+    rows[lengths > LONGEST_SPELLING, LONGEST_SPELLING] = UNKNOWN
     rows[lengths == 0, 0] = UNKNOWN
     special = np.diff(token_bytes.offsets) == 0
     rows[special, 0] = np.where(counterparts[special] == NONE, UNKNOWN, counterparts[special])
@@ -57,28 +57,26 @@ class TokenRows:
     Attributes:
         table: The pair's `spelling_table`.
         token_bytes: Bytes of each draft token.
-        engine: Joins target ids; None where the table is all there is.
+        engine: Joins target ids.
         known: Spellings made byte by byte so far; added to.
         committed: Committed target ids; longer while boundaries are looked at.
         begin: Number of them before the present text.
         overlaps: Committed bytes that a plain first token repeats, and those that a healed one does.
         text_start: Spellings of plain first tokens where a text has not begun; None where it has.
-        check_first: Whether first tokens that would merge into the last committed one are left out.
-        check: Whether later ones are.
+        check_first: Whether first tokens that would merge into the last committed one are left out, as later ones are.
         is_settled: Whether target ids after the committed ones are likely to stay when the draft goes on.
     """
 
     table: _Ids
     token_bytes: Sequence[bytes]
-    engine: IncrementalBPE | None
+    engine: IncrementalBPE
     known: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]]
     committed: list[int]
     begin: int
     overlaps: tuple[bytes, bytes]
     text_start: Sequence[tuple[int, ...]] | None
     check_first: bool
-    check: bool
-    is_settled: Callable[[Sequence[int]], bool] = bool
+    is_settled: Callable[[Sequence[int]], bool]
 
     def first(self, tokens: _Ids, likely: _Mask, healed: bool) -> _Rows:
         """As `following`, for first tokens after the committed text; ``healed`` ones replace the last context token."""
@@ -95,7 +93,7 @@ class TokenRows:
     def following(
         self, tokens: _Ids, likely: _Mask, drawn: Sequence[int], pending: bytes, held: int | None = None
     ) -> _Rows:
-        """The rows of draft tokens that stand after others, int32 [tokens, LONGEST + 1].
+        """The rows of draft tokens that stand after others, int32 [tokens, LONGEST_SPELLING + 1].
 
         Args:
             tokens: Draft ids [tokens].
@@ -105,7 +103,7 @@ class TokenRows:
             held: Last target id before them, if it is not drawn; where the two would merge, both are spelled together.
         """
         rows, left = self._rows(tokens, likely, b"", pending)
-        if held is not None and self.engine is not None:
+        if held is not None:
             merging = self._merging(rows, likely, (*drawn, held))
             known = rows[:, 0] != UNKNOWN
             rows[known, 1:] = rows[known, :-1]
@@ -116,7 +114,7 @@ class TokenRows:
             for i in np.flatnonzero(merging & likely).tolist():
                 ids, left[i] = self._spell(int(tokens[i]), b"", before)
                 _write(rows[i], ids, bool(left[i]))
-        if self.check if drawn else self.check_first:
+        if drawn or self.check_first:
             rows[self._merging(rows, likely, drawn)] = UNKNOWN
         return rows, left
 
@@ -128,8 +126,6 @@ class TokenRows:
         by_bytes = inside & ~special if overlap or pending else rows[:, 0] == UNKNOWN
         rows[by_bytes] = UNKNOWN
         left: dict[int, bytes] = {}
-        if self.engine is None:
-            return rows, left
         for i in np.flatnonzero(by_bytes & inside & likely).tolist():
             ids, rest = self._spell(int(tokens[i]), overlap, pending)
             _write(rows[i], ids, bool(rest))
@@ -145,7 +141,7 @@ class TokenRows:
             raw, found = self.token_bytes[token], ((), b"")
             if overlap == self.overlaps[0] and not raw.startswith(b" "):
                 overlap = overlap.removeprefix(b" ")  # artificial: a draft token need not write it
-            if self.engine is not None and raw.startswith(overlap):
+            if raw.startswith(overlap):
                 data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
                 found = self.engine.spell(data[:whole]), data[whole:]
@@ -160,7 +156,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if self.engine is not None and not self.engine.may_hold(self.committed, (token,), self.begin):
+                if not self.engine.may_hold(self.committed, (token,), self.begin):
                     merging.append(token)
         finally:
             del self.committed[floor:]
@@ -169,6 +165,6 @@ class TokenRows:
 
 def _write(row: _Ids, ids: Sequence[int], unfinished: bool = False) -> None:
     """Write ids into a row that is all `UNKNOWN`; a longer list than fits stays unknown after its last id."""
-    row[: min(len(ids), LONGEST)] = ids[:LONGEST]
-    if len(ids) <= LONGEST and (ids or unfinished):
+    row[: min(len(ids), LONGEST_SPELLING)] = ids[:LONGEST_SPELLING]
+    if len(ids) <= LONGEST_SPELLING and (ids or unfinished):
         row[len(ids) :] = END

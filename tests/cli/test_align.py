@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spectool.artifacts.manifest import Manifest, read_manifest
-from spectool.commands.align_summary import judge, summarize
+from spectool.commands.shared.align_summary import judge, summarize
 
 from ..running import OTHER, TOKENIZER, run
 

@@ -9,10 +9,10 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
-from spectool.commands import blas
+from spectool.commands.shared import blas
 
 CPU = mx.default_device().type == mx.DeviceType.cpu
-PROBE = "import mlx.core as mx; from spectool.commands import blas; print(blas._bundled_blas_in_use())"
+PROBE = "import mlx.core as mx; from spectool.commands.shared import blas; print(blas._bundled_blas_in_use())"
 
 
 @pytest.fixture

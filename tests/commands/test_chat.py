@@ -186,37 +186,12 @@ def test_generate_takes_what_mlx_lm_takes(path: str, loaded: tuple[Any, Any]) ->
     drawn = ["--temp", "0.9", "--top-p", "0.9", "--top-k", "50", "--min-p", "0.01", "--xtc-probability", "0.2"]
     drawn += ["--repetition-penalty", "1.1", "--seed", "7"]
     assert generated(*drawn)["text"] == generated(*drawn)["text"]
-    tokens = plain(loaded[0], rendered(loaded[1], [{"role": "user", "content": TURNS[0]}], {}), 12)
-    ended = generated("--extra-eos-token", str(tokens[2]))
-    assert ended["finish"] == "stop" and ended["tokens"] == tokens.index(tokens[2]) + 1
-
-
-def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any], tmp_path: Path) -> None:
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache, save_prompt_cache
-
-    file = tmp_path / "begin.safetensors"
-    cache = make_prompt_cache(loaded[0])
-    begin = loaded[1].encode("Krótko.", add_special_tokens=False)
-    mx.eval(loaded[0](mx.array([begin]), cache=cache))
-    save_prompt_cache(str(file), cache, {"model": path})
-    arguments = ["generate", "--model", path, "--system-prompt", "Krótko.", "-p", TURNS[0], "-m", "8", "--json"]
-    saved = CliRunner().invoke(main, [*arguments, "--prompt-cache-file", str(file)])
-    assert saved.exit_code == 0, saved.output
-    after = [*begin, *loaded[1].encode(TURNS[0], add_special_tokens=False)]
-    expected = loaded[1].decode(plain(loaded[0], after, 8))
-    assert json.loads(saved.stdout)["text"].strip() == expected.strip()
-    other = CliRunner().invoke(
-        main, [*arguments, "--model", str(demo_path("target")), "--prompt-cache-file", str(file)]
-    )
-    assert other.exit_code == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--alignment", "no.align"], "no.align"),
-        (["--extra-eos-token", "<nonsense>"], "not a token of this model"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
         (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),
     ],

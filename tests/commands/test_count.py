@@ -6,7 +6,7 @@ import click
 import pytest
 
 from spectool.artifacts import Counts
-from spectool.commands.options import size_in_bytes
+from spectool.commands.shared.options import size_in_bytes
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import figures, run
 
@@ -48,7 +48,7 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
         (["count", "--corpus", "sample:pl"], "Missing option '--tokenizer'"),
         (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts DIR"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--corpus", "sample:pl"], "either --corpus C or"),
-        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "are for --corpus"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "is for --corpus"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "/nowhere/x"], "/nowhere/x: no such artifact"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spectool.commands.display import IN_MARKS, Display, legend
+from spectool.commands.shared.display import IN_MARKS, Display, legend
 from spectool.runtime.decoding.drafter import Cycle
 
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[31m", "\x1b[33m"

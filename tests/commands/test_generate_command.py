@@ -53,14 +53,6 @@ def test_what_is_no_number_is_a_usage_error(number: str) -> None:
         assert result.exit_code == 2 and f"--{option}'" in result.stderr, result.output
 
 
-def test_an_id_is_written_in_the_digits_of_ascii() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "a", "-m", "1"]
-    for token in (*NUMBERS[:6], "+7", "1_0", " 7", "７", "٧", "7.0"):
-        result = CliRunner().invoke(main, [*command, f"--extra-eos-token={token}"])
-        assert result.exit_code == 1 and "is not a token of this model" in result.stderr, result.output
-        assert len(result.stderr) < 250
-
-
 def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
     model = shutil.copytree(demo_path("target"), tmp_path / "model")
     (model / "tokenizer.json").unlink()
@@ -89,8 +81,6 @@ def test_a_prediction_is_followed(tmp_path: Path) -> None:
     file.write_bytes(b"\xff")
     refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
     assert refused.exit_code == 1 and f"{file}: not UTF-8 at byte 0" in refused.stderr
-    saving = CliRunner().invoke(main, [*command, "--prediction", str(file), "--save-prompt-cache", str(tmp_path / "x")])
-    assert saving.exit_code == 2 and "--prediction" in saving.stderr
 
 
 def test_nothing_drafted_is_said() -> None:

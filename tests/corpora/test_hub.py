@@ -45,7 +45,6 @@ def test_local_parquet(tables: Path) -> None:
     ]
     assert [document.text for document in corpus] == ["а", "й"]
     assert [document.text for document in open_corpus(f"hf:{tables}[test]#title")] == ["Т"]
-    assert [document.text for document in open_corpus(f"hf:{tables}", text_field="title")] == ["А", "Б", "В"]
 
 
 def test_local_json_lines(lines: Path) -> None:

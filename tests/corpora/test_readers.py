@@ -67,8 +67,7 @@ def test_jsonl_ids_and_columns(tmp_path: Path) -> None:
     documents, _ = read(path)
     assert documents == [("стаття", "а"), ("7", "б\nб"), ("a.jsonl:3", "в"), ("a.jsonl:4", "г")]
     assert [text for _, text in read(f"{path}#title")[0]] == ["А", "Б", "В", "Г"]
-    assert [document.text for document in open_corpus(str(path), text_field="title")] == ["А", "Б", "В", "Г"]
-    assert next(iter(open_corpus(f"{path}#text", text_field="title"))).text == "а"
+    assert next(iter(open_corpus(f"{path}#text"))).text == "а"
 
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from spectool.artifacts.dictionary import Entry
 from spectool.lab.dictspec import (
     DictSpecOptions,
+    PhraseReading,
     Prediction,
-    Reading,
     as_text,
     as_tokens,
     entries_of,
@@ -20,14 +20,14 @@ from spectool.lab.dictspec import (
 )
 
 Ngrams = list[tuple[Sequence[int], int]]
-readings: tuple[Reading, ...] = ("whole", "path")
+readings: tuple[PhraseReading, ...] = ("whole", "path")
 ngrams = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(1, 20)), max_size=15)
 
 
 def build_entries(
     counts: Ngrams,
     floor: float,
-    reading: Reading,
+    reading: PhraseReading,
     max_prefix: int = 8,
     max_continuation: int = 8,
     pruned: bool = False,
@@ -48,7 +48,7 @@ def by_prefix(found: Sequence[Entry]) -> dict[tuple[int, ...], tuple[tuple[int, 
 
 
 @pytest.mark.parametrize("reading", readings)
-def test_the_papers_example(reading: Reading) -> None:
+def test_the_papers_example(reading: PhraseReading) -> None:
     """Table 1: personal computer 12,400 times, personal committee 180: 98.6 percent."""
     computer, committee = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 9]
     found = by_prefix(list(build_entries([(computer, 12_400), (committee, 180)], 0.2, reading)))
@@ -80,7 +80,7 @@ def test_the_path_is_cut_by_the_product_not_by_one_step() -> None:
 
 
 @pytest.mark.parametrize("reading", readings)
-def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(reading: Reading) -> None:
+def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(reading: PhraseReading) -> None:
     found = by_prefix(list(build_entries([(range(20), 3)], 0.2, reading)))
     assert found[tuple(range(4, 12))] == (tuple(range(12, 20)), 1.0)
     assert found[tuple(range(3))] == (tuple(range(3, 11)), 1.0)
@@ -99,7 +99,7 @@ def test_truncated_prefixes_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("reading", readings)
-def test_only_certain_ones_at_probability_one(reading: Reading) -> None:
+def test_only_certain_ones_at_probability_one(reading: PhraseReading) -> None:
     found = by_prefix(list(build_entries([([1, 2, 3], 999_999), ([1, 2, 4], 1), ([5, 6], 2)], 1.0, reading)))
     expected = {(5,): ((6,), 1.0)}
     assert found == (expected if reading == "whole" else expected | {(1,): ((2,), 1.0)})
@@ -107,7 +107,7 @@ def test_only_certain_ones_at_probability_one(reading: Reading) -> None:
 
 @pytest.mark.parametrize("reading", readings)
 @pytest.mark.parametrize("percent", range(1, 100))
-def test_a_probability_at_the_minimum_reaches_it(reading: Reading, percent: int) -> None:
+def test_a_probability_at_the_minimum_reaches_it(reading: PhraseReading, percent: int) -> None:
     """7 of 100 reach 0.07, although 0.07 * 100 is a little more than 7 in floating point."""
     counts: Ngrams = [([1, 2], percent), *(([1, 3 + other], 1) for other in range(100 - percent))]
     (entry,) = build_entries(counts, percent / 100, reading)
@@ -125,7 +125,7 @@ def share(tails: list[tuple[tuple[int, ...], int]], head: tuple[int, ...], whole
     return sum(n for tail, n in tails if (tail if whole else tail[: len(head)]) == head) / sum(n for _, n in tails)
 
 
-def slow_entries(counts: Ngrams, floor: float, reading: Reading) -> dict[tuple[int, ...], tuple[int, ...]]:
+def slow_entries(counts: Ngrams, floor: float, reading: PhraseReading) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The twin: one prefix after the other, by definition."""
     splits = [
         (tuple(tokens[max(0, cut - 8) : cut]), tuple(tokens[cut : cut + 8]), count)
@@ -155,7 +155,7 @@ def slow_entries(counts: Ngrams, floor: float, reading: Reading) -> dict[tuple[i
 
 @settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.sampled_from(readings))
-def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: Reading) -> None:
+def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: PhraseReading) -> None:
     found = list(build_entries(counts, floor, reading))
     assert {entry.context: entry.continuation for entry in found} == slow_entries(counts, floor, reading)
     assert [entry.context for entry in found] == sorted(entry.context for entry in found)
@@ -168,7 +168,7 @@ def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[i
 
 @settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.3, 0.6]), st.sampled_from(readings))
-def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: Reading) -> None:
+def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: PhraseReading) -> None:
     found = list(build_entries(counts, floor, reading))
     kept = build_entries(counts, floor, reading, pruned=True)
     assert set(kept) <= set(found)

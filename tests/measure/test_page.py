@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 from importlib import import_module
 
-import pandas as pd
 import pytest
 from jinja2 import ChoiceLoader, DictLoader, UndefinedError
 
@@ -16,9 +15,7 @@ from spectool.measure.page import HTML, MARKDOWN, PageTable, page_files
 NASTY = 'a <b>&"quoted"</b> | *star* [link](x) `code`'
 SVG = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>1 &lt; 2</text></svg>'
 PLAIN = PageTable(["name", NASTY], [["x = 1", "1.0"], [NASTY, None]])
-NESTED = pd.DataFrame(
-    {NASTY: ["1.0", None]}, pd.MultiIndex.from_tuples([("pl", "one"), ("uk", 2)], names=["language", ""])
-)
+NESTED = PageTable(["language", "", NASTY], [["pl", "one", "1.0"], ["uk", 2, None]], names=2)
 CONTENT = """
 {% from skin import section, text, table, plot with context %}
 {% call section("First") %}

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from unittest.mock import patch
 import mlx.core as mx
 
 from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
 from spectool.tests.serve.servers import TARGET, client, exchange, get
@@ -65,15 +67,15 @@ def writing_down(server: Server, *texts: str) -> Iterator[None]:
     tokenizer = server.engine.model.tokenizer
     left = list(texts)
 
-    def opened(prompt: Any, model: Any, **options: Any) -> Any:
+    def opened(prompt: Any, model: Any, settings: GenerationSettings) -> Any:
         tokens = [*tokenizer.encode(left.pop(0), add_special_tokens=False), *tokenizer.eos_token_ids]
-        before = len(options["cached_tokens"]) + len(prompt)
+        before = len(settings.cached_tokens) + len(prompt)
 
         def write(history: mx.array, logits: mx.array) -> mx.array:
             token = tokens[min(history.size - before, len(tokens) - 1)]
             return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, -math.inf)[None]
 
-        return open_text(prompt, model, **{**options, "logits_processors": [write], "grammar": None})
+        return open_text(prompt, model, replace(settings, logits_processors=[write], grammar=None))
 
     with patch("spectool.serve.engine.open_text", opened):
         yield

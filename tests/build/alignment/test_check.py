@@ -14,15 +14,15 @@ from spectool.artifacts.alignment import engine_of
 from spectool.build import build_alignment, spellings
 from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
-from spectool.build.alignment.replayed_text import Engine, Reference
+from spectool.build.alignment.replayed_text import Reference
 from spectool.cli import main
-from spectool.commands.describe import artifact_facts
+from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merge_table import merge_table
 
@@ -189,7 +189,7 @@ def test_the_closer_of_merges_and_text_is_taken(
     """A side that is joined by merges almost as it should be stays so where text does worse."""
     right = stage.check_joins
 
-    def checks(role: str, source: Tokenizer, other: Tokenizer, engine: Engine, *rest: object) -> JoinCheck:
+    def checks(role: str, source: Tokenizer, other: Tokenizer, engine: IncrementalEncoder, *rest: object) -> JoinCheck:
         found = right(role, source, other, engine, *rest)
         return replace(found, different=found.places if isinstance(engine, TailReencoder) else 1)
 

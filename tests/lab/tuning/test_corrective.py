@@ -10,7 +10,7 @@ from mlx.nn.utils import value_and_grad
 
 from spectool.lab.tuning.corrective import GradientSum, unfairness
 from spectool.lab.tuning.divergence import Pairing, cross_entropy
-from spectool.lab.tuning.examples import Batch
+from spectool.lab.tuning.examples import Padded
 
 IDS, TASKS = 5, 3
 
@@ -58,7 +58,7 @@ def summed(toy: tuple[Any, Any, Any], objective: Any, order: Any = range(TASKS))
         log_p = mx.array(np.log(p[task]).reshape(6, IDS).astype(np.float32))
 
         def loss(task: int = task, log_p: mx.array = log_p) -> mx.array:
-            return cross_entropy(model, Pairing(IDS), Batch(rows[task], rows[task], *at, at[1]), log_p)
+            return cross_entropy(model, Pairing(IDS), Padded(rows[task], rows[task], *at, at[1]), log_p)
 
         divergence, gradient = value_and_grad(model, loss)()
         sums.add(float(divergence.item()), gradient)

@@ -11,7 +11,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.artifacts.benchmark import PLAIN, Block, Row
+from spectool.artifacts.benchmark import PLAIN, MeasuredBlock, Row
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
@@ -97,7 +97,7 @@ def slow() -> Slow:
 def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Row]:
     target = Target("slow", slow, frozenset(), tokens)
     labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    block: Block = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda number: None)
+    block: MeasuredBlock = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda number: None)
     return {row["drafter"]: row for row in block.generations}
 
 

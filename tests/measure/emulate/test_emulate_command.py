@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.commands import console
+from spectool.commands.shared import console
 from spectool.tests.measure.emulate.emulating import TARGET, figures, run
 from spectool.tokenization import open_tokenizer
 

@@ -12,6 +12,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step, open_text
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
 
@@ -44,9 +45,8 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
             if not batch.accepts(cache):
                 break
             waiting.pop(0)
-            target, _ = open_text(
-                one.prompt, model, drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options
-            )
+            settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
+            target, _ = open_text(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))

@@ -13,6 +13,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds
@@ -113,7 +114,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
 
     batch = Batch(eight, 3, stream=STREAM)
     targets = [
-        open_text(PROMPT, eight, max_tokens=6, logits_processors=[refuse] if bad else [])[0]
+        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))[0]
         for bad in (False, True, False)
     ]
     for target in targets:
@@ -139,7 +140,7 @@ def test_what_cannot_share_passes_is_alone() -> None:
     model = tiny_model("llama4")
     batch = Batch(model, 4, stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_text(PROMPT, model, max_tokens=4)[0])
+    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4))[0])
     assert not batch.accepts(make_prompt_cache(model))
     got = []
     while len(batch):

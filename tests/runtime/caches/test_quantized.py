@@ -7,7 +7,7 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.commands.model_options import GROUP_SIZES
+from spectool.commands.shared.model_options import GROUP_SIZES
 from spectool.runtime.caches.quantized import check_kv_bits, require_quantizable
 from spectool.runtime.decoding.generation import generate_step
 from spectool.tests.runtime.models import KINDS, tiny_model

@@ -9,32 +9,14 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model
-
-PROMPT = [7, 8, 9, 7, 8]
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def text(model: Any) -> list[int]:
-    """Forty tokens of plain decoding after PROMPT."""
-    return plain(model, PROMPT, 40)
-
-
-def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -> list[int]:
-    options = {"num_draft_tokens": 8, **options}
-    steps = generate_step(mx.array(PROMPT), model, drafter=drafter, max_tokens=count, **options)
-    return [token for token, _, _ in steps]
 
 
 def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:

@@ -215,6 +215,6 @@ def test_a_failing_member_leaves_the_others_working(method: str) -> None:
 def test_cheap_drafters_do_without_mlx() -> None:
     rooms = {"decoding": ("drafter",), "drafters": ("lookup", "history", "hybrid")}
     modules = [f"spectool.runtime.{room}.{name}" for room, names in rooms.items() for name in names]
-    modules += ["spectool.runtime.loading", "spectool.commands.display"]
+    modules += ["spectool.runtime.loading", "spectool.commands.shared.display"]
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

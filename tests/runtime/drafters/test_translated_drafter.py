@@ -114,9 +114,9 @@ def test_names_and_cost() -> None:
     source = Guesses([1])
     assert not TranslatedDrafter(source, Scripted()).costs_a_pass
     source.costs_a_pass = True  # type: ignore[attr-defined]
-    drafter = TranslatedDrafter(source, Scripted(), name="qwen")
+    drafter = TranslatedDrafter(source, Scripted())
     assert drafter.costs_a_pass
-    assert (drafter.name, drafter.propose(1).source) == ("qwen", "qwen")
+    assert drafter.name == drafter.propose(1).source == Scripted.name
 
 
 class Knows(DraftSource):

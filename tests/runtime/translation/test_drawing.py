@@ -12,7 +12,7 @@ import pytest
 from spectool.artifacts.alignment import NONE, IdLists
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.token_rows import END, LONGEST, UNKNOWN, TokenRows, spelling_table
+from spectool.runtime.translation.token_rows import END, LONGEST_SPELLING, UNKNOWN, TokenRows, spelling_table
 from spectool.tests.runtime.translation.drawing_twin import DrawingTwin
 from spectool.tests.runtime.translation.drawn import LENGTH, first, following
 from spectool.tests.runtime.translation.toy_pairs import PAIRS
@@ -48,29 +48,29 @@ def test_what_is_stated_is_what_whole_strings_say(
     assert compared > 100 and merged > 20
 
 
-@pytest.mark.parametrize("count", [0, 1, LONGEST, LONGEST + 1, LONGEST + 5])
+@pytest.mark.parametrize("count", [0, 1, LONGEST_SPELLING, LONGEST_SPELLING + 1, LONGEST_SPELLING + 5])
 def test_a_spelling_longer_than_a_row_has_no_end(count: int) -> None:
     """A draft token of a text's start is written with care, not by the table."""
     ids = tuple(range(10, 10 + count))
-    table = np.full((1, LONGEST + 1), UNKNOWN, np.int32)
-    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
+    table = np.full((1, LONGEST_SPELLING + 1), UNKNOWN, np.int32)
+    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, bool)
     rows, pending = frontier.first(np.array([0]), np.array([True]), False)
-    more = END if 0 < count <= LONGEST else UNKNOWN
-    assert rows.tolist() == [[*ids[:LONGEST], *[more] * (LONGEST + 1 - min(count, LONGEST))]]
+    more = END if 0 < count <= LONGEST_SPELLING else UNKNOWN
+    assert rows.tolist() == [[*ids[:LONGEST_SPELLING], *[more] * (LONGEST_SPELLING + 1 - min(count, LONGEST_SPELLING))]]
     assert not pending
 
 
 def test_the_table_has_what_is_written_token_by_token() -> None:
     rng = np.random.default_rng(seed := 53)
-    lengths = rng.integers(LONGEST + 4, size=2000)
+    lengths = rng.integers(LONGEST_SPELLING + 4, size=2000)
     values = rng.integers(1000, size=lengths.sum()).astype(np.int32)
     inside = IdLists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
     counterparts = rng.integers(NONE, 1000, size=2000).astype(np.int32)
     token_bytes = TokenBytes.of([bytes(size) for size in rng.integers(3, size=2000)])
     rows = spelling_table(inside, counterparts, token_bytes)
     for token, (ids, raw) in enumerate(zip(inside, token_bytes, strict=True)):
-        row = [*ids, *(END,) * (LONGEST + 1)][: LONGEST + 1]
-        row[LONGEST] = END if len(ids) <= LONGEST else UNKNOWN
+        row = [*ids, *(END,) * (LONGEST_SPELLING + 1)][: LONGEST_SPELLING + 1]
+        row[LONGEST_SPELLING] = END if len(ids) <= LONGEST_SPELLING else UNKNOWN
         if not ids:
             row[0] = UNKNOWN
         if not raw:

@@ -60,8 +60,8 @@ class World:
         """Draft ids of single bytes."""
         return [i for i, raw in enumerate(self.draft.token_bytes) if len(raw) == 1]
 
-    def translator(self, **switches: Any) -> ByteAlignedTranslator:
-        return ByteAlignedTranslator(self.alignment, self.draft, self.target, **switches)
+    def translator(self) -> ByteAlignedTranslator:
+        return ByteAlignedTranslator(self.alignment, self.draft, self.target)
 
     def committed(self, text: str) -> list[int]:
         """Return the target's ids of a text that it gives back, or of what it makes of it; empty if unstable."""

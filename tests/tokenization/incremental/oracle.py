@@ -1,6 +1,9 @@
 """The tokenizers of these tests, and a tokenizer asked on strings as the twin of what joins ids."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from spectool.tokenization import Tokenizer
 
@@ -16,6 +19,12 @@ SLOW = (
     "mistral-nemo",
     "qwen2.5",
 )
+
+
+def counted(quickly: int, slowly: int) -> list[Any]:
+    """A test's parameters: a tokenizer of the quick ones with one number, and, marked slow, every one with another."""
+    slow = (pytest.param(name, slowly, marks=pytest.mark.slow) for name in (*QUICK, *SLOW))
+    return [*((name, quickly) for name in QUICK), *slow]
 
 
 class Reference:

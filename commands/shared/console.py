@@ -106,11 +106,11 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
     for key, value in facts.items():
         lines = (value or ["none"]) if isinstance(value, list | tuple) else [value]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {_without_controls(str(line))}")
+            click.echo(f"{name:<{width}}  {without_controls(str(line))}")
 
 
-def _without_controls(text: str) -> str:
-    """Text with control characters escaped, because those of a stranger's artifact could rewrite the terminal."""
+def without_controls(text: str) -> str:
+    """Text with control characters escaped, because a stranger's could rewrite the terminal."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -224,7 +224,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 def in_a_line(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, SpectoolError):
-        return _without_controls(str(error))
+        return without_controls(str(error))
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}. Check the disk and permissions"

@@ -13,7 +13,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.build.counting.options import CountOptions
-from spectool.commands.console import require_utf8
+from spectool.commands.shared.console import require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -198,7 +198,6 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
 
 
 class _Reads(TypedDict):
-    text_field: str | None
     encoding: str | None
     on_error: str
     documents: str | None
@@ -208,7 +207,6 @@ _rare = section(rare=True)
 text_options = gathered(
     _Reads,
     "reads",
-    click.option("--text-field", metavar="NAME", help="Column with the text in JSONL and Parquet files.", **_rare),
     click.option(
         "--encoding",
         metavar="NAME",

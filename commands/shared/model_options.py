@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
+from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
 from spectool.runtime.decoding.settings import SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
@@ -70,7 +70,6 @@ class SamplingChoice:
     repetition_penalty: float | None
     max_tokens: int
     stop_strings: tuple[str, ...]
-    extra_eos_tokens: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,13 +240,6 @@ _sampling_options = gathered(
     *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
     _rare_sampling(
         "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
-    ),
-    _rare_sampling(
-        "--extra-eos-token",
-        "extra_eos_tokens",
-        multiple=True,
-        metavar="TOKEN",
-        help="Also end after this token or id; may be repeated.",
     ),
 )
 

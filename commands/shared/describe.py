@@ -8,7 +8,7 @@ from typing import Any
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.manifest import MANIFEST, Manifest
-from spectool.commands.console import repairs, table
+from spectool.commands.shared.console import repairs, table
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import NO_LIMITS
@@ -151,7 +151,7 @@ def _counts(manifest: Manifest) -> dict[str, Any]:
 def _alignment(manifest: Manifest) -> dict[str, Any]:
     from spectool.artifacts.alignment import SIDES
     from spectool.build.alignment.check import JoinCheck
-    from spectool.commands.align_summary import TEXT_WIDTH, figures_of_pair, judge
+    from spectool.commands.shared.align_summary import TEXT_WIDTH, figures_of_pair, judge
 
     facts: dict[str, Any] = {}
     for side, other in SIDES:

@@ -5,13 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from spectool import SpectoolError
 from spectool.artifacts.manifest import read_manifest
-from spectool.commands.console import say
-from spectool.commands.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
-
-_LONGEST_ID = 20  # digits
-_MOST_QUOTED = 60  # characters
+from spectool.commands.shared.console import say
+from spectool.commands.shared.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
@@ -60,7 +56,7 @@ def open_model(
         "num_draft_tokens": drafting.num_draft_tokens,
         "verify": drafting.verify,
         **asdict(cache),
-        **_sampling_arguments(model, tokenizer, sampling),
+        **_sampling_arguments(tokenizer, sampling),
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
@@ -74,16 +70,10 @@ def longest_exact(model: Any) -> int | None:
     return costs.longest_exact if costs is not None and costs.exact else None
 
 
-def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
-    """Arguments of ``stream_generate`` for sampling; extra end tokens are added to the tokenizer.
-
-    Raises:
-        SpectoolError: An end token is not a token of the model.
-    """
+def _sampling_arguments(tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
+    """Arguments of ``stream_generate`` for sampling."""
     from spectool.runtime.decoding.sampling import Sampling, make_logits_processors
 
-    more = {_token_id(model, tokenizer, token) for token in sampling.extra_eos_tokens}
-    tokenizer.eos_token_ids = {*tokenizer.eos_token_ids, *more}
     special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
     sampler = Sampling(**{name: getattr(sampling, name) for name in SAMPLING}, xtc_special_tokens=special)
     return {
@@ -93,20 +83,3 @@ def _sampling_arguments(model: Any, tokenizer: Any, sampling: SamplingChoice) ->
         "max_tokens": sampling.max_tokens,
         "stop_strings": [text.replace("\\n", "\n").replace("\\t", "\t") for text in sampling.stop_strings],
     }
-
-
-def _token_id(model: Any, tokenizer: Any, token: str) -> int:
-    """The id of an extra end token, given as it is in the vocabulary or, as in mlx-lm, by a number that is its id."""
-    from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-
-    vocabulary, size = tokenizer.get_vocab(), vocabulary_size(model)
-    is_number = token.isascii() and token.isdecimal() and len(token) < _LONGEST_ID  # "７" is a token
-    found = int(token) if is_number else vocabulary.get(token)
-    if found is None or (found >= size and found not in vocabulary.values()):
-        shown = repr(token) if len(token) <= _MOST_QUOTED else f"{token[:_MOST_QUOTED]!r}… ({len(token):,} characters)"
-        raise SpectoolError(
-            f"--extra-eos-token: {shown} is not a token of this model, nor the id of one. Give it as tokenizer.json "
-            "spells it"
-        )
-    require_tokens("--extra-eos-token", [found], size, tokenizer)
-    return int(found)
