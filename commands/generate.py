@@ -2,12 +2,14 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
+from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
 from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
 from spectool.commands.shared.load_model import longest_exact, open_model
@@ -16,6 +18,7 @@ from spectool.commands.shared.options import SectionedCommand, Text, section, un
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt, _rare_prompt = under("Model and prompt"), section("Model and prompt", rare=True)
+_cache = section("Cache", rare=True)
 
 
 @click.command("generate", cls=SectionedCommand)
@@ -47,6 +50,21 @@ _prompt, _rare_prompt = under("Model and prompt"), section("Model and prompt", r
     help="Answer in JSON of the schema in this file.",
     **section("Sampling"),
 )
+@click.option(
+    "--prompt-cache-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Continue after the prompt that --save-prompt-cache or mlx-lm has saved there.",
+    **_cache,
+)
+@click.option(
+    "--save-prompt-cache",
+    "saved_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Save the caches of both models after the prompt, without an answer.",
+    **_cache,
+)
 @click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 @guarded
@@ -63,6 +81,8 @@ def generate(
     sampling: SamplingChoice,
     cache: CacheChoice,
     schema_file: Path | None,
+    prompt_cache_file: Path | None,
+    saved_file: Path | None,
     show_drafts: bool,
     as_json: bool,
 ) -> None:
@@ -82,12 +102,25 @@ def generate(
         raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
     if show_drafts and (as_json or sampling.stop_strings):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
+    if saved_file is not None:
+        if prompt_cache_file or prefill_response is not None or show_drafts or prediction_file:
+            raise click.UsageError(
+                "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
+                "--prefill-response, --prediction and --show-drafts"
+            )
+        check_saving(saved_file)
+        drafting = replace(drafting, dictionaries=(), history=False)  # neither has a cache
+    elif prompt_cache_file is not None and cache.max_kv_size is not None:
+        raise click.UsageError(
+            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
+            "--save-prompt-cache FILE --max-kv-size N"
+        )
     text = _read_prompt(prompt)
     prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.shared.blas import blas_hint
-    from spectool.runtime.chat_template import messages_of, rendered
+    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     if not as_json:
@@ -97,14 +130,21 @@ def generate(
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
         if hint := blas_hint(target):
             say(hint)
+    made_with = names_of(model, drafting)
+    if prompt_cache_file is not None:
+        arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
     if tokenizer.has_chat_template and not ignore_chat_template:
-        encoded = rendered(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
+        render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
+        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
     elif needing:
         raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     else:
-        encoded = encode_prompt(tokenizer, text)
+        encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
     if schema_file is not None:
         arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
+    if saved_file is not None:
+        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
+        return
 
     display = None
     if show_drafts:

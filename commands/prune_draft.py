@@ -1,5 +1,7 @@
 """The command ``prune-draft``."""
 
+import statistics
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,9 @@ import click
 
 from spectool.commands.shared.console import guarded, progress, reading, say, say_next, say_notes, stage
 from spectool.commands.shared.options import SectionedCommand, draft_option, json_option, path_option, text_options
+
+_CONTEXT = 64  # tokens before a pass that is timed
+_TURNS, _PASSES = 5, 6  # of each model, in turns
 
 
 @click.command("prune-draft", cls=SectionedCommand)
@@ -56,7 +61,10 @@ def prune_draft(
     say_notes(whole)
     with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
-        finish(manifest, None if as_json else pruning(manifest.statistics))
+        say("timing passes of both models")
+        times = dict(zip(("before", "after"), _times(directory, out), strict=True))
+        shown = pruning(manifest.statistics) | {"pass": "{before:.1f} ms before, {after:.1f} ms after".format(**times)}
+        finish(manifest, {"pass ms": times} if as_json else shown)
     if not as_json:
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
@@ -80,3 +88,23 @@ def model_directory(draft: str) -> Path:
     require_on_hub(draft)
     say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
+
+
+def _times(*models: Path) -> list[float]:
+    """Median milliseconds of a one-token pass of each model, measured in turns."""
+    import mlx.core as mx
+
+    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.loading import load_model
+
+    caches = [DraftCache(load_model(str(model))[0]) for model in models]
+    token, found = mx.array([0]), [[0.0] * 0 for _ in models]
+    for cache in caches:
+        mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
+    for _ in range(_TURNS):
+        for cache, times in zip(caches, found, strict=True):
+            for _ in range(_PASSES):
+                begun = time.perf_counter()
+                mx.eval(mx.argmax(cache.feed(token)))
+                times.append((time.perf_counter() - begun) * 1000)
+    return [statistics.median(times) for times in found]

@@ -19,6 +19,8 @@ from .drafters.model_source import ModelSource as ModelSource
 from .drafters.translated import TranslatedDrafter as TranslatedDrafter
 from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
+from .prompt_cache import load_prompt_cache as load_prompt_cache
+from .prompt_cache import save_prompt_cache as save_prompt_cache
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
 from .translation.protocol import Constraint as Constraint
 from .translation.protocol import DraftContext as DraftContext

@@ -50,8 +50,17 @@ class DraftCache:
         self.tokens += tokens
         return -(-len(tokens) // PREFILL_TOKENS)
 
+    def content(self) -> tuple[list[Any], list[int]]:
+        """The cache, one entry for each layer, and the tokens that it holds."""
+        self.rewind(len(self.tokens))
+        return self._cache, list(self.tokens)
+
     def forget(self) -> None:
         """Continue with an empty cache."""
-        self._cache: list[Any] = make_prompt_cache(self.model)
-        self.tokens: list[int] = []
-        self._checkpoints = Checkpoints(self._cache, keep=KEPT_MARKS)
+        self.replace(make_prompt_cache(self.model), ())
+
+    def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
+        """Continue with another ``cache`` of the same model, which holds ``tokens``."""
+        self._cache = cache
+        self.tokens = list(tokens)
+        self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

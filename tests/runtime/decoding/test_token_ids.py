@@ -188,10 +188,15 @@ def test_the_first_pass_has_drafts_too() -> None:
     [
         ["-p", "Hej <extra> tam", "--repetition-penalty", "1.3"],
         ["-p", "Hej <extra> tam", "--show-drafts", "--temp", "0.7"],
+        ["-p", "Hej <extra>", "--save-prompt-cache", "prompt.safetensors"],
     ],
 )
-def test_generate_says_so_in_one_line(path: str, arguments: list[str]) -> None:
+def test_generate_says_so_in_one_line(
+    path: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["generate", "--model", path, "-m", "3", *arguments])
+    assert not any(tmp_path.iterdir())
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
