@@ -1,6 +1,5 @@
 """The command ``build-dict``."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +113,7 @@ def build_dict(
             manifest = build_backoff(target, Counts(counts), path, options, say)
         else:
             manifest = count_and_build(target, source, path, options, counting, say)
-        finish(manifest, _what_to_expect(manifest.statistics, as_json))
+        finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
@@ -127,16 +126,6 @@ def least_count(corpus: "Corpus | None") -> int:
 def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least: int) -> Path:
     """Where a dictionary is written without ``-o``, by the name of its text and the fingerprint of its tokenizer."""
     return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options, least)}.dict")
-
-
-def _what_to_expect(statistics: Mapping[str, Any], as_json: bool) -> dict[str, Any]:
-    """What the amount of text is good for, and the tokens per pass on the part of it that was held out."""
-    from spectool.commands.shared.describe import held_out
-
-    facts: dict[str, Any] = {"text": amount_of_text(statistics["tokens"])}
-    if "held_out" in statistics and not as_json:
-        facts["held-out text"] = held_out(statistics["held_out"])
-    return facts
 
 
 _DEMONSTRATION, _USEFUL = 100_000, 1_000_000  # tokens, by the table in docs/dictionaries.md

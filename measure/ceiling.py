@@ -47,7 +47,6 @@ def measure_ceiling(
     target: Tokenizer,
     texts: Iterable[str],
     lengths: Sequence[int] = LENGTHS,
-    characters: int = _CHARACTERS,
 ) -> dict[str, Any]:
     """Replay text with a perfect draft, once for every draft length.
 
@@ -55,15 +54,14 @@ def measure_ceiling(
         alignment: Of the two tokenizers.
         draft: Tokenizer of the draft.
         target: Tokenizer of the target.
-        texts: Documents; read until the sample has this many ``characters``. Long ones are cut at white space.
+        texts: Documents; read until the sample has 40,000 characters. Long ones are cut at white space.
         lengths: Draft tokens a cycle (k), each at least 1.
-        characters: Size of the sample.
 
     Returns:
         ``default``, the translator's name, and ``ceiling`` -> that name -> k -> tokens per pass, None where both
         tokenizers keep no passage.
     """
-    passages = list(_passages(draft, target, list(_sample(texts, characters))))
+    passages = list(_passages(draft, target, list(_sample(texts, _CHARACTERS))))
     perfect = _PerfectDraft(draft, engine_of(draft, alignment.draft.tables))
     translator = ByteAlignedTranslator(alignment, draft, target)
     ceiling: dict[str, float | None] = {}

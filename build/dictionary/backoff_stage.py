@@ -12,7 +12,7 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
-from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry
+from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting.options import CountOptions
@@ -25,8 +25,6 @@ from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.tokenizer import Tokenizer
-
-_DRAFT_LENGTH = 8  # at which dictionaries are compared on the held-out text
 
 
 class Prepared(NamedTuple):
@@ -74,34 +72,28 @@ def build_backoff(
     with atomic_directory(out) as directory:
         candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
 
-        def choose(most: int) -> tuple[list[Predictions], Calibration | None]:
+        def best_entries(most: int) -> list[Entry]:
             chosen = candidates.restated(candidates.best_entries(most))
-            return chosen, None if text is None else Calibration(text.predicted(chosen))
+            calibration = None if text is None else Calibration(text.predicted(chosen))
+            return list(_entries(counts, chosen, calibration))
 
-        written = write_within(directory, options, choose, lambda found: list(_entries(counts, *found)), progress)
+        written = write_within(directory, options, best_entries, progress)
         if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
                 f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
                 "Give more text, or a larger --max-bytes"
             )
-        (chosen, calibration), shape = written
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
-            default = text.tokens_per_pass(chosen, _DRAFT_LENGTH, MIN_PROBABILITY, calibration)
-            statistics["held_out"] = {
-                "tokens": text.tokens,
-                "tokens_per_pass": round(text.tokens_per_pass(chosen, _DRAFT_LENGTH), 4),
-                "min_probability": MIN_PROBABILITY,
-                "tokens_per_pass_at_min_probability": round(default, 4),
-            }
+            statistics["held_out"] = {"tokens": text.tokens}
         return Dictionary.seal(
             directory,
             arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
             tokenizers={"target": tokenizer.identity},
             inputs=counts.manifest.inputs,
-            statistics=statistics | shape,
+            statistics=statistics | written,
         )
 
 

@@ -1,8 +1,4 @@
-"""Text held out of the counts: how well chosen entries draft it, and a correction of the probabilities they state.
-
-A draft is accepted up to its first wrong token, and up to there its tokens are those of the text. So it is enough to
-know which tokens of the text are predicted from the true tokens before them.
-"""
+"""Text held out of the counts, by which the probabilities that entries state are corrected."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -11,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.backoff import Predictions
 from spectool.build.dictionary.smoothing import Windows
 from spectool.corpora import Document
@@ -81,39 +76,6 @@ class HeldOutText:
             count[places + 1] = predictions.count[context]
         proposed = (guess >= 0) & (self.symbols > 0)
         return Predicted(proposed, proposed & (guess == self.symbols), stated, length, count)
-
-    def tokens_per_pass(
-        self, chosen: Sequence[Predictions], limit: int, least: float = 0.0, calibration: "Calibration | None" = None
-    ) -> float:
-        """Tokens per pass, if at most ``limit`` tokens are drafted while their stated probability is ``least`` or more.
-
-        The probabilities are multiplied along a draft, after the ``calibration`` if there is one.
-        """
-        found = self.predicted(chosen)
-        stated = found.stated if calibration is None else calibration(found.length, found.count, found.stated)
-        # As stored in the artifact; a break is never right.
-        stored = np.clip(np.rint(stated / PROBABILITY_STEP), 1, None) * PROBABILITY_STEP
-        places = np.arange(len(self.symbols))
-        accepted = np.zeros(len(places), dtype=np.int64)
-        probability, drafted = np.ones(len(places)), np.ones(len(places), dtype=np.bool_)
-        for ahead in range(min(limit, len(places))):
-            probability[: len(places) - ahead] *= stored[ahead:]
-            drafted[: len(places) - ahead] &= found.right[ahead:]
-            drafted[len(places) - ahead :] = False
-            drafted &= probability >= least
-            accepted += drafted
-        starts = passes(places + accepted + 1)
-        made = int(np.count_nonzero(self.symbols[starts]))
-        return self.tokens / made if made else 1.0
-
-
-def passes(following: NDArray[np.int64]) -> list[int]:
-    """The places where the passes over a text begin, if a pass at a place is followed by one at ``following`` it."""
-    after, found, place = following.tolist(), [], 0
-    while place < len(after):
-        found.append(place)
-        place = after[place]
-    return found
 
 
 class Calibration:

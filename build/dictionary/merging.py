@@ -78,7 +78,7 @@ def merge_dictionaries(
         raise SpectoolError("the dictionaries have no entries. Name others")
     best = MergedEntries(merged).best
     with atomic_directory(out) as directory:
-        written = write_within(directory, limits, best, entries_of, progress)
+        written = write_within(directory, limits, lambda most: entries_of(best(most)), progress)
         if written is None:
             raise SpectoolError(
                 f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
@@ -88,7 +88,7 @@ def merge_dictionaries(
             arguments={"method": "merge", "weights": list(weights), **asdict(limits)},
             tokenizers=first.manifest.tokenizers,
             inputs=_joined_inputs(dictionaries),
-            statistics={"entries_before_pruning": len(merged), **written[1]},
+            statistics={"entries_before_pruning": len(merged), **written},
         )
 
 

@@ -24,7 +24,8 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-_SEED = 11  # of the documents that are drawn from a larger one
+_COUNTED = 8_000_000  # characters of a corpus in which tokens are counted; documents are drawn from a larger one
+_SEED = 11  # of the draw
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
@@ -42,7 +43,6 @@ def prune_model(
     reader: Reader = iter,
     bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
     ids: int | None = None,
-    counted: int = 8_000_000,
 ) -> Manifest:
     """Write a copy of a model with only the ids that some corpora need.
 
@@ -57,7 +57,6 @@ def prune_model(
         reader: Iterates over a corpus.
         bar: Draws the progress of writing the weights.
         ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus.
-        counted: Maximum number of characters of each corpus to count tokens in. Documents are drawn from a larger one.
 
     Raises:
         TokenizerError: The tokenizer cannot be pruned, or the pruned one decodes a text differently. The error names
@@ -71,7 +70,7 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [sample_texts((document.text for document in reader(corpus)), counted, _SEED) for corpus in corpora]
+        texts = [sample_texts((document.text for document in reader(corpus)), _COUNTED, _SEED) for corpus in corpora]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
@@ -100,7 +99,7 @@ def prune_model(
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
         return PrunedDraft.seal(
             directory,
-            arguments={"ids": ids, "coverage": COVERAGE, "counted": counted, "seed": _SEED},
+            arguments={"ids": ids, "coverage": COVERAGE, "counted": _COUNTED, "seed": _SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
             statistics={

@@ -83,8 +83,6 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
     if arguments["method"] == "backoff":
         facts["tokens counted"] = f"{s['tokens']:,}"
         facts["entries"] = f"{s['entries']:,} (of {s['contexts']:,} contexts)"
-        if "held_out" in s:
-            facts["held-out text"] = held_out(s["held_out"])
     else:
         facts["entries"] = f"{s['entries']:,}"
     return facts | {
@@ -110,19 +108,6 @@ def pruning(s: Mapping[str, Any]) -> dict[str, Any]:
             for text in s["text"]
         ],
     }
-
-
-def held_out(drafted: Mapping[str, Any]) -> list[str]:
-    """Figures of a dictionary on held-out text of its corpus, in words."""
-    every_guess = f"{drafted['tokens_per_pass']:.2f} tokens per pass with every guess drafted"
-    if "min_probability" in drafted:  # older dictionaries lack it
-        least, found = drafted["min_probability"], drafted["tokens_per_pass_at_min_probability"]
-        every_guess = f"{found:.2f} tokens per pass at the default threshold of {least:.0%}; {every_guess}"
-    return [
-        every_guess,
-        f"on {drafted['tokens']:,} tokens of the same corpus that were not counted. Other text gains less; measure it: "
-        "spectool emulate --dict DICT --corpus OTHER",
-    ]
 
 
 def _counts(manifest: Manifest) -> dict[str, Any]:

@@ -29,30 +29,3 @@ def test_build_dict_says_it_and_as_json(tmp_path: Path) -> None:
     assert facts["text"].startswith(f"{counted:,} ") and "enough for a demonstration" in facts["text"]
     (last,) = [line for line in shown if line.startswith("text ")]
     assert last.split(maxsplit=1)[1] == facts["text"]
-
-
-def test_held_out_figures_say_threshold_and_text(tmp_path: Path) -> None:
-    lines = [
-        f"Wiersz {number % 7} o tym, że {number % 11} razy {number % 5} to {number % 13}." for number in range(3500)
-    ]
-    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    built = run(
-        "build-dict",
-        "--tokenizer",
-        TOKENIZER,
-        "--corpus",
-        tmp_path / "a.txt",
-        "--workers",
-        1,
-        "-o",
-        tmp_path / "a.dict",
-    )
-    inspected = run("inspect", tmp_path / "a.dict").stdout
-    drafted = json.loads(run("inspect", tmp_path / "a.dict", "--json").stdout)["statistics"]["held_out"]
-    assert drafted["min_probability"] == 0.2
-    default, every = drafted["tokens_per_pass_at_min_probability"], drafted["tokens_per_pass"]
-    said = (
-        f"{default:.2f} tokens per pass at the default threshold of 20%; {every:.2f} tokens per pass with every guess"
-    )
-    for shown in (built.stdout, inspected):
-        assert said in shown and "of the same corpus that were not counted. Other text gains less" in shown

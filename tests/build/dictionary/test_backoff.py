@@ -8,7 +8,6 @@ import pytest
 
 from spectool import SpectoolError
 from spectool.artifacts import Counts, Dictionary
-from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -83,24 +82,6 @@ def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None
         assert number_of(candidates.best_entries(most)) <= most
     assert number_of(candidates.best_entries(2 * everything)) == everything
     assert number_of(candidates.best_entries(everything // 2)) > 0.4 * everything
-
-
-def test_held_out_figures_are_those_of_a_replay(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
-    """The short way over predictions counts the very passes that the emulator counts."""
-    texts = [document.text for document in open_corpus("sample:pl")][:60]
-    texts += [document.text for document in open_corpus("sample:uk")][:20]
-    manifest = build_backoff(
-        tokenizer, counts, tmp_path / "x.dict", BackoffOptions(entries=4000, max_context=4), quiet, held_out=texts
-    )
-    statistics = replay(tokenizer.encode_batch(texts), LookupDrafter(Dictionary(tmp_path / "x.dict")), 8)
-    found = manifest.statistics["held_out"]
-    assert found["tokens"] == statistics.tokens
-    assert found["tokens_per_pass"] == round(statistics.tokens_per_pass, 4)
-    drafter = LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=MIN_PROBABILITY)
-    statistics = replay(tokenizer.encode_batch(texts), drafter, 8)
-    assert found["min_probability"] == MIN_PROBABILITY
-    assert found["tokens_per_pass_at_min_probability"] == round(statistics.tokens_per_pass, 4)
-    assert 1 < found["tokens_per_pass_at_min_probability"] < found["tokens_per_pass"]
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:

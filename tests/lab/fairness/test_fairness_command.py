@@ -115,7 +115,7 @@ def test_another_tokenizer_needs_an_alignment(work: Path, tmp_path: Path) -> Non
         (
             ["--task", "sample:uk", "--alignment", "{work}/other.align"],
             1,
-            "other.align: expected an alignment of one of",
+            "other.align: expected an alignment of",
         ),
         (["--task", "sample:uk", "--alignment", "{work}/nothing"], 1, "nothing: no such artifact"),
         (["--task", "sample:uk", "-o", "{work}"], 1, "exists and is not a spectool artifact"),
