@@ -53,7 +53,9 @@ class Respelled:
     """A text after one more token of the source."""
 
     end: int  # bytes of the text up to the token's end
+    spelling: tuple[int, ...]  # the token's ids by table
     ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
+    repaired: bool = False  # whether these are not those of the step before and the spelling side by side
     replaced: int | None = None  # the last id of the step before, where it was replaced
 
 
@@ -81,7 +83,7 @@ def respell(
         spelling = (spellings.inside if begun else spellings.text_start)[token]
         fresh = data[done:end]
         if not is_whole(fresh):  # wait for the rest of the character
-            yield Respelled(end, None)
+            yield Respelled(end, spelling, None)
             continue
         if isinstance(engine, TailReencoder):
             start, tail = engine.join(ids, data[max(0, done - REACH) : done], fresh)
@@ -89,10 +91,11 @@ def respell(
             start, tail = engine.join(ids, spelling)
         else:
             start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
+        repaired = start < len(ids) or tuple(tail) != spelling
         replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.token_bytes) else None
         ids[start:] = tail
         done, begun = end, True
-        yield Respelled(end, ids, replaced)
+        yield Respelled(end, spelling, ids, repaired, replaced)
 
 
 def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequence[bytes]) -> bool:
@@ -114,6 +117,8 @@ class Replayed:
     other_tokens: int = 0  # tokens of that encoding
     different_tokens: int = 0  # those that did not come out
     tokens: int = 0  # tokens of the source
+    several: int = 0  # those spelled by several ids of the other side
+    merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
     # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
@@ -126,6 +131,8 @@ class Replayed:
         counted = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
         return {
             **{name: getattr(self, name) for name in counted},
+            "several": share(self.several, self.tokens),
+            "merge_sites": share(self.merge_sites, self.tokens - self.texts),
             "string_free": share(self.windows - self.windows_with_strings, self.windows),
         }
 
@@ -154,6 +161,7 @@ def replay_text(
         for step in respell(source, other, engine, spellings, (data, tokens, ends)):
             calls.append(engine.string_calls)
             counts.tokens += 1
+            counts.several += len(step.spelling) > 1
             if step.ids is None:
                 continue
             if waiting is not None:
@@ -162,6 +170,7 @@ def replay_text(
                 replaced.append(step.replaced)
             ids = step.ids
             waiting = ids[-1] if ids else None
+            counts.merge_sites += step.repaired
         true = set(zip(true_ends, true_ids, strict=True))
         ended = zip(accumulate(len(other.token_bytes[token]) for token in ids), ids, strict=True)
         shift = sum(len(other.token_bytes[token]) for token in true_ids) - true_ends[-1] if true_ids else 0

@@ -57,7 +57,7 @@ def build_alignment(
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
         reader: Iterates over the corpus.
-        sample: Characters from the corpus's beginning on which absorption and the string-free share are counted.
+        sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
 
     Raises:
@@ -139,13 +139,18 @@ def _replay(
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float16]]]:
     """Replay the sample in both directions; the report, and the absorption risks of each side."""
     written = {side: list(Reference(tokenizer).read(texts)) for side, tokenizer in both.items()}
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"absorption": {}}
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
         counts = replay_text(both[side], both[other], engine_of(both[other], tables[other]), spelled[side], documents)
         report[f"{side}_to_{other}"] = counts.as_dict()
         risks[other] = absorption_risks(counts.last, counts.replaced)
+        report["absorption"][other] = {
+            "last": int(counts.last.sum()),
+            "replaced": int(counts.replaced.sum()),
+            "tokens": int((counts.last > 0).sum()),
+        }
     return report, risks
 
 
