@@ -71,9 +71,9 @@ def atomic_directory(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path, suffix: str = ".partial") -> Iterator[Path]:
     """A temporary path next to ``path``, to which the file is moved when the block ends."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
     try:
         yield partial
         partial.replace(path)
