@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext, Translator
-from spectool.runtime.translation.token_rows import TokenRows
+from spectool.runtime.translation.token_rows import END, UNKNOWN, TokenRows
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -207,6 +207,12 @@ class IntersectionTranslator(AppendingTranslator):
         known = [token for token in tokens if token < len(self._target_to_draft)]
         for token, counterpart in zip(known, self._target_to_draft[known].tolist(), strict=True):
             self._ids += self._spell(token) if counterpart == NONE else (counterpart,)
+
+    def token_rows(self) -> TokenRows:
+        """The counterparts, and nothing for other tokens."""
+        end = np.full(len(self.within), END)
+        rows = np.stack([np.where(self.within, self._draft_to_target, UNKNOWN), end], axis=1).astype(np.int32)
+        return TokenRows(rows, (), None, {}, [], 0, (b"", b""), None, False, False)
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
         """The counterparts of the draft ids up to the first that has none."""

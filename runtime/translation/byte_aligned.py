@@ -162,6 +162,7 @@ class ByteAlignedTranslator:
             overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
             text_start=self._proposed.text_start if self._at_start else None,
             check_first=not self._view.pending,
+            check=True,
             is_settled=self.is_settled,
         )
 

@@ -88,7 +88,7 @@ class NextTokens:
         """What the draft is asked about next; once it has used its passes, only what is not settled."""
         if self._passes + self._further <= 0:
             return None
-        return self._lattice.pop_heaviest_leaf(SMALL, None if self._passes > 0 else self._is_settled)
+        return self._lattice.pop_heaviest_leaf(SMALL, self._rows.check, None if self._passes > 0 else self._is_settled)
 
     def _is_settled(self, last: int) -> bool:
         """Whether a leaf with the last target id ``last``, or `END`, can be left as it is."""

@@ -57,26 +57,28 @@ class TokenRows:
     Attributes:
         table: The pair's `spelling_table`.
         token_bytes: Bytes of each draft token.
-        engine: Joins target ids.
+        engine: Joins target ids; None where the table is all there is.
         known: Spellings made byte by byte so far; added to.
         committed: Committed target ids; longer while boundaries are looked at.
         begin: Number of them before the present text.
         overlaps: Committed bytes that a plain first token repeats, and those that a healed one does.
         text_start: Spellings of plain first tokens where a text has not begun; None where it has.
-        check_first: Whether first tokens that would merge into the last committed one are left out, as later ones are.
+        check_first: Whether first tokens that would merge into the last committed one are left out.
+        check: Whether later ones are.
         is_settled: Whether target ids after the committed ones are likely to stay when the draft goes on.
     """
 
     table: _Ids
     token_bytes: Sequence[bytes]
-    engine: IncrementalBPE
+    engine: IncrementalBPE | None
     known: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]]
     committed: list[int]
     begin: int
     overlaps: tuple[bytes, bytes]
     text_start: Sequence[tuple[int, ...]] | None
     check_first: bool
-    is_settled: Callable[[Sequence[int]], bool]
+    check: bool
+    is_settled: Callable[[Sequence[int]], bool] = bool
 
     def first(self, tokens: _Ids, likely: _Mask, healed: bool) -> _Rows:
         """As `following`, for first tokens after the committed text; ``healed`` ones replace the last context token."""
@@ -103,7 +105,7 @@ class TokenRows:
             held: Last target id before them, if it is not drawn; where the two would merge, both are spelled together.
         """
         rows, left = self._rows(tokens, likely, b"", pending)
-        if held is not None:
+        if held is not None and self.engine is not None:
             merging = self._merging(rows, likely, (*drawn, held))
             known = rows[:, 0] != UNKNOWN
             rows[known, 1:] = rows[known, :-1]
@@ -114,7 +116,7 @@ class TokenRows:
             for i in np.flatnonzero(merging & likely).tolist():
                 ids, left[i] = self._spell(int(tokens[i]), b"", before)
                 _write(rows[i], ids, bool(left[i]))
-        if drawn or self.check_first:
+        if self.check if drawn else self.check_first:
             rows[self._merging(rows, likely, drawn)] = UNKNOWN
         return rows, left
 
@@ -126,6 +128,8 @@ class TokenRows:
         by_bytes = inside & ~special if overlap or pending else rows[:, 0] == UNKNOWN
         rows[by_bytes] = UNKNOWN
         left: dict[int, bytes] = {}
+        if self.engine is None:
+            return rows, left
         for i in np.flatnonzero(by_bytes & inside & likely).tolist():
             ids, rest = self._spell(int(tokens[i]), overlap, pending)
             _write(rows[i], ids, bool(rest))
@@ -141,7 +145,7 @@ class TokenRows:
             raw, found = self.token_bytes[token], ((), b"")
             if overlap == self.overlaps[0] and not raw.startswith(b" "):
                 overlap = overlap.removeprefix(b" ")  # artificial: a draft token need not write it
-            if raw.startswith(overlap):
+            if self.engine is not None and raw.startswith(overlap):
                 data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
                 found = self.engine.spell(data[:whole]), data[whole:]
@@ -156,7 +160,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if not self.engine.may_hold(self.committed, (token,), self.begin):
+                if self.engine is not None and not self.engine.may_hold(self.committed, (token,), self.begin):
                     merging.append(token)
         finally:
             del self.committed[floor:]

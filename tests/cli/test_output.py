@@ -74,7 +74,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     done = process(*build)
     assert done.returncode == 0
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert keys == ["path", "bytes", "seconds", "target", "documents", "text", "held-out"]
+    assert keys == ["path", "bytes", "seconds", "target", "documents", "text"]
     *steps, writing, following = done.stderr.splitlines()
     assert following.startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
     assert re.fullmatch(r"writing \d+ entries", writing)

@@ -53,7 +53,7 @@ def test_a_spelling_longer_than_a_row_has_no_end(count: int) -> None:
     """A draft token of a text's start is written with care, not by the table."""
     ids = tuple(range(10, 10 + count))
     table = np.full((1, LONGEST_SPELLING + 1), UNKNOWN, np.int32)
-    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, bool)
+    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
     rows, pending = frontier.first(np.array([0]), np.array([True]), False)
     more = END if 0 < count <= LONGEST_SPELLING else UNKNOWN
     assert rows.tolist() == [[*ids[:LONGEST_SPELLING], *[more] * (LONGEST_SPELLING + 1 - min(count, LONGEST_SPELLING))]]
