@@ -264,11 +264,11 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
             name = tokenizer.backend.id_to_token(index)
             found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
     for (role, ends_text), (first, *others) in found.items():
-        which = f"{first} is its {role}" if not others else f"{first} and {len(others)} more are its {role}s"
-        kept = (
-            "It is kept in texts, counted, and may be" if not others else "They are kept in texts, counted, and may be"
-        )
-        yield f"{which} and also ordinary text. {kept} drafted.{' Generation still ends at it.' * ends_text}"
+        which, kept = f"{first} is its {role}", "It is kept"
+        if others:
+            which, kept = f"{first} and {len(others)} more are its {role}s", "They are kept"
+        end = " Generation still ends at it." * ends_text
+        yield f"{which} and also ordinary text. {kept} in texts, counted, and may be drafted.{end}"
 
 
 def _ids(value: Any) -> tuple[int, ...]:

@@ -68,9 +68,7 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for index, text in tokenizer.in_text.items():
         if spaced and contents[index].startswith(" "):
             yield f"its added token {text!r} begins with the space that is put before every text"
-        if lone and any(
-            tokenizer.backend.token_to_id(char) is None for char in text.replace(" ", tokenizer.space_sign)
-        ):
+        if lone and None in map(id_of, text.replace(" ", tokenizer.space_sign)):
             yield f"its added token {text!r} has characters that no token of its model has"
     for index, name in tokenizer.redecoded.items():
         yield f"its token {name!r} decodes as {tokenizer.backend.id_to_token(index)!r}"
