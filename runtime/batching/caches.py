@@ -24,13 +24,15 @@ from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
+_TRIED = 11  # rows
 STEP = 256  # tokens by which arrays grow, as in mlx-lm
 
 
 def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     """What the caches of rows that share passes have in common; None where ``cache`` cannot share any.
 
-    Quantised and chunked caches cannot, nor can models that need the position of a token as a single number.
+    Quantised and chunked caches cannot, nor can models that need the position of a token as a single number, or whose
+    recurrent layers would read the padding of a row.
     """
     leaves = flatten(cache)
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
@@ -42,11 +44,12 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         _known[id(model)] = known
     if kind not in known[1]:
         caches = BatchCache(cache, 3)
-        caches.lengths = [1, 2]
-        caches.begin([3, 1])  # two rows of three tokens: positions in the wrong place do not fit by accident
+        # Rows of three tokens, as many as no model has heads: positions and masks in the wrong place do not fit.
+        caches.lengths = list(range(1, _TRIED + 1))
+        caches.begin([3] + [1] * (_TRIED - 1))
         try:
-            model(mx.zeros((2, 3), dtype=mx.int32), cache=caches.entries)  # built and never computed
-            known[1][kind] = True
+            model(mx.zeros((_TRIED, 3), dtype=mx.int32), cache=caches.entries)  # built and never computed
+            known[1][kind] = caches.padded
         except Exception:
             known[1][kind] = False
     return kind if known[1][kind] else None
@@ -84,6 +87,11 @@ class BatchCache:
     def recurrent(self) -> bool:
         """Whether a row with a wrong draft goes back to where it was before the pass."""
         return bool(self._recurrent)
+
+    @property
+    def padded(self) -> bool:
+        """Whether the latest pass asked every recurrent layer where the rows end."""
+        return all(states.asked for states in self._recurrent)
 
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
@@ -252,14 +260,38 @@ class _AttentionRows:
 
 
 class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
-    """The states of one recurrent layer, each [rows, ...]."""
+    """The states of one recurrent layer, each [rows, ...].
+
+    Attributes:
+        asked: Whether the layer has looked at `lengths`. Some of mlx-lm's never do, and read padding as tokens.
+    """
 
     cache: list[mx.array | None]
-    lengths: mx.array | None
 
     def __init__(self, size: int) -> None:
+        self._ends: mx.array | None = None
         super().__init__(size)
         self._before: list[mx.array | None] | None = None  # the pass under way
+        self.asked = False
+
+    @property
+    def lengths(self) -> mx.array | None:
+        """Tokens of each row in the pass; None where all have the same number."""
+        self.asked = True
+        return self._ends
+
+    @lengths.setter
+    def lengths(self, ends: mx.array | None) -> None:
+        self._ends = ends
+
+    def make_mask(self, N: int) -> mx.array | None:
+        """Which of ``N`` tokens are of the rows, bool [rows, N]. Layers may ask for it and not use it."""
+        return None if self._ends is None else mx.arange(N) < self._ends[:, None]
+
+    def advance(self, N: int) -> None:
+        """Go on to the tokens after the first ``N``."""
+        if self._ends is not None:
+            self._ends = self._ends - N
 
     def join(self, row: int, single: Any) -> None:
         """Add the states of one text."""

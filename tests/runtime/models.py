@@ -92,6 +92,18 @@ KINDS: dict[str, dict[str, Any]] = {
         "time_step_limit": (0.0, 1e9),
         "time_step_rank": "auto",
     },
+    # Recurrent layers that take padding for tokens.
+    "mamba": {
+        **COMMON,
+        "state_size": 8,
+        "conv_kernel": 4,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "time_step_rank": 4,
+        "tie_word_embeddings": True,
+    },
+    # Groups of heads are an axis of its scores, so that a mask of rows would fit two of them.
+    "gemma2": {**COMMON, "head_dim": 16, "num_attention_heads": 4, "num_key_value_heads": 2},
 }
 
 

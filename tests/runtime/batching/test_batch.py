@@ -135,8 +135,9 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
-def test_what_cannot_share_passes_is_alone() -> None:
-    model = tiny_model("llama4")
+@pytest.mark.parametrize("kind", ["llama4", "mamba", "gemma2"])
+def test_what_cannot_share_passes_is_alone(kind: str) -> None:
+    model = tiny_model(kind)
     batch = Batch(model, 4, stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
     batch.add(open_text(PROMPT, model, max_tokens=4)[0])
