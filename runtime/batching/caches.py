@@ -25,6 +25,7 @@ from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, Rota
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
 _TRIED = 11  # rows
+_ROUNDING = 0.02  # of the largest number in a state
 STEP = 256  # tokens by which arrays grow, as in mlx-lm
 
 
@@ -32,7 +33,7 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     """What the caches of rows that share passes have in common; None where ``cache`` cannot share any.
 
     Quantised and chunked caches cannot, nor can models that need the position of a token as a single number, or whose
-    recurrent layers would read the padding of a row.
+    recurrent layers take the padding of a row for tokens.
     """
     leaves = flatten(cache)
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
@@ -43,16 +44,31 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         known = weakref.ref(model), {}
         _known[id(model)] = known
     if kind not in known[1]:
-        caches = BatchCache(cache, 3)
-        # Rows of three tokens, as many as no model has heads: positions and masks in the wrong place do not fit.
-        caches.lengths = list(range(1, _TRIED + 1))
-        caches.begin([3] + [1] * (_TRIED - 1))
         try:
-            model(mx.zeros((_TRIED, 3), dtype=mx.int32), cache=caches.entries)  # built and never computed
-            known[1][kind] = caches.padded
+            known[1][kind] = _reads_rows_apart(model, cache)
         except Exception:
             known[1][kind] = False
     return kind if known[1][kind] else None
+
+
+def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
+    """Whether the first recurrent layer, if there is one, has the same states with padding as without.
+
+    Other layers are built and not computed. There are more rows than a model has groups of heads, so that positions and
+    masks in the wrong place do not fit by accident.
+    """
+    tokens = mx.arange(3 * _TRIED).reshape(_TRIED, 3) % 8
+    found = []
+    for width, first in ((3, 3), (1, 1)):
+        caches = BatchCache(cache, 3)
+        caches.lengths = list(range(1, _TRIED + 1))
+        caches.begin([first] + [1] * (_TRIED - 1))
+        model(tokens[:, :width], cache=caches.entries)
+        found.append(caches.first_states())
+    return all(
+        bool(mx.abs(one[1:] - other[1:]).max() <= _ROUNDING * mx.abs(other[1:]).max())
+        for one, other in zip(*found, strict=True)
+    )
 
 
 class BatchCache:
@@ -88,10 +104,9 @@ class BatchCache:
         """Whether a row with a wrong draft goes back to where it was before the pass."""
         return bool(self._recurrent)
 
-    @property
-    def padded(self) -> bool:
-        """Whether the latest pass asked every recurrent layer where the rows end."""
-        return all(states.asked for states in self._recurrent)
+    def first_states(self) -> list[mx.array]:
+        """The states of the first recurrent layer; none without one."""
+        return self._recurrent[0].arrays() if self._recurrent else []
 
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
@@ -260,38 +275,14 @@ class _AttentionRows:
 
 
 class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
-    """The states of one recurrent layer, each [rows, ...].
-
-    Attributes:
-        asked: Whether the layer has looked at `lengths`. Some of mlx-lm's never do, and read padding as tokens.
-    """
+    """The states of one recurrent layer, each [rows, ...]."""
 
     cache: list[mx.array | None]
+    lengths: mx.array | None
 
     def __init__(self, size: int) -> None:
-        self._ends: mx.array | None = None
         super().__init__(size)
         self._before: list[mx.array | None] | None = None  # the pass under way
-        self.asked = False
-
-    @property
-    def lengths(self) -> mx.array | None:
-        """Tokens of each row in the pass; None where all have the same number."""
-        self.asked = True
-        return self._ends
-
-    @lengths.setter
-    def lengths(self, ends: mx.array | None) -> None:
-        self._ends = ends
-
-    def make_mask(self, N: int) -> mx.array | None:
-        """Which of ``N`` tokens are of the rows, bool [rows, N]. Layers may ask for it and not use it."""
-        return None if self._ends is None else mx.arange(N) < self._ends[:, None]
-
-    def advance(self, N: int) -> None:
-        """Go on to the tokens after the first ``N``."""
-        if self._ends is not None:
-            self._ends = self._ends - N
 
     def join(self, row: int, single: Any) -> None:
         """Add the states of one text."""
