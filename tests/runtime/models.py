@@ -117,6 +117,7 @@ LONE: dict[str, dict[str, Any]] = {
         "conv_kernel": 4,
         "attention_bias": False,
         "mamba_proj_bias": False,
+        "use_bias": False,
         "use_conv_bias": True,
         "mlp_bias": False,
         "mlp_hidden_act": "relu2",
