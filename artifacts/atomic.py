@@ -8,6 +8,7 @@ process is killed there, the next build puts it back.
 import errno
 import glob
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from spectool import ArtifactError
 from spectool.artifacts.manifest import MANIFEST, parse_manifest, previous_path
 
 _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
+_SHORT = re.compile(r"\d requested and \d+ written")  # what NumPy says then, without a number
 
 
 @contextmanager
@@ -27,11 +29,13 @@ def explain_full_disk(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:
+        short = error.errno is None and _SHORT.search(str(error)) is not None
+        if not short and (error.filename is not None or error.errno not in _NO_ROOM):
             raise
+        problem = os.strerror(error.errno or errno.ENOSPC)
         raise ArtifactError(
-            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the free space and the limits of its disk "
-            "and of the folder for temporary files (TMPDIR), and run it again"
+            f"{out}: cannot be written ({problem}). Check the free space and the limits of its disk and of the folder "
+            "for temporary files (TMPDIR), and run it again"
         ) from error
 
 

@@ -139,10 +139,7 @@ def save(work: Path, name: str, values: NDArray[Any]) -> None:
     """Write an array as ``NAME.npy``, atomically."""
     path = work / f"{name}.npy"
     with atomic_file(path) as partial, partial.open("wb") as stream:
-        try:
-            np.save(stream, values, allow_pickle=False)
-        except OSError as error:  # NumPy's error has neither number nor file name
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        np.save(stream, values, allow_pickle=False)
 
 
 def load(work: Path, name: str, mapped: bool = False) -> NDArray[Any]:

@@ -34,7 +34,7 @@ from tqdm import tqdm
 from whole_strings import Reference, check_document, check_split_tokens
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import NONE, Spellings
+from spectool.artifacts.alignment import NONE, JoinTables, Spellings, engine_of
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -61,6 +61,7 @@ class Variant:
         tokenizer: The tokenizer.
         reasons: Why it goes through text; none if it claims ids.
         oracle: Its slow twin.
+        tables: What its ids are joined with; None through text.
         engine: What joins its ids.
     """
 
@@ -68,6 +69,7 @@ class Variant:
     tokenizer: Tokenizer
     reasons: tuple[str, ...]
     oracle: Reference
+    tables: JoinTables | None
     engine: IncrementalBPE | TailReencoder
 
 
@@ -97,10 +99,8 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
             rows[-1]["directory"] = "rebuilt"
         how = "; ".join(reasons) or "ids"
         rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
-        engine: IncrementalBPE | TailReencoder = TailReencoder(tokenizer)
-        if not reasons:
-            engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
-        yield Variant(name, tokenizer, reasons, Reference(tokenizer), engine)
+        tables = None if reasons else JoinTables(merge_table(tokenizer), boundary_table(tokenizer))
+        yield Variant(name, tokenizer, reasons, Reference(tokenizer), tables, engine_of(tokenizer, tables))
 
 
 def documents(seed: int) -> list[str]:
@@ -179,7 +179,8 @@ def translator(draft: Variant, target: Variant) -> ByteAlignedTranslator:
         return SimpleNamespace(
             spellings=Spellings(*columns),  # type: ignore[arg-type]
             counterpart=np.full(mine.tokenizer.size, NONE, np.int32),
-            engine=lambda _: mine.engine,
+            tables=mine.tables,
+            risks=np.full(mine.tokenizer.size, np.nan, np.float16),
         )
 
     pair = SimpleNamespace(

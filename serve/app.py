@@ -150,6 +150,8 @@ class Service:
         wanted = request.path_params.get("name")
         if wanted is None:
             return json_response({"object": "list", "data": list(entries.values())})
+        if wanted == DEFAULT_MODEL:
+            wanted = next(iter(entries))
         if wanted not in entries:
             raise self._unknown(wanted)
         return json_response(entries[wanted])

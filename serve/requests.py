@@ -7,6 +7,7 @@ and in a header of the answer.
 import inspect
 import json
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -255,7 +256,11 @@ class GenerationRequest(_Given):
 class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
-    messages: list[Message] = _field("a list of messages with a role and a content of text alone", ..., min_length=1)
+    messages: list[Message] = _field(
+        "a list of messages with the role system, developer, user, assistant or tool, and a content of text alone",
+        ...,
+        min_length=1,
+    )
     tools: list[Tool] = _field("a list of functions", [])
     tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
         "auto, none, required, or an object that names a function", "auto"
@@ -337,13 +342,13 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
+        first, deepest = errors[0], max(errors, key=lambda each: len(each["loc"]))
         name = str(first["loc"][0]) if first["loc"] else "body"
         declared = kind.model_fields.get(name)
         told = None if first["type"] == "tiny" or declared is None else declared.description
         expected = told or first["msg"].removeprefix("Input should be ")
-        got = quoted(body[name]) if name in body else "nothing"
-        raise wrong_field(name, f"expected {expected}, got {got}") from error
+        raise wrong_field(name, f"expected {expected}, got {_place(body, deepest)}") from error
 
 
 def without_effect(request: BaseModel) -> list[str]:
@@ -359,6 +364,18 @@ def quoted(value: Any) -> str:
 
 def _joined(content: str | list[_Part]) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def _place(body: dict[str, Any], problem: Mapping[str, Any]) -> str:
+    """What a body has at the place of a problem, and where that is inside a field."""
+    value, path = body, ""
+    for step in problem["loc"]:
+        inside = isinstance(step, int) if isinstance(value, list) else isinstance(value, dict) and step in value
+        if inside:  # otherwise it names one of several kinds of values, or what is missing
+            value, path = value[step], f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
+    missing = problem["type"] == "missing"
+    found, path = ("nothing", f"{path}.{problem['loc'][-1]}") if missing else (quoted(value), path)
+    return f"{found} at {path[1:]}" if path.count(".") + path.count("[") > 1 else found
 
 
 def _finite(digits: str) -> float:

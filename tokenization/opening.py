@@ -250,7 +250,7 @@ def _assembled(
 
 
 def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
-    """A note for each token that has a role and is also ordinary text."""
+    """A note for each role whose tokens are also ordinary text."""
     ends = tokenizer.roles.eos
     special = (token["id"] for token in tokenizer.spec["added_tokens"] if token["special"])
     roles = dict.fromkeys(special, "special token") | dict.fromkeys(ends, "eos_token")
@@ -258,12 +258,17 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
         index = tokenizer.backend.token_to_id(content_of(declared.get(role)) or "")
         if index is not None:
             roles[index] = role
+    found: dict[tuple[str, bool], list[str]] = {}
     for index, role in roles.items():
         if tokenizer.is_ordinary(index):
-            yield (
-                f"{tokenizer.backend.id_to_token(index)!r} is its {role.replace('_', ' ')} and also ordinary text. It "
-                f"is kept in texts, counted, and may be drafted.{' Generation still ends at it.' * (index in ends)}"
-            )
+            name = tokenizer.backend.id_to_token(index)
+            found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
+    for (role, ends_text), (first, *others) in found.items():
+        which, kept = f"{first} is its {role}", "It is kept"
+        if others:
+            which, kept = f"{first} and {len(others)} more are its {role}s", "They are kept"
+        end = " Generation still ends at it." * ends_text
+        yield f"{which} and also ordinary text. {kept} in texts, counted, and may be drafted.{end}"
 
 
 def _ids(value: Any) -> tuple[int, ...]:

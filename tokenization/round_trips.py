@@ -10,6 +10,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 _SPACE = "▁"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 _KEEPS_NO_SPACES = "keeps no spaces, and writes one between any two words or signs"
+_SPACED = "writes a space before every piece that its pre-tokenizer splits off"
 NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 
 
@@ -56,6 +57,9 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
     mark = tokenizer.spec["model"].get("continuing_subword_prefix")
     if mark and "WordPiece" not in _types(tokenizer, "decoder"):
         yield f"writes {mark!r} inside words, which decoding leaves so"
+    splits = tokenizer.steps("pre_tokenizer")[1:]
+    if any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits):
+        yield _SPACED
 
 
 def _lost_by_splitting(tokenizer: Tokenizer) -> Iterator[str]:
@@ -66,9 +70,8 @@ def _lost_by_splitting(tokenizer: Tokenizer) -> Iterator[str]:
     probe, splits = "".join(PROBES), tokenizer.steps("pre_tokenizer")
     if any(map(tokenizer.drops, (probe, f" {probe}"))):
         yield "drops what its pre-tokenizer splits at"
-    spaced = any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits[1:])
-    if spaced or (splits and "WordPiece" in _types(tokenizer, "decoder")):
-        yield "writes a space before every piece that its pre-tokenizer splits off"
+    if splits and "WordPiece" in _types(tokenizer, "decoder"):
+        yield _SPACED
 
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:

@@ -251,11 +251,12 @@ class Tokenizer:
         """Tokens that decode to other text than the model makes them of: id -> name in the model.
 
         This happens if a token is added again as a normalized one: if the normalizer prepends ``▁``, ``the`` decodes as
-        ``▁the``.
+        ``▁the``. It also happens if an added token has the id of another token.
         """
-        added = ((token["id"], token["content"]) for token in self.spec["added_tokens"])
+        added = {token["id"] for token in self.spec["added_tokens"]}
+        names = [(index, name) for name, index in self.vocabulary.items() if index in added]
         id_of, name_of = self.backend.model.token_to_id, self.backend.id_to_token
-        return {index: name for index, name in added if id_of(name) == index and name_of(index) != name}
+        return {index: name for index, name in names if id_of(name) == index and name_of(index) != name}
 
     # How spaces are written.
 

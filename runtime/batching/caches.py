@@ -24,13 +24,16 @@ from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
+_TRIED = 11  # rows
+_ROUNDING = 0.02  # of the largest number in a state
 STEP = 256  # tokens by which arrays grow, as in mlx-lm
 
 
 def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     """What the caches of rows that share passes have in common; None where ``cache`` cannot share any.
 
-    Quantised and chunked caches cannot, nor can models that need the position of a token as a single number.
+    Quantised and chunked caches cannot, nor can models that need the position of a token as a single number, or whose
+    recurrent layers take the padding of a row for tokens.
     """
     leaves = flatten(cache)
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
@@ -41,15 +44,31 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         known = weakref.ref(model), {}
         _known[id(model)] = known
     if kind not in known[1]:
-        caches = BatchCache(cache, 3)
-        caches.lengths = [1, 2]
-        caches.begin([3, 1])  # two rows of three tokens: positions in the wrong place do not fit by accident
         try:
-            model(mx.zeros((2, 3), dtype=mx.int32), cache=caches.entries)  # built and never computed
-            known[1][kind] = True
+            known[1][kind] = _reads_rows_apart(model, cache)
         except Exception:
             known[1][kind] = False
     return kind if known[1][kind] else None
+
+
+def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
+    """Whether the first recurrent layer, if there is one, has the same states with padding as without.
+
+    Other layers are built and not computed. There are more rows than a model has groups of heads, so that positions and
+    masks in the wrong place do not fit by accident.
+    """
+    tokens = mx.arange(3 * _TRIED).reshape(_TRIED, 3) % 8
+    found = []
+    for width, first in ((3, 3), (1, 1)):
+        caches = BatchCache(cache, 3)
+        caches.lengths = list(range(1, _TRIED + 1))
+        caches.begin([first] + [1] * (_TRIED - 1))
+        model(tokens[:, :width], cache=caches.entries)
+        found.append(caches.first_states())
+    return all(
+        bool(mx.abs(one[1:] - other[1:]).max() <= _ROUNDING * mx.abs(other[1:]).max())
+        for one, other in zip(*found, strict=True)
+    )
 
 
 class BatchCache:
@@ -84,6 +103,10 @@ class BatchCache:
     def recurrent(self) -> bool:
         """Whether a row with a wrong draft goes back to where it was before the pass."""
         return bool(self._recurrent)
+
+    def first_states(self) -> list[mx.array]:
+        """The states of the first recurrent layer; none without one."""
+        return self._recurrent[0].arrays() if self._recurrent else []
 
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""

@@ -60,12 +60,13 @@ def trim_window(window: Any, count: int) -> None:
 
 
 def use_exact_masks(leaves: Iterable[Any]) -> None:
-    """Let tokens that are fed at once see what they would see one by one, also in windows that keep their start.
+    """Let tokens that are fed at once see what they would see one by one.
 
-    mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing.
+    mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing. Some models
+    (PLaMo 3) ask for a mask that is wider than the cache, from which single tokens see no more than the cache holds.
     """
     for leaf in leaves:
-        if isinstance(leaf, RotatingKVCache) and leaf.keep:
+        if isinstance(leaf, RotatingKVCache):
             leaf.make_mask = partial(_mask, leaf)
 
 
@@ -77,7 +78,9 @@ def use_mlx_lm_masks(leaves: Iterable[Any]) -> None:
 
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
     """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
-    if N == 1 or window.offset + N <= window.max_size:
+    if N > 1 and not window.keep:
+        window_size = min(window_size or window.max_size, window.max_size)
+    if N == 1 or not window.keep or window.offset + N <= window.max_size:
         return type(window).make_mask(window, N, window_size, return_array)
     before = min(window.max_size - 1, window.offset)
     rows, columns = mx.arange(before, before + N)[:, None], mx.arange(before + N)

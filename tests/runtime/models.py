@@ -93,6 +93,40 @@ KINDS: dict[str, dict[str, Any]] = {
         "time_step_rank": "auto",
     },
 }
+# Models that cannot write several texts in one pass.
+LONE: dict[str, dict[str, Any]] = {
+    # Recurrent layers that take padding for tokens; the second one does so only in a part of its state.
+    "mamba": {
+        **COMMON,
+        "state_size": 8,
+        "conv_kernel": 4,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "time_step_rank": 4,
+        "tie_word_embeddings": True,
+    },
+    "nemotron_h": {
+        **COMMON,
+        "hybrid_override_pattern": "M*",
+        "head_dim": 32,
+        "layer_norm_epsilon": 1e-5,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "ssm_state_size": 8,
+        "n_groups": 1,
+        "conv_kernel": 4,
+        "attention_bias": False,
+        "mamba_proj_bias": False,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "mlp_bias": False,
+        "mlp_hidden_act": "relu2",
+        "max_position_embeddings": 4096,
+        "time_step_limit": (0.0, 1e9),
+    },
+    # Groups of heads are an axis of its scores, so that a mask of rows would fit two of them.
+    "gemma2": {**COMMON, "head_dim": 16, "num_attention_heads": 4, "num_key_value_heads": 2},
+}
 
 
 def tiny_model(
@@ -100,7 +134,7 @@ def tiny_model(
 ) -> Any:
     """Return a random model of mlx-lm's class ``kind``; ``scale`` widens weights so that outputs vary."""
     module = importlib.import_module(f"mlx_lm.models.{kind}")
-    args = module.ModelArgs.from_dict({"model_type": kind, "vocab_size": vocabulary, **KINDS[kind]})
+    args = module.ModelArgs.from_dict({"model_type": kind, "vocab_size": vocabulary, **{**KINDS, **LONE}[kind]})
     mx.random.seed(seed)
     model = module.Model(args)
 

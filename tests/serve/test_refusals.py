@@ -139,20 +139,27 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "messages",
+    ("messages", "got"),
     [
-        "hello",
-        [],
-        [5],
-        [{"content": "no role"}],
-        [{"role": "user", "content": 5}],
-        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]}],
-        [{"role": "user", "content": [{"type": "text"}]}],
-        [{"role": "nobody", "content": "a"}],
+        ("hello", '"hello"'),
+        ([], "[]"),
+        ([5], "5 at messages[0]"),
+        ([{"content": "no role"}], "nothing at messages[0].role"),
+        ([{"role": "user", "content": 5}], "5 at messages[0].content"),
+        (
+            [
+                {"role": "user", "content": "a"},
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]},
+            ],
+            '"image_url" at messages[1].content[0].type',
+        ),
+        ([{"role": "user", "content": [{"type": "text"}]}], "nothing at messages[0].content[0].text"),
+        ([{"role": "nobody", "content": "a"}], '"nobody" at messages[0].role'),
     ],
 )
-def test_wrong_messages(server: Server, messages: Any) -> None:
+def test_wrong_messages(server: Server, messages: Any, got: str) -> None:
     status, error = refusal(server, post(CHAT, {"messages": messages}))
+    assert error["message"].endswith(f"got {got}")
     assert (status, error["param"]) == (400, "messages")
 
 

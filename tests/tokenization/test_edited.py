@@ -49,6 +49,14 @@ def test_an_ordinary_token_with_a_role_keeps_its_bytes(
     assert note.startswith(f"{token!r} is its special token and also ordinary text")
 
 
+def test_many_ordinary_tokens_with_a_role_make_one_note(shared: Path) -> None:
+    """As if byte tokens were declared special when the tokenizer was trained."""
+    names = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer = edited(shared, "mistral-7b-v0.1", lambda backend: backend.add_special_tokens(names))
+    (note,) = tokenizer.notes
+    assert note.startswith("'<0x00>' and 255 more are its special tokens and also ordinary text. They are kept")
+
+
 @pytest.mark.parametrize("role", ["pad_token", "eos_token", "mask_token"])
 def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) -> None:
     source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"

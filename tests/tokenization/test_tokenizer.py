@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Backend
 from spectool import TokenizerError
 from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.backend import around_model, sections
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "gpt2", "gemma-3", "t5-small", "phi-3-mini"])
@@ -98,3 +99,4 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
     for names in ({"<own>": size, "another": size}, {"another": size, "<own>": size}):
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
         assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1
+        assert reasons_for_text(tokenizer) == ("its token 'another' decodes as '<own>'",)

@@ -63,6 +63,13 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
+    spaced, lone, id_of = tokenizer.edges.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
+    contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
+    for index, text in tokenizer.in_text.items():
+        if spaced and contents[index].startswith(" "):
+            yield f"its added token {text!r} begins with the space that is put before every text"
+        if lone and None in map(id_of, text.replace(" ", tokenizer.space_sign)):
+            yield f"its added token {text!r} has characters that no token of its model has"
     for index, name in tokenizer.redecoded.items():
         yield f"its token {name!r} decodes as {tokenizer.backend.id_to_token(index)!r}"
 

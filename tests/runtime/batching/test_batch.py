@@ -20,7 +20,7 @@ from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import TIE
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Guesser, Reference
-from spectool.tests.runtime.models import plain, tiny_model
+from spectool.tests.runtime.models import LONE, plain, tiny_model
 
 PROMPT = [3, 1]
 KINDS = ["llama", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
@@ -136,8 +136,9 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
-def test_what_cannot_share_passes_is_alone() -> None:
-    model = tiny_model("llama4")
+@pytest.mark.parametrize("kind", ["llama4", *LONE])
+def test_what_cannot_share_passes_is_alone(kind: str) -> None:
+    model = tiny_model(kind)
     batch = Batch(model, 4, stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
     batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4))[0])

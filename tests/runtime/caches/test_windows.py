@@ -14,9 +14,12 @@ from spectool.runtime.caches import windows
 MULTI = 6  # tokens fed at once, at most
 
 
-def feed(window: Any, first: int, count: int) -> list[list[int]]:
-    """Feed tokens ``first``, ``first`` + 1 ...; return what each of them sees, itself included."""
-    mask = window.make_mask(count)
+def feed(window: Any, first: int, count: int, asked: int | None = None) -> list[list[int]]:
+    """Feed tokens ``first``, ``first`` + 1 ...; return what each of them sees, itself included.
+
+    The model has ``asked`` for a window of this size.
+    """
+    mask = window.make_mask(count, window_size=asked)
     tokens = mx.arange(first, first + count, dtype=mx.float32)[None, None, :, None]
     keys, values = window.update_and_fetch(tokens, -tokens)
     assert mx.array_equal(keys, -values)
@@ -35,8 +38,10 @@ def seen_by(token: int, size: int, keep: int) -> list[int]:
 
 @pytest.mark.parametrize("keep", [0, 4])
 @pytest.mark.parametrize("size", [7, 12])
-@pytest.mark.parametrize("seed", range(6))
-def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int, seed: int) -> None:
+@pytest.mark.parametrize("more", [None, 0, 1])
+@pytest.mark.parametrize("seed", range(2))
+def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int, more: int | None, seed: int) -> None:
+    """Also where a model asks for ``more`` than the cache holds, as PLaMo 3 does."""
     print("seed", seed)
     rng = random.Random(seed)
     window = RotatingKVCache(max_size=size, keep=keep)
@@ -44,7 +49,8 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
     held, wraps = 0, 0
     for _ in range(120):
         count = rng.choice([1, 1, 2, 3, MULTI])
-        assert feed(window, held, count) == [seen_by(held + row, size, keep) for row in range(count)]
+        asked = None if more is None else size + more
+        assert feed(window, held, count, asked) == [seen_by(held + row, size, keep) for row in range(count)]
         held += count
         # Any part of what the latest pass fed, down to nothing.
         back = rng.choice([0, 0, 1, count, rng.randint(0, count)])

@@ -187,6 +187,14 @@ def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: B
     assert "writes '_' for a space, which decoding leaves so" in reasons(
         sentence_piece, normalizer=None, pre_tokenizer=underlined
     )
+    spaced = pre_tokenizers.Sequence([split("[óż]"), pre_tokenizers.Metaspace("▁", "always", split=False)])
+    assert "writes a space before every piece" in reasons(sentence_piece, normalizer=None, pre_tokenizer=spaced)
+    for added, byte_fallback, reason in ((" ", True, "the space that is put before"), ("#a", False, "no token of its")):
+        backend = Backend.from_str(sentence_piece.to_str())
+        backend.model.byte_fallback = byte_fallback
+        assert reason not in reasons(backend)
+        backend.add_tokens([AddedToken(added, normalized=False)])
+        assert f"its added token {added!r}" in reasons(backend) and reason in reasons(backend)
     byte_level.add_tokens([AddedToken("word", single_word=True)])
     assert "'word' is looked for between words" in reasons(byte_level)
 
