@@ -57,7 +57,6 @@ class TextState:
         sampler: Draws a token from log-probabilities [1, vocabulary]; None takes the most probable one.
         processors: Change the logits of a position.
         constraint: Which tokens may follow; None for all.
-        rejection: Whether drafts without a distribution are also verified by rejection sampling.
         randomness: Random state of the text, to be entered for every cycle.
         guarded: Its drafter.
         statistics: Passes are added as they are committed, tokens as they are yielded.
@@ -76,7 +75,6 @@ class TextState:
     stops: frozenset[int]
     sampler: Sampler | None
     processors: Sequence[LogitsProcessor]
-    rejection: bool
     randomness: Randomness
     guarded: GuardedDrafter
     statistics: DraftStatistics
@@ -132,8 +130,6 @@ class TextState:
             draft, distribution = draft[:positions], None if distribution is None else distribution[:positions]
             logits = mx.concatenate([logits, logits[-1:]])
         logprobs = log_probabilities(logits)
-        if distribution is None and draft and self.rejection:
-            distribution = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
         return Pass(choose(logits, logprobs, self.sampler, draft, distribution), logprobs, positions)
 
     def read(self, current: Pass, proposal: Proposal) -> Commit:
