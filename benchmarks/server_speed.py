@@ -7,7 +7,8 @@ All servers run, and one of them is asked at a time, in turns. Each client asks 
 from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratios are ours divided by
 theirs: tokens per second, the median of the rounds with the lowest and the highest, and tokens per second of processor
 time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary; ``plain``
-is our server without drafts, which shows what the server itself costs.
+is our server without drafts, which shows what the server itself costs. The first round of each setting does not count,
+because passes of new sizes compile, and draft lengths are tried.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -143,11 +144,12 @@ def main(
             measure(server, [["Dzień dobry."]], 16, 0.0)
         for heat, clients in ((heat, int(count)) for heat in settings["temperature"] for count in settings["clients"]):
             runs: list[dict[str, Measured]] = []
-            for number in range(rounds):
+            for number in range(1 + rounds):
                 prompts = [[left.pop(0) for _ in range(each)] for _ in range(clients)]
                 left += [f"{number}. {prompt}" for own in prompts for prompt in own]
                 order = list(servers)[number % 3 :] + list(servers)[: number % 3]
                 runs.append({name: measure(servers[name], prompts, tokens, heat) for name in order})
+            del runs[0]
             texts = [[text.strip() for run in runs for text in run[name].texts] for name in ("drafts", "mlx_lm")]
             result = {
                 "model": model,
