@@ -3,10 +3,12 @@
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 \\
         python benchmarks/server_speed.py --model gemma3-270m --clients 1 --clients 8 --temperature 0
 
-Both servers run, and one of them is asked at a time, in turns. Each client asks for continuations of Polish MT-Bench,
-from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratio is ours divided by
+All servers run, and one of them is asked at a time, in turns. Each client asks for continuations of Polish MT-Bench,
+from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratios are ours divided by
 theirs: tokens per second, the median of the rounds with the lowest and the highest, and tokens per second of processor
-time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary.
+time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary; ``plain``
+is our server without drafts, which shows what the server itself costs. The first round of each setting does not count,
+because passes of new sizes compile, and draft lengths are tried.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -20,7 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -85,6 +87,12 @@ def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temp
     return Measured(sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), list(texts))
 
 
+def ratios(runs: Sequence[Mapping[str, Measured]], name: str, of: str) -> list[float]:
+    """How a figure of one of our servers compares with theirs: the median of the rounds, the lowest, the highest."""
+    each = sorted(getattr(run[name], of) / getattr(run["mlx_lm"], of) for run in runs)
+    return [round(ratio, 3) for ratio in (median(each), each[0], each[-1])]
+
+
 @contextmanager
 def serving(*command: str) -> Iterator[Running]:
     """A server, started by ``command`` with a port at its end."""
@@ -120,39 +128,42 @@ def serving(*command: str) -> Iterator[Running]:
 def main(
     model: str, dictionary: Path | None, rounds: int, each: int, tokens: int, **settings: tuple[float, ...]
 ) -> None:
-    """Compare the two servers."""
+    """Compare the servers."""
     path = model if Path(model).is_dir() else str(real_model(model))
     lines = (SHARED / "prompts" / "pl_mt_bench.jsonl").read_text().splitlines()
     left = [f"{turn}\n" for line in lines for turn in json.loads(line)["turns"]]
     with ExitStack() as stack:
         known = str(dictionary or dictionary_of(model, "pl"))
-        ours = stack.enter_context(serving("spectool.cli", "serve", "--model", path, "--dict", known))
-        theirs = stack.enter_context(serving("mlx_lm", "server", "--model", path))
-        for server in ours, theirs:
+        own = "spectool.cli", "serve", "--model", path
+        servers = {
+            "drafts": stack.enter_context(serving(*own, "--dict", known)),
+            "plain": stack.enter_context(serving(*own, "--no-dict", "--no-history")),
+            "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path)),
+        }
+        for server in servers.values():
             measure(server, [["Dzień dobry."]], 16, 0.0)
         for heat, clients in ((heat, int(count)) for heat in settings["temperature"] for count in settings["clients"]):
-            runs: list[list[Measured]] = []
-            for number in range(rounds):
+            runs: list[dict[str, Measured]] = []
+            for number in range(1 + rounds):
                 prompts = [[left.pop(0) for _ in range(each)] for _ in range(clients)]
                 left += [f"{number}. {prompt}" for own in prompts for prompt in own]
-                order = (ours, theirs) if number % 2 else (theirs, ours)
-                measured = {server: measure(server, prompts, tokens, heat) for server in order}
-                runs.append([measured[ours], measured[theirs]])
-            ratios = sorted(mine.speed / other.speed for mine, other in runs)
+                order = list(servers)[number % 3 :] + list(servers)[: number % 3]
+                runs.append({name: measure(servers[name], prompts, tokens, heat) for name in order})
+            del runs[0]
+            texts = [[text.strip() for run in runs for text in run[name].texts] for name in ("drafts", "mlx_lm")]
             result = {
                 "model": model,
                 "clients": clients,
                 "temperature": heat,
-                "ratio": [round(ratio, 3) for ratio in (median(ratios), ratios[0], ratios[-1])],
-                "processor_ratio": round(
-                    median(mine.processor_speed / other.processor_speed for mine, other in runs), 3
-                ),
-                "tokens_per_second": [round(median(run[at].speed for run in runs), 1) for at in (0, 1)],
-                "first_token_seconds": [round(median(run[at].first for run in runs), 3) for at in (0, 1)],
-                "same_texts": sum(
-                    a.strip() == b.strip() for mine, other in runs for a, b in zip(mine.texts, other.texts, strict=True)
-                ),
-                "texts": rounds * clients * each,
+                **{
+                    f"{name}_{of}": ratios(runs, name, of)
+                    for name in ("drafts", "plain")
+                    for of in ("speed", "processor_speed")
+                },
+                "tokens_per_second": {name: round(median(run[name].speed for run in runs), 1) for name in servers},
+                "first_token_seconds": {name: round(median(run[name].first for run in runs), 3) for name in servers},
+                "same_texts": sum(a == b for a, b in zip(*texts, strict=True)),
+                "texts": len(texts[0]),
                 "machine": platform.platform(),
             }
             print(json.dumps(result), flush=True)

@@ -1,7 +1,7 @@
 """How many drafts a pass over several texts verifies: one number for all of them, because they share a block.
 
 A block of B rows has B (1 + k) places, and a row with a shorter draft is padded. So the k with the most expected tokens
-per second is taken, over the measured cost of a pass by its places:
+per second is taken, over the measured cost of a pass by its places, unless it gains less than 5%:
 
     tokens(k)  = B + sum over the rows of p1 + p1 p2 + ... + p1 .. pk       pj: token j of its proposal is right
     seconds(k) = of a cycle with B (1 + k) places
@@ -68,7 +68,8 @@ class BlockLength:
             for k in range(1, longest + 1) if promised else ():
                 tokens[k] += promised[min(k, len(promised)) - 1]
         curve = times.curve
-        best = max(range(longest + 1), key=lambda k: tokens[k] / curve[rows * (1 + k)])
+        # The best of many noisy figures seems better than it is, so drafts that hardly gain anything are left out.
+        best = max(range(longest + 1), key=lambda k: tokens[k] / curve[rows * (1 + k)] / (LEAST_SPEEDUP if k else 1))
         hoped = times.at_least()
         untried = [k for k in range(longest + 1) if not times.known(rows * (1 + k))]
         if untried and self._exploration_budget > 0:

@@ -7,8 +7,8 @@
 
 Every committed token is a choice that the target made after the true text, so a drafter changes the speed and nothing
 else. With a sampler this is exact-match verification: each position is sampled on its own, and its sample is committed
-whether or not the draft had guessed it. Where the sampler states its distribution, drafts are verified by rejection
-sampling instead, which keeps the distribution and accepts more of the drafts that were drawn (docs/sampling.md).
+whether or not the draft had guessed it. Where the sampler states its distribution, drafts that were drawn are verified
+by rejection sampling instead, which keeps the distribution and accepts more of them (docs/sampling.md).
 
 When no drafts will follow a pass without drafts, the next pass begins before the token of this one is read, as in
 mlx-lm's own loop: the device computes while Python hands the token over. Its input is in the cache one token early,
@@ -102,8 +102,8 @@ def generate_step(
             all processors, and what has no alternative is drafted.
         seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
             again, and MLX's shared state stays as it is. None draws from the shared state.
-        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts all drafts
-            by rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
+        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
+            rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
             means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
         max_kv_size: Window of the cache in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
@@ -219,7 +219,6 @@ def open_text(
         vocabulary=vocabulary,
         settings=settings,
         constraint=constraint,
-        rejection=draw is not None,
         randomness=randomness,
         guarded=guarded,
         statistics=counts,

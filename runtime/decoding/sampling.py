@@ -72,12 +72,18 @@ class Sampling:
         ids = tuple(_number("xtc_special_tokens", token, True, 0, math.inf, "token ids") for token in special)
         object.__setattr__(self, "xtc_special_tokens", ids)
 
-    def __call__(self, logprobs: mx.array) -> mx.array:
-        """A token from each row of log-probabilities [rows, vocabulary], by mlx-lm's own sampler; lazy."""
-        host = self._host(logprobs.shape[-1])
-        if self.temp and self.xtc_probability > 0:
-            return row_by_row(host, logprobs)  # it tosses one coin a call
-        return host(logprobs)
+    def __call__(self, logits: mx.array) -> mx.array:
+        """A token from each row of logits [rows, vocabulary], by mlx-lm's own sampler; lazy.
+
+        They need not be normalised, which on a CPU takes almost as long as to draw from them.
+        """
+        host = self._host(logits.shape[-1])
+        if self.temp == 0:
+            return host(logits)
+        logits = logits - mx.max(logits, axis=-1, keepdims=True)  # as in `probabilities`
+        if self.xtc_probability > 0:
+            return row_by_row(host, logits)  # it tosses one coin a call
+        return host(logits)
 
     def probabilities(self, logits: mx.array) -> mx.array:
         """The distribution that a token is drawn from, float32 [..., vocabulary]; lazy.

@@ -81,7 +81,6 @@ class TextState:
         vocabulary: Number of the model's token ids.
         settings: How it is written.
         constraint: Which tokens may follow; None for all.
-        rejection: Whether drafts without a distribution are also verified by rejection sampling.
         randomness: Random state of the text, to be entered for every cycle.
         guarded: Its drafter.
         statistics: Passes are added as they are committed, tokens as they are yielded.
@@ -97,7 +96,6 @@ class TextState:
     cached: Sequence[int]
     vocabulary: int
     settings: GenerationSettings
-    rejection: bool
     randomness: Randomness
     guarded: GuardedDrafter
     statistics: DraftStatistics
@@ -154,8 +152,6 @@ class TextState:
             draft, distribution = draft[:positions], None if distribution is None else distribution[:positions]
             logits = mx.concatenate([logits, logits[-1:]])
         logprobs = log_probabilities(logits)
-        if distribution is None and draft and self.rejection:
-            distribution = mx.zeros((0, logits.shape[-1]))  # guesses, verified by the same rule
         return Pass(choose(logits, logprobs, self.settings.sampler, draft, distribution), logprobs, positions)
 
     def read(self, current: Pass, proposal: Proposal) -> Commit:

@@ -10,7 +10,7 @@ that may stand does, never a shorter one than token by token. After it comes a t
 never the rejected draft, so that here, too, a draft is right where the two tokens are equal.
 
 Both leave the target's distribution as it is. A guess without a distribution (dictionary, history, translated text)
-has all of q on itself: it stands with probability p(x), which is what exact match gives.
+has all of q on itself: it stands with probability p(x), which is what exact match gives, for less work.
 
 Source: Sun et al. 2024, Block Verification Accelerates Speculative Decoding, Algorithm 2, Theorems 1 and 2. Token by
 token: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1 and Appendix A.1;
@@ -64,7 +64,7 @@ def choose(
     if not isinstance(sampler, Sampling):
         return row_by_row(sampler, logprobs)
     if distribution is None:
-        return sampler(logprobs)
+        return sampler(logits)
     return accept_or_resample(sampler.probabilities(logits), mx.array(list(draft), dtype=mx.int32), distribution)
 
 

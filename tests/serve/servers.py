@@ -49,7 +49,11 @@ def client(server: Server, key: str = "none") -> OpenAI:
 
 
 def connect(server: Server) -> socket.socket:
-    address = urlsplit(server.url)
+    return connect_to(server.url)
+
+
+def connect_to(url: str) -> socket.socket:
+    address = urlsplit(url)
     return socket.create_connection((str(address.hostname), address.port or 0), timeout=30)
 
 
