@@ -3,6 +3,7 @@
     python benchmarks/real_text.py --model gemma3-270m --language pl --temperature 0.7
     python benchmarks/real_drafters.py --model gemma3-270m
     python benchmarks/real_drafters.py --model qwen2.5-coder-1.5b --draft gemma3-270m
+    python benchmarks/real_drafters.py --model qwen2.5-coder-1.5b --draft gemma3-270m --first-ids
 
 Every text of a model that ``real_text.py`` has kept is replayed after its prompt with each drafter, with k draft tokens
 per cycle. The replay takes as many passes as generating would have taken, because all these drafts are single tokens,
@@ -12,7 +13,8 @@ it, the published ways to translate its drafts are compared with the runtime's; 
 
 With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
 for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, and compared with
-the best choices in hindsight. The draft model is asked at every position of a text, which takes minutes.
+the best choices in hindsight. The draft model is asked at every position of a text, which takes minutes. With
+``--first-ids``, it is asked there for 1, 2, 4 and 8 tokens, and the share of first ids that are right is printed.
 
 Prints JSON lines and appends to ``benchmarks/results/real_drafters.jsonl``. On Linux, preload OpenBLAS as in
 ``real_speed.py``.
@@ -148,6 +150,18 @@ def simulated(model: str, draft: str, language: str, texts: Sequence[Written], m
         click.echo(f"{language}: {way}: {speed}; first three texts {first}")
 
 
+def first_ids(texts: Sequence[Written], drafter: Drafter) -> dict[int, float]:
+    """The share of positions at which the first id of a proposal is right, by the tokens asked for."""
+    right = dict.fromkeys((1, 2, 4, 8), 0)
+    for text in texts:
+        drafter.start(text.prompt)
+        for token in text.output:
+            for length in right:
+                right[length] += list(drafter.propose(length).tokens[:1]) == [token]
+            drafter.commit([token])
+    return {length: round(count / sum(len(text.output) for text in texts), 3) for length, count in right.items()}
+
+
 @click.command()
 @click.option("--model", required=True, help="Of real_models.py, a directory, a hub id, or a tokenizer alone.")
 @click.option("--language", "languages", multiple=True, default=("pl", "uk"), show_default=True)
@@ -155,6 +169,7 @@ def simulated(model: str, draft: str, language: str, texts: Sequence[Written], m
 @click.option("--draft", help="Draft model with another tokenizer.")
 @click.option("--draft-cost", type=float, help="Of a draft token on the simulated machine, in plain passes.")
 @click.option("--row-cost", default=0.045, show_default=True, help="Of each further token in a pass, likewise.")
+@click.option("--first-ids", "firsts", is_flag=True, help="Share of first ids that are right, by draft length.")
 def main(
     model: str,
     languages: tuple[str, ...],
@@ -162,6 +177,7 @@ def main(
     draft: str | None,
     draft_cost: float | None,
     row_cost: float,
+    firsts: bool,
 ) -> None:
     """Replay all texts of a model with every drafter; save and print."""
     name, found = Path(model).name, 0
@@ -172,8 +188,14 @@ def main(
         texts, language = read_text(path), told["language"]
         found += 1
         if draft and draft_cost:
-            machine = Machine(lambda rows: 1 + row_cost * (rows - 1), {"draft": draft_cost}, draft_cost / 8, 0.05)
+            machine = Machine(lambda rows: 1 + row_cost * (rows - 1), {"draft": draft_cost}, draft_cost / 20, 0.05)
             simulated(model, draft, language, texts, machine)
+            continue
+        if draft and firsts:
+            pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
+            drafter = load_drafter(str(tokenizer_of(model)), history=False, **pair)
+            assert drafter is not None
+            click.echo(f"{language}: {first_ids(texts, drafter)}")
             continue
         for length in lengths:
             gain: float | None = None

@@ -45,6 +45,7 @@ _PRIOR_OBSERVED = 4.0  # tokens of a look-up that the prior counts for
 _PRIOR_RIGHT = 3.6  # of them, tokens that were right
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 _HOPED = 0.9  # acceptance of one more first token of a model, so that one not asked for long is tried again
+_CAUTION = 3.0  # times the cost of a draft token, in passes, by which that token counts for less, down to 0.1
 _UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
 _RATE_PRIOR = 16.0  # plain cycles that the usual rate counts for at first
 _TEXT = 64.0  # cycles of a text before the first one has ended
@@ -227,7 +228,7 @@ class HybridDrafter(Drafter):
         prices = self._prices = self._current_prices(limit)
         best, most = Proposal((), self.name), 0.0
         self._cycles += 1
-        for member in [member for member in self._working if not member.drafter.costs_a_pass]:
+        for member in self._working_ones(models=False):
             member.proposal = self._asked(member, limit)
             length, worth = prices.best_cut(member.probabilities(member.proposal))
             if worth > most:
@@ -249,8 +250,7 @@ class HybridDrafter(Drafter):
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """What the best of the look-ups expects after ``tokens``; no model is asked."""
-        members = [member for member in self._working if not member.drafter.costs_a_pass]
-        found = [(member, self._asked(member, limit, tokens)) for member in members]
+        found = [(member, self._asked(member, limit, tokens)) for member in self._working_ones(models=False)]
         likely = [expected_accepted_length(member.probabilities(proposal)) for member, proposal in found]
         return found[likely.index(max(likely))][1] if found else Proposal((), self.name)
 
@@ -284,6 +284,10 @@ class HybridDrafter(Drafter):
         models = [drafter.cache for drafter in self.drafters if drafter.costs_a_pass]
         return [(cache.model, record) for cache, record in zip(models, self.records, strict=True) if cache is not None]
 
+    def _working_ones(self, *, models: bool) -> list[_Member]:
+        """The models, or the look-ups, that have not failed."""
+        return [member for member in self._working if member.drafter.costs_a_pass == models]
+
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
         if self.costs is None or self._draft_cost is not None:
@@ -300,9 +304,7 @@ class HybridDrafter(Drafter):
         seconds = self._spent + prices.curve[self._rows] + prices.caller * len(tokens)
         self._tokens = _DECAY * self._tokens + len(tokens)
         self._passes = _DECAY * self._passes + seconds / prices.plain
-        for member in self._working:
-            if not member.drafter.costs_a_pass:
-                continue
+        for member in self._working_ones(models=True):
             if self._pending_ask is None or member is not self._pending_ask[0]:
                 member.losses.rest()
             else:
@@ -314,9 +316,7 @@ class HybridDrafter(Drafter):
     def _worth_asking(self, limit: int, most: float) -> tuple[_Member | None, int]:
         """The model that promises more than the ``most`` of the look-ups, and for how many tokens."""
         found: tuple[_Member | None, int] = (None, 0)
-        for member in self._working:
-            if not member.drafter.costs_a_pass:
-                continue
+        for member in self._working_ones(models=True):
             member.record = member.contested if most > 0.0 else member.alone
             length, worth = self._best_length(member, limit)
             gain = worth - most
@@ -343,7 +343,8 @@ class HybridDrafter(Drafter):
             times.fixed, times.per_token = 0.0, _UNMEASURED * plain
         steps = list(record.accepted.steps)
         tried = record.accepted.tried[0] * FADING**member.unasked
-        steps[0] = (steps[0] * tried + _HOPED) / (tried + 1.0)
+        hope = max(0.1, 1.0 - _CAUTION * times.per_token / prices.curve[2])
+        steps[0] = (steps[0] * tried + hope * _HOPED) / (tried + hope)
         tokens, seconds = record.expected(prices.curve, prices.caller, steps)
         without = prices.worth(1.0, plain + prices.caller)
         worths = [prices.worth(*each) - without for each in zip(tokens[1:], seconds[1:], strict=True)][:limit]
@@ -379,9 +380,7 @@ class HybridDrafter(Drafter):
         if not guess.tokens or left <= 0:
             return guess, 0.0
         before, rows = next(reversed(list(accumulate(probabilities, mul)))), len(guess.tokens) + 1
-        for other in tuple(self._working):
-            if other.drafter.costs_a_pass:
-                continue
+        for other in self._working_ones(models=False):
             more = self._asked(other, left, guess.tokens)
             length, worth = self._prices.best_cut(other.probabilities(more), before, rows)
             if worth > most:

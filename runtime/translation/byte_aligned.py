@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spectool.runtime.translation.token_rows import TokenRows
 
 SETTLED = 0.1  # absorption risk up to which a last id is settled
-_UNKNOWN = 0.2  # risk of a token that the alignment's sample does not have
+_UNKNOWN = 0.2  # risk of a token that the alignment's sample does not have, or not before line ends
 _PRIOR = 1.0  # occurrences in the text that the alignment's risk counts for
 _MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
@@ -68,6 +68,7 @@ class ByteAlignedTranslator:
         self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
         self._by_prefix: dict[bytes, NDArray[np.int32]] = {}
         self._absorbs: dict[int, int] = {}
+        self._at_line_end: dict[int, bool] = {}
         self._row_table: NDArray[np.int32] | None = None
         self._spelled_rows: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
         self.start()
@@ -181,8 +182,22 @@ class ByteAlignedTranslator:
         ):
             return False  # `may_hold` has let it pass for the sake of what follows
         known = float(self._risks[last])
-        absorbed = self._absorbed.get(last, 0) + _PRIOR * (known if known == known else _UNKNOWN)
+        if known != known or self._line_end_absorbs(last):
+            known = max(_UNKNOWN, known)
+        absorbed = self._absorbed.get(last, 0) + _PRIOR * known
         return absorbed <= SETTLED * (self._absorbed.get(last, 0) + self._stood.get(last, 0) + _PRIOR)
+
+    def _line_end_absorbs(self, token: int) -> bool:
+        """Whether a target token would become another one at the end of a line, as `",` does in many vocabularies.
+
+        How often that happens cannot be told from the alignment's sample, which is mostly prose without line ends.
+        """
+        found = self._at_line_end.get(token)
+        if found is None:
+            engine = self._target_engine
+            found = isinstance(engine, IncrementalBPE) and not engine.boundary_holds((token,), engine.spell(b"\n"))
+            self._at_line_end[token] = found
+        return found
 
     def _absorbed_by(self, token: int) -> int:
         """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""

@@ -239,6 +239,23 @@ def test_the_first_id_of_a_short_proposal_is_that_of_a_long_one(text: str, world
     assert min(right.values()) > 0.97 * right[8], right
 
 
+@pytest.mark.system
+def test_what_a_line_end_would_absorb_is_settled_once_the_text_has_shown_it_to_stand(
+    world: Callable[[str], World],
+) -> None:
+    """The sample is prose, in which a comma is never followed by a line end."""
+    here = world("gemma-3:qwen2.5")
+    comma, word = here.target.encode(","), here.target.encode(" kot")
+    assert len(here.target.encode(",\n")) == 1
+    translator = here.translator()
+    translator.commit(word)
+    assert not translator.is_settled(comma) and translator.is_settled(word)
+    translator.commit([*comma, *word] * 3)
+    assert translator.is_settled(comma)
+    translator.commit(here.target.encode(",\n"))
+    assert not translator.is_settled(comma)
+
+
 @pytest.mark.parametrize("pair", QUICK)
 def test_a_prompt_is_what_its_tokens_are_one_by_one(
     pair: str, world: Callable[[str], World], rng: random.Random
