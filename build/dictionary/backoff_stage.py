@@ -81,7 +81,7 @@ def build_backoff(
         if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             raise SpectoolError(
-                f"{counts.path}: no entry to store from {counts.total:,} tokens{allowed}. "
+                f"{out}: no entry to store from {counts.total:,} tokens{allowed}. "
                 "Give more text, or a larger --max-bytes"
             )
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
