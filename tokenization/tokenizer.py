@@ -378,7 +378,9 @@ class Tokenizer:
     def _encoding(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # the library raises nothing narrower
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises nothing narrower, and its panics are no `Exception`
             lacks = f", since it has no {self.lacking}" if self.lacking else ""
             raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {FIX_TOKENIZER}") from error
 

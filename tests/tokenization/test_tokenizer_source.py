@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, models, normalizers
 from tokenizers import Tokenizer as Backend
-from tokenizers import models
 
 from spectool import TokenizerError
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -298,3 +298,10 @@ def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, b
     file.write_text(json.dumps(spec))
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer\.json that the tokenizers library"):
         open_tokenizer(file)
+
+
+def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:
+    byte_level.normalizer = normalizers.Strip()
+    byte_level.add_tokens([AddedToken("kot", rstrip=True)])
+    with pytest.raises(TokenizerError, match="cannot encode a text"):
+        open_tokenizer(byte_level).encode("kot ﬁ kot  ")
