@@ -85,7 +85,11 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
+        self._patience = self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()  # it would keep everything of this connection
+        super().connection_lost(exc)
 
     def _close_if_silent(self) -> None:
         if self.cycle is None:

@@ -52,9 +52,9 @@ def connect(server: Server) -> socket.socket:
     return connect_to(server.url)
 
 
-def connect_to(url: str) -> socket.socket:
+def connect_to(url: str, timeout: float = 30) -> socket.socket:
     address = urlsplit(url)
-    return socket.create_connection((str(address.hostname), address.port or 0), timeout=30)
+    return socket.create_connection((str(address.hostname), address.port or 0), timeout)
 
 
 def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
