@@ -72,7 +72,7 @@ def test_no_lemma_for_marks_and_dropout(options: dict[str, object]) -> None:
 
 def test_no_lemma_where_splitting_goes_on_after_bytes() -> None:
     tokenizer = byte_level([], [])
-    bytes_last = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel()])
+    bytes_last = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(False)])
     bytes_first = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Digits()])
     for pre_tokenizer, expected in ((bytes_last, True), (bytes_first, False)):
         tokenizer.backend.pre_tokenizer = pre_tokenizer
