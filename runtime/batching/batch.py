@@ -195,9 +195,9 @@ class Batch:
         return []
 
     def _alone(self, row: _Row) -> Step:
-        """A cycle as in the single loop."""
+        """A cycle as in the single loop, with no pass ahead that would keep others out."""
         try:
-            return Step(row.target, row.target.cycle(ahead=not self._reading))
+            return Step(row.target, row.target.cycle(ahead=len(self) == 1))
         except Exception as error:
             return Step(row.target, error)
 
