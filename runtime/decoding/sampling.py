@@ -75,12 +75,14 @@ class Sampling:
     def __call__(self, logits: mx.array) -> mx.array:
         """A token from each row of logits [rows, vocabulary], by mlx-lm's own sampler; lazy.
 
-        They need not be normalised, which on a CPU takes almost as long as to draw from them.
+        They are normalised only where top-p needs it: on a CPU that takes almost as long as drawing from them.
         """
         host = self._host(logits.shape[-1])
         if self.temp == 0:
             return host(logits)
-        logits = logits - mx.max(logits, axis=-1, keepdims=True)  # as in `probabilities`
+        # Top-p adds up exponentials as if they were probabilities.
+        shift = mx.logsumexp if 0 < self.top_p < 1 else mx.max
+        logits = logits - shift(logits, axis=-1, keepdims=True)
         if self.xtc_probability > 0:
             return row_by_row(host, logits)  # it tosses one coin a call
         return host(logits)

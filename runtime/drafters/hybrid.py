@@ -6,7 +6,7 @@ same time at its usual rate:
     worth = tokens - rate * (draft seconds + seconds of a pass over its rows + caller seconds * tokens)
 
 The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
-nothing, although a plain pass would get sooner to a place where a look-up knows what follows.
+nothing over a quick plain pass, after which a look-up may know what follows.
 
 Drafters that look things up say how sure they are of each token, and cost nothing; how far that can be believed is
 learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. There are two
