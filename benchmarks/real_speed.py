@@ -10,12 +10,15 @@ configurations, and every other prompt in the opposite order.
 
 The speed is the median, with quartiles, of the seconds of mlx-lm's plain loop divided by those of the configuration on
 the same prompt, without the time for reading the prompt. ``auto`` learns from prompt to prompt, as ``chat`` and
-``serve`` do. Prints a table and appends to ``benchmarks/results/real_speed.jsonl``.
+``serve`` do, and starts from what ``spectool doctor`` has measured. With ``--busy N``, N other processes keep the
+processor busy all the time. Prints a table and appends to ``benchmarks/results/real_speed.jsonl``.
 """
 
 import json
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,11 +36,12 @@ from real_models import real_model
 from real_text import prompt_ids, real_prompts
 from tqdm import tqdm
 
-from spectool.runtime import Controller, DraftStatistics, generate_step, load_drafter
+from spectool.runtime import DraftStatistics, generate_step, load_drafter
 from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
 PLAIN = "mlx-lm, plain"
+THEIRS = 4  # draft tokens of mlx-lm's own speculative decoding
 PASSES = (2, 5, 9, 17)  # tokens of the passes whose cost is shown
 PERIOD = 128  # positions after which the noise repeats
 
@@ -92,6 +96,7 @@ class Configuration:
 @click.option("--prompts", "number", default=5, show_default=True)
 @click.option("--tokens", default=64, show_default=True, help="Tokens of an answer.")
 @click.option("--num-draft-tokens", "lengths", multiple=True, default=("auto", "4"), show_default=True)
+@click.option("--busy", default=0, help="Processes that keep the processor busy.")
 def main(
     target: str,
     same: str | None,
@@ -101,16 +106,20 @@ def main(
     number: int,
     tokens: int,
     lengths: tuple[str, ...],
+    busy: int,
 ) -> None:
     """Measure, print and save."""
+    for _ in range(busy):
+        process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        click.get_current_context().call_on_close(process.kill)
     model, tokenizer = load_model(real_model(target))
     prompts = [prompt_ids(tokenizer, target, text) for text in real_prompts(target, language, number)]
     measured = {PLAIN: Configuration(lambda p, n, noise: plain_step(p, model, max_tokens=n, logits_processors=noise))}
+    if same:
+        measured[f"mlx-lm, {same}, {THEIRS}"] = theirs(model, load_model(real_model(same))[0])
     for length in lengths:
-        if same and length.isdigit():
-            measured[f"mlx-lm, {same}, {length}"] = theirs(model, load_model(real_model(same))[0], int(length))
         for name, drafter in drafters(target, language, same, drafts):
-            measured[f"{name}, {length}"] = ours(model, drafter, int(length) if length.isdigit() else Controller())
+            measured[f"{name}, {length}"] = ours(model, drafter, int(length) if length.isdigit() else None)
     with tqdm(total=len(prompts) * len(measured), unit=" answers") as bar:
         for turn, prompt in enumerate(prompts):
             noise = [drawn(temperature, turn, model(mx.array([[0]])).shape[-1])] if temperature else None
@@ -126,6 +135,7 @@ def main(
         "temperature": temperature,
         "prompts": len(prompts),
         "tokens": tokens,
+        "busy": busy,
         "blas": "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference",
         "machine": platform.machine(),
         "plain ms a token": round(median(measured[PLAIN].seconds) / (tokens - 1) * 1e3, 1),
@@ -139,7 +149,7 @@ def main(
             file.write(json.dumps({**about, "configuration": name, **figures}) + "\n")
 
 
-def ours(model: Any, drafter: Any, length: int | Controller) -> Configuration:
+def ours(model: Any, drafter: Any, length: int | None) -> Configuration:
     """Decode with spectool's loop."""
     statistics = DraftStatistics()
 
@@ -150,11 +160,11 @@ def ours(model: Any, drafter: Any, length: int | Controller) -> Configuration:
     return Configuration(steps, statistics)
 
 
-def theirs(model: Any, draft: Any, length: int) -> Configuration:
+def theirs(model: Any, draft: Any) -> Configuration:
     """Decode with mlx-lm's own speculative loop."""
 
     def steps(prompt: mx.array, tokens: int, noise: Any) -> Iterator[tuple[Any, ...]]:
-        options = {"num_draft_tokens": length, "max_tokens": tokens, "logits_processors": noise}
+        options = {"num_draft_tokens": THEIRS, "max_tokens": tokens, "logits_processors": noise}
         return speculative_generate_step(prompt, model, draft, **options)
 
     return Configuration(steps)
