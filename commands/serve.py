@@ -92,7 +92,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     "--batch",
     type=_COUNT,
     metavar="N",
-    help="Requests answered at the same time; by default as many as fit into memory, up to 8. Always one with a draft "
+    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with a draft "
     "model or --kv-bits.",
 )
 @_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)

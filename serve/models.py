@@ -22,7 +22,7 @@ from spectool.tokenization.opening import open_tokenizer
 MakeDrafter = Callable[[str, Any], Drafter | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
-_MOST_ROWS = 8  # texts that are written at the same time by default
+_MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
 
@@ -76,12 +76,13 @@ class LoadedModel:
 
 
 def rows_that_fit(model: Any, context: int | None) -> int:
-    """Number of texts, 1 to 8, whose caches fit into half of the memory that the weights leave.
+    """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
     A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
     """
     info: dict[str, Any] = mx.device_info()
-    memory = info.get("max_recommended_working_set_size") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    stated = next((info[key] for key in ("max_recommended_working_set_size", "total_memory") if info.get(key)), None)
+    memory = stated or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed

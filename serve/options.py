@@ -18,7 +18,7 @@ class ServerOptions:
     Attributes:
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
         other_models: More models that requests may name, drafted for from the history alone.
-        batch: Texts that are written at the same time; None for what fits into memory, up to 8.
+        batch: Texts that are written at the same time; None for what fits into memory, up to 16.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         api_keys: Keys that clients may present; without any, no key is asked for.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
