@@ -152,8 +152,17 @@ class Tokenizer:
 
     def shown_bytes_of(self, token: int) -> bytes:
         """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
-        name = self.backend.id_to_token(token)
-        return b"" if name is None else self._token_bytes_of({0: name}, frozenset())[0]
+        shown = self._shown.get(token)
+        if shown is None:
+            name = self.backend.id_to_token(token)
+            shown = b"" if name is None else self._token_bytes_of({0: name}, frozenset())[0]
+            self._shown[token] = shown
+        return shown
+
+    @cached_property
+    def _shown(self) -> dict[int, bytes]:
+        """What `shown_bytes_of` has found: every token of an answer is asked for."""
+        return {}
 
     @cached_property
     def spelled(self) -> Sequence[bytes]:
