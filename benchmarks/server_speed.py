@@ -78,10 +78,14 @@ def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, fl
 
 def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temperature: float) -> Measured:
     """Ask for the answers to a list of prompts for each client, all clients at the same time."""
+
+    def client(number: int) -> list[tuple[int, float, str]]:
+        time.sleep(0.02 * number)  # mlx_lm.server resets some of many connections that come in the same instant
+        return [ask(server.url, prompt, tokens, temperature) for prompt in prompts[number]]
+
     began, before = time.perf_counter(), server.processor_seconds()
     with ThreadPoolExecutor(len(prompts)) as pool:
-        asked = pool.map(lambda own: [ask(server.url, prompt, tokens, temperature) for prompt in own], prompts)
-        answers = [answer for client in asked for answer in client]
+        answers = [answer for asked in pool.map(client, range(len(prompts))) for answer in asked]
     count, firsts, texts = zip(*answers, strict=True)
     spent = server.processor_seconds() - before
     return Measured(sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), list(texts))
