@@ -5,9 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
-from spectool.runtime.loading import load_drafter
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.serve.models import rows_that_fit
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
@@ -152,3 +157,17 @@ def test_quantised_caches_are_kept_and_continued() -> None:
         assert first == complete(running, PROMPTS[0]).choices[0].text
         assert complete(running, PROMPTS[0] + first).choices[0].text
         assert series(running)["spectool_cached_prompt_tokens_total"] > 0
+
+
+def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = load_model(str(demo_path("target")))
+    parameters: Any = tree_flatten(model.parameters())
+    weights = sum(weight.nbytes for _, weight in parameters)
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 256), dtype=mx.int32), cache=cache)
+    text = sum(leaf.nbytes for leaf in cache)
+    for key in ("max_recommended_working_set_size", "total_memory"):  # Metal, CUDA
+        for texts in (1, 3, 100):
+            known = {key: weights + (2 * texts + 1) * text}
+            monkeypatch.setattr(mx, "device_info", known.copy)
+            assert rows_that_fit(model, 256) == min(texts, 16)
