@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import divided, guarded, progress, reading, show
+from spectool.commands.shared.console import divided, guarded, progress, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     SectionedCommand,
@@ -78,6 +78,7 @@ def emulate(
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
+    from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter, gains
     from spectool.corpora import open_corpus
     from spectool.measure.emulate import encode_text, replay
@@ -96,7 +97,7 @@ def emulate(
         recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
-    encoded = encode_text(target, (document.text for document in reading(text)), max_tokens or 0)
+    encoded = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)
     documents, division = encoded.cut(max_tokens or 0), dict[str, int](text.counts.plain_text.items())
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)

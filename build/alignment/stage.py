@@ -17,8 +17,7 @@ from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.corpus_reading import Progress, describe_corpus
-from spectool.build.corpus_reading import Reader as CorpusReader
+from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -40,7 +39,6 @@ def build_alignment(
     corpus: Corpus,
     out: Path,
     progress: Progress,
-    reader: CorpusReader = iter,
     sample: int = SAMPLE,
     measure: Measure | None = None,
 ) -> Manifest:
@@ -56,7 +54,6 @@ def build_alignment(
         corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
-        reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
 
@@ -68,7 +65,7 @@ def build_alignment(
         _require_short_tokens(tokenizer)
     with atomic_directory(out) as directory:
         progress("reading")
-        texts = _beginning((document.text for document in reader(corpus)), sample)
+        texts = _beginning((document.text for document in with_progress(corpus)), sample)
         progress("deriving merges and splits")
         tables = {side: _tables(tokenizer) for side, tokenizer in both.items()}
         progress("spelling both vocabularies in each other's ids")
