@@ -101,7 +101,7 @@ def batch_generate(
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
     batch = Batch(model, rows, stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
-    texts = [AnswerText(tokenizer, stop_strings) for _ in prompts]
+    texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
     made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
     made.caches = [None] * len(prompts)
     places: dict[TargetRunner, int] = {}
@@ -140,11 +140,9 @@ def batch_generate(
     def take(target: TargetRunner, token: int) -> bool:
         """Add a token to its text; return whether the text ends with it."""
         place = places[target]
-        text, tokens = texts[place], made.tokens[place]
-        tokens.append(token)
-        last = token in ends or len(tokens) == each["max_tokens"][place]
-        made.texts[place] += text.add(None if token in ends else token, last=last)
-        return last or bool(text.stopped_by)
+        made.tokens[place].append(token)
+        made.texts[place] += texts[place].add(token)
+        return texts[place].end is not None
 
     try:
         with wired_limit(model, [stream]):
