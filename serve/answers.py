@@ -153,7 +153,7 @@ def _sampler(request: GenerationRequest, model: LoadedModel, options: ServerOpti
         min_p=given(request.min_p, options.min_p),
         xtc_probability=request.xtc_probability,
         xtc_threshold=request.xtc_threshold,
-        xtc_special_tokens=model.never_cut,
+        xtc_special_tokens=model.kept_by_xtc,
     )
 
 

@@ -286,6 +286,11 @@ class Tokenizer:
         written = len(first) > 1 or self.kind == "WordPiece" or self.spec["decoder"] is None
         return Edges(written and self._removed.leading_space, self._removed.trailing_space)
 
+    @property
+    def writes_token_bytes(self) -> bool:
+        """Whether token bytes side by side are the text; where words begin or end with a space, decoding moves it."""
+        return self.kind != "WordPiece" and not self.edges.trailing_space
+
     @cached_property
     def _removed(self) -> Edges:
         """The spaces that decoding removes, even if encoding did not add them."""

@@ -102,9 +102,7 @@ def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
         try:
             opened = open_tokenizer(tokenizer)
             opened.token_bytes_of(())  # refuses a decoder that it does not know
-            # Where words end in a space or begin with one, decoding cleans up after them.
-            by_words = opened.kind == "WordPiece" or opened.edges.trailing_space
-            _known[tokenizer] = None if by_words else opened
+            _known[tokenizer] = opened if opened.writes_token_bytes else None
         except TokenizerError:
             _known[tokenizer] = None
     return _known[tokenizer]

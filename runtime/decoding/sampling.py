@@ -150,6 +150,11 @@ class Sampling:
         return [token for token in self.xtc_special_tokens if token < vocabulary]
 
 
+def kept_by_xtc(tokenizer: Any) -> tuple[int, ...]:
+    """The ``xtc_special_tokens`` of mlx-lm's command line: line ends and the ends of a text."""
+    return (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
+
+
 class LogitBias:
     """Adds numbers to the logits of some tokens, after checking that the model has them."""
 
