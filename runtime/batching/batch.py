@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.batching.caches import BatchCache, kind_of
-from spectool.runtime.batching.length import BlockLength, RowAcceptance
+from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import NOTHING
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.draft_length.measured import known_costs
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, StatedAcceptance
 from spectool.runtime.mlx_lm_compat import generation_stream
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
@@ -44,8 +44,8 @@ class _Row:
         self.pieces = target.read_prompt()
         self.unread = len(target.text.prompt) - 1  # tokens of the prompt
         self.origin = 0  # tokens in the cache before those of this text
-        self.acceptance = RowAcceptance()
-        self.proposal = Proposal((), "")
+        self.acceptance = StatedAcceptance(prior=10.0, share=0.8)
+        self.proposal = NOTHING
         self.inputs: list[int] = []
         self.current: Pass | Exception | None = None  # what came of choosing its tokens
 
@@ -137,7 +137,7 @@ class Batch:
                 steps.append(Step(row.target, error))
                 continue
             cycle = commit.cycle
-            row.acceptance.learn(row.proposal, cycle.accepted)
+            row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
             kept[row] = len(row.target.refeed) + len(cycle.committed)
             committed += len(cycle.committed)
             row.text.guarded.commit(cycle.committed)
@@ -211,8 +211,8 @@ class Batch:
             length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
             row.proposal = guarded.propose(row.text.left, refeed, length=length)
         fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
-        expected = [() if row in fixed else row.acceptance.expected(row.proposal) for row in self._shared]
-        longest = max([self.length.choose(expected), *(len(row.proposal.tokens) for row in fixed)])
+        likely = [() if row in fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
+        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in fixed)])
         for row in self._shared:
             if row not in fixed:
                 row.proposal = row.proposal.cut(longest)

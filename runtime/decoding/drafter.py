@@ -36,10 +36,19 @@ class Proposal(NamedTuple):
     probabilities: Sequence[float] = ()
     distribution: "mx.array | None" = None
 
+    @property
+    def stated(self) -> Sequence[float]:
+        """How sure the drafter is of each token: entirely, where it does not say."""
+        return self.probabilities or (1.0,) * len(self.tokens)
+
     def cut(self, limit: int) -> "Proposal":
         """The proposal of the first ``limit`` tokens."""
         drawn = None if self.distribution is None else self.distribution[:limit]
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
+
+
+NOTHING = Proposal((), "")
+"""No guess."""
 
 
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:

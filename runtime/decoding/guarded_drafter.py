@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
 from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from spectool.runtime.grammar import GrammarConstraint
 
 _Result = TypeVar("_Result")
-NOTHING = Proposal((), "")
 MAX_REFEED = 16  # tokens that a pass feeds again before drafting pauses for one pass
 
 
