@@ -166,14 +166,8 @@ class HybridDrafter(Drafter):
 
     chooses_length = True
 
-    def __init__(
-        self,
-        drafters: Sequence[Drafter],
-        draft_cost: float | None = None,
-        *,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        """Combine ``drafters``; ``draft_cost`` is the time of a model's draft token in passes, None to measure it."""
+    def __init__(self, drafters: Sequence[Drafter], *, clock: Callable[[], float] = perf_counter) -> None:
+        """Combine ``drafters``, whose seconds are those of ``clock``."""
         self.drafters = tuple(drafters)
         # A look-up among the members may propose for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
@@ -181,7 +175,6 @@ class HybridDrafter(Drafter):
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
         self._members = [_Member(drafter) for drafter in self.drafters]
         self._working: list[_Member] = []  # those that have not failed
-        self._draft_cost = draft_cost
         self._clock = clock
         self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
         self._proposed_at: float | None = None
@@ -283,9 +276,8 @@ class HybridDrafter(Drafter):
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
-        if self.costs is None or self._draft_cost is not None:
-            plain = 1.0 if self._draft_cost is not None else self._pass_seconds or 1.0
-            curve: Sequence[float] = [plain] * (max(limit, MAX_DRAFT_TOKENS) + 2)
+        if self.costs is None:
+            curve: Sequence[float] = [self._pass_seconds or 1.0] * (max(limit, MAX_DRAFT_TOKENS) + 2)
             caller = 0.0
         else:
             curve, caller = self.costs.pass_seconds, self.costs.caller_seconds
@@ -330,9 +322,7 @@ class HybridDrafter(Drafter):
         """The draft length of a model that promises most, and what it is worth more than a pass without drafts."""
         prices, record = self._prices, member.record
         times, plain = record.times, prices.curve[1]
-        if self._draft_cost is not None:
-            times.fixed, times.per_token = 0.0, self._draft_cost * plain
-        elif not times.measured:
+        if not times.measured:
             times.fixed, times.per_token = 0.0, _UNMEASURED * plain
         steps = list(record.accepted.steps)
         tried = record.accepted.tried[0] * FADING**member.unasked
@@ -355,9 +345,7 @@ class HybridDrafter(Drafter):
         if model in self._working:
             model.proposal, model.asked = self._asked(model, limit), limit
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
-        if self._draft_cost is not None:
-            self._spent = self._draft_cost * count * self._prices.curve[1]
-        elif not times.measured:  # the first prompt is read on trust
+        if not times.measured:  # the first prompt is read on trust
             self._spent = times(count)
         else:
             usual = _OUTLIER * times(count, model.missed)
