@@ -96,9 +96,9 @@ def bench(
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
     from spectool.measure.intervals import LEAST
-    from spectool.measure.report.run_page import page_folder, write_run_page
+    from spectool.measure.report.run_page import page_folder, summary_table, write_run_page
     from spectool.measure.report.trials import read_trials
-    from spectool.measure.report.verdicts import summary_table, verdicts
+    from spectool.measure.report.verdicts import verdicts
 
     keys = {} if experiment is None else read_keys(experiment)
     overriding = {"num_draft_tokens": num_draft_tokens, "tokens": tokens, "temperature": temperature, "seed": seed}
