@@ -209,7 +209,7 @@ class Batch:
         for row in self._shared:
             guarded, refeed = row.text.guarded, len(row.target.refeed)
             length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
-            row.proposal = guarded.propose(row.text.left, refeed, length=length)
+            row.proposal = guarded.propose(row.text.left, refeed, shared=length)
         fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
         likely = [() if row in fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
         longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in fixed)])

@@ -202,7 +202,7 @@ def open_text(
     counts = DraftStatistics() if settings.statistics is None else settings.statistics
     guarded = GuardedDrafter(
         drafter,
-        borrowed or length or 0,
+        borrowed or length,
         cache,
         quantized_from if kv_bits else None,
         draw,
@@ -210,7 +210,6 @@ def open_text(
         statistics=counts,
         prediction=prediction,
         constraint=constraint,
-        with_forced=length != 0,
     )
     counts.controller = guarded.controller or guarded.predicting
     text = TextState(
