@@ -175,7 +175,7 @@ class Alignment(Artifact):
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
             wrong = next((token for token in tokenizer.byte_tokens if len(side.token_bytes[token]) != 1), None)
             self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
-        return draft.knowing(token_bytes=self.draft.token_bytes), target.knowing(token_bytes=self.target.token_bytes)
+        return draft.with_token_bytes(self.draft.token_bytes), target.with_token_bytes(self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:
         size, across = (self._size(each) for each in (role, other))

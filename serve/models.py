@@ -14,7 +14,7 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import kept_by_xtc
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.controllers import keep_learnt, new_controller
+from spectool.runtime.draft_length.controller_pool import keep_learnt, new_controller
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.serve.options import ServerOptions

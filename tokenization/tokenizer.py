@@ -130,10 +130,10 @@ class Tokenizer:
                 f"{artifact}: built for tokenizer {built}, {self.name} is {this}. Rebuild it: {rebuild}"
             )
 
-    def knowing(self, **derived: Any) -> "Tokenizer":
-        """The same tokenizer with properties that are already known, such as mapped token bytes."""
+    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
+        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
         same = copy(self)
-        same.__dict__.update(derived)
+        same.__dict__["token_bytes"] = token_bytes
         return same
 
     # What its tokens stand for.

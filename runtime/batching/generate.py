@@ -15,7 +15,7 @@ from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
-from spectool.runtime.draft_length.controllers import new_controller
+from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 
 

@@ -34,7 +34,7 @@ from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controllers import acquire_controller, release_controller
+from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import (
     generation_stream,
     make_prompt_cache,

@@ -59,10 +59,10 @@ class ByteAlignedTranslator:
         self._draft, self._target = draft, target
         self._draft_engine = engine_of(draft, alignment.draft.tables)
         self._target_engine = engine_of(target, alignment.target.tables)
-        self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
+        self._draft_spellings, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
         self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space)
-        self._risks, self._spelled_by_draft = alignment.target.risks, alignment.target.spellings.inside
+        self._risks, self._target_spellings = alignment.target.risks, alignment.target.spellings.inside
         # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
         self._runs: dict[int, TokenRun | None] = {}
         self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -149,7 +149,7 @@ class ByteAlignedTranslator:
 
         if isinstance(self._target_engine, TailReencoder):
             return None
-        inside, token_bytes = self._proposed.inside, self._draft.token_bytes
+        inside, token_bytes = self._draft_spellings.inside, self._draft.token_bytes
         if self._row_table is None:
             assert isinstance(inside, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
             self._row_table = spelling_table(inside, self._to_target, token_bytes)
@@ -161,7 +161,7 @@ class ByteAlignedTranslator:
             committed=self._committed,
             begin=self._begin,
             overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
-            text_start=self._proposed.text_start if self._at_start else None,
+            text_start=self._draft_spellings.text_start if self._at_start else None,
             check_first=not self._view.pending,
             check=True,
             is_settled=self.is_settled,
@@ -203,8 +203,8 @@ class ByteAlignedTranslator:
         """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""
         found = self._absorbs.get(token)
         if found is None:
-            parts = self._spelled_by_draft[token] if self._bytes(self._target, token) else ()
-            said = self._proposed.inside[parts[0]] if len(parts) > 1 else ()
+            parts = self._target_spellings[token] if self._bytes(self._target, token) else ()
+            said = self._draft_spellings.inside[parts[0]] if len(parts) > 1 else ()
             found = self._absorbs[token] = said[-1] if said else NONE
         return found
 
@@ -247,7 +247,7 @@ class ByteAlignedTranslator:
         found = self._runs.get(token)
         if found is None and token not in self._runs:
             assert isinstance(self._target_engine, IncrementalBPE)
-            spelling = self._proposed.inside[token] if self._bytes(self._draft, token) else ()
+            spelling = self._draft_spellings.inside[token] if self._bytes(self._draft, token) else ()
             found = self._runs[token] = self._target_engine.token_run(spelling) if spelling else None
         return found
 
@@ -311,7 +311,7 @@ class ByteAlignedTranslator:
         if not said:
             return True
         overlap = len(self._overlap(healed, said))
-        spelling = self._ids_after_overlap(token, overlap) if overlap else self._proposed.inside[token]
+        spelling = self._ids_after_overlap(token, overlap) if overlap else self._draft_spellings.inside[token]
         return self._target_engine.may_hold(self._committed, spelling, self._begin)
 
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
@@ -328,8 +328,8 @@ class ByteAlignedTranslator:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
         found = self._by_prefix.get(prefix)
         if found is None:
-            index, raw = self._prefix_index.data, self._draft.token_bytes.__getitem__
-            low = bisect_right(index, prefix, key=raw)
-            high = bisect_left(index, prefix + b"\xff" * 8, low, key=raw)
+            index, bytes_of = self._prefix_index.data, self._draft.token_bytes.__getitem__
+            low = bisect_right(index, prefix, key=bytes_of)
+            high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
             found = self._by_prefix[prefix] = np.array(self._prefix_index[low:high])
         return found
