@@ -11,32 +11,29 @@ from spectool.commands.shared.model_options import DraftLength, min_draft_prob_o
 from spectool.commands.shared.options import (
     SectionedCommand,
     json_option,
+    option,
     path_option,
-    section,
     text_options,
     tokenizer_option,
 )
 
-_text, _drafting = section("Text"), section("Drafting")
-_rare = section("Drafting", rare=True)
-
 
 @click.command(cls=SectionedCommand)
-@click.option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", **_text)
-@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", **_text)
-@click.option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", **_text)
+@option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", heading="Text")
+@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option(
     "--dict",
     "dictionaries",
     multiple=True,
     metavar="DIR",
     help="Dictionary to draft from; may be repeated.",
-    **_drafting,
+    heading="Drafting",
 )
-@click.option(
-    "--history/--no-history", default=True, show_default=True, help="Draft from the text so far.", **_drafting
+@option(
+    "--history/--no-history", default=True, show_default=True, help="Draft from the text so far.", heading="Drafting"
 )
-@click.option(
+@option(
     "--num-draft-tokens",
     "length",
     type=DraftLength(0, 64),
@@ -44,9 +41,10 @@ _rare = section("Drafting", rare=True)
     show_default=True,
     metavar="auto|N",
     help="Maximum number of tokens of a proposal; auto: what --min-draft-prob lets pass, up to 16.",
-    **_rare,
+    heading="Drafting",
+    rare=True,
 )
-@min_draft_prob_option(**_rare)
+@min_draft_prob_option(heading="Drafting", rare=True)
 @text_options
 @json_option
 @guarded
