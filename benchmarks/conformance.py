@@ -34,7 +34,7 @@ from tqdm import tqdm
 from whole_strings import Reference, check_document, check_split_tokens
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import NONE, JoinTables, Spellings, engine_of
+from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -42,6 +42,7 @@ from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import JoinTables, engine_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
 

@@ -18,12 +18,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from spectool.artifacts.alignment import Alignment, engine_of
+from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.replayed_text import Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder, engine_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 LENGTHS = (2, 4, 8)

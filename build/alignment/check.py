@@ -23,9 +23,9 @@ from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.replayed_text import Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.tokenizer import Tokenizer
 
 LOST = 0.01  # share of places that may differ before drafts count as lost

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import REACH, TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import SIDES, Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
+from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
@@ -19,10 +19,9 @@ from spectool.build.alignment.replayed_text import Reference, absorption_risks, 
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges, reasons_for_text
-from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.incremental.encoder import JoinTables, engine_of, join_tables
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -67,7 +66,7 @@ def build_alignment(
         progress("reading")
         texts = _beginning((document.text for document in with_progress(corpus)), sample)
         progress("deriving merges and splits")
-        tables = {side: _tables(tokenizer) for side, tokenizer in both.items()}
+        tables = {side: join_tables(tokenizer) for side, tokenizer in both.items()}
         progress("spelling both vocabularies in each other's ids")
         spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
@@ -104,10 +103,6 @@ def build_alignment(
         progress("finding the translation ceiling")
         found = measure(Alignment(directory), draft, target, texts)
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
-
-
-def _tables(tokenizer: Tokenizer) -> JoinTables | None:
-    return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else None
 
 
 def _check(

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import NONE, Alignment, IdLists, engine_of
+from spectool.artifacts.alignment import NONE, Alignment, IdLists
 from spectool.runtime.translation.draft_view import DraftView
 from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
+from spectool.tokenization.incremental.encoder import engine_of
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from spectool.artifacts.alignment import Spellings
 from spectool.runtime.translation.protocol import DraftContext
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder, TokenRun
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 
 _MUCH = 64  # bytes from which on text is encoded instead of joined
 

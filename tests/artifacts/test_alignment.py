@@ -8,13 +8,14 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
+from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import JoinTables, engine_of
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.roles import Roles
 

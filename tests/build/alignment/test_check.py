@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
 from spectool.artifacts import Alignment
-from spectool.artifacts.alignment import engine_of
 from spectool.build import build_alignment, spellings
 from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
@@ -22,8 +21,9 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder, engine_of
 from spectool.tokenization.incremental.merge_table import merge_table
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
