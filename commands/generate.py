@@ -147,7 +147,7 @@ def generate(
     if show_drafts:
         styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
         say(legend(styles))
-        display = Display(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)), encoded, styles)
+        display = Display(tokenizer, styles)
     pieces: list[str] = []
     for response in stream_generate(
         target, tokenizer, encoded, prediction=prediction, on_cycle=display.echo if display else None, **arguments

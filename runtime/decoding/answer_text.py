@@ -46,7 +46,7 @@ class AnswerText:
         self.stopped_by = ""
         self._stop_tokens, self._max_tokens, self._count = stop_tokens, max_tokens, 0
         self._tokens = _with_token_bytes(tokenizer)
-        self._detokenizer = tokenizer.detokenizer
+        self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.edges.leading_space else ""
         self._stops = StopStrings(stop_strings)
@@ -60,6 +60,15 @@ class AnswerText:
         if self._count == self._max_tokens:
             self.end = "length"
         return self._extended(token, last=self.end is not None)
+
+    def preview(self, tokens: Sequence[int]) -> str:
+        """The text that these tokens would add, without incomplete characters."""
+        if self._tokens is None:
+            return str(self._tokenizer.decode(list(tokens)))
+        state = self._decoder.getstate()
+        text = self._decoder.decode(b"".join(map(self._tokens.shown_bytes_of, tokens)), final=True)
+        self._decoder.setstate(state)
+        return text.replace("\ufffd", "")
 
     def finish(self) -> str:
         """The text that was held back."""
