@@ -94,10 +94,10 @@ def _times(*models: Path) -> list[float]:
     """Median milliseconds of a one-token pass of each model, measured in turns."""
     import mlx.core as mx
 
-    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.loading import load_model
 
-    caches = [DraftCache(load_model(str(model))[0]) for model in models]
+    caches = [TextCache(load_model(str(model))[0]) for model in models]
     token, found = mx.array([0]), [[0.0] * 0 for _ in models]
     for cache in caches:
         mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))

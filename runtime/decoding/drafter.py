@@ -14,7 +14,7 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.draft_length.controller import Controller
 
@@ -88,7 +88,7 @@ class Drafter:
     costs_a_pass: bool = False
     chooses_length: bool = False
     costs: "Controller | None" = None
-    cache: "DraftCache | None" = None
+    cache: "TextCache | None" = None
     report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
 
     def __repr__(self) -> str:

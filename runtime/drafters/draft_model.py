@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.draft_cache import PREFILL_TOKENS, DraftCache
+from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
@@ -31,7 +31,7 @@ class ModelDrafter(Drafter):
 
     name = "model"
     costs_a_pass = True
-    cache: DraftCache
+    cache: TextCache
 
     def __init__(self, model: Any, *, min_probability: float = 0.0) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
@@ -40,7 +40,7 @@ class ModelDrafter(Drafter):
         are right with less than this. Drawn drafts go on, because how sure a draft model is of a token does not say how
         often the target accepts it.
         """
-        self.cache = DraftCache(model)
+        self.cache = TextCache(model)
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._pending: list[int] = []
         self._ahead = 0
