@@ -18,7 +18,7 @@ import mlx.core as mx
 from spectool.runtime.batching.caches import BatchCache, kind_of
 from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import NOTHING
+from spectool.runtime.decoding.drafter import NOTHING, Drafter
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
@@ -58,10 +58,24 @@ class Batch:
         length: Chooses the draft length where texts share a pass.
     """
 
-    def __init__(self, model: Any, rows: int, *, length: BlockLength | None = None, stream: Any = None) -> None:
-        """Write up to ``rows`` texts at a time on ``stream``, with draft lengths by ``length``."""
+    def __init__(
+        self,
+        model: Any,
+        rows: int,
+        *,
+        drafter: Drafter | None = None,
+        kv_bits: int | None = None,
+        length: BlockLength | None = None,
+        stream: Any = None,
+    ) -> None:
+        """Write up to ``rows`` texts at a time on ``stream``, with draft lengths by ``length``.
+
+        Texts cannot share passes if their caches will be quantised, or if they have one ``drafter`` that cannot be
+        forked. Then one is written after the other.
+        """
         costs = known_costs(model) if length is None else None
-        self.rows = rows
+        one_drafter = drafter is not None and drafter.fork() is None
+        self.rows = rows = 1 if one_drafter or kv_bits is not None else rows
         self.length = length or BlockLength(rows, costs.curve if costs else None)
         self._model = model
         self._stream = generation_stream if stream is None else stream
@@ -78,17 +92,15 @@ class Batch:
         """Number of texts that are written or read."""
         return len(self._reading) + len(self._own) + len(self._shared)
 
-    def accepts(self, cache: list[Any], *, alone: bool = False) -> bool:
-        """Whether a text with this cache can be added now; ``alone`` says that it cannot share passes."""
+    def accepts(self, cache: list[Any]) -> bool:
+        """Whether a text with this cache can be added now."""
         if not len(self):
             return True
-        return (
-            not alone and len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
-        )
+        return len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
 
-    def add(self, target: TargetRunner, *, alone: bool = False) -> None:
+    def add(self, target: TargetRunner) -> None:
         """Add a text that `accepts` has let through."""
-        self._kind = None if alone else kind_of(self._model, target.cache)
+        self._kind = kind_of(self._model, target.cache) if self.rows > 1 else None
         self._reading.append(_Row(target))
 
     def step(self) -> list[Step]:
