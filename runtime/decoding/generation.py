@@ -20,7 +20,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -34,14 +34,7 @@ from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
-from spectool.runtime.mlx_lm_compat import (
-    generation_stream,
-    make_prompt_cache,
-    maybe_quantize_kv_cache,
-)
-
-if TYPE_CHECKING:
-    pass
+from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, maybe_quantize_kv_cache
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -129,7 +122,8 @@ def open_text(
     draw = draw_for(model, settings.verify, settings.sampler, tuple(settings.logits_processors or ()))
     randomness = Randomness(settings.seed)
     # A controller is kept for the model and its drafter; a prediction is new every time.
-    kept_by, borrowed = model if drafter is None and prediction is not None else drafter, ExitStack()
+    kept_by = model if drafter is None and prediction is not None else drafter
+    borrowed = ExitStack()
     if length is None and kept_by is not None:
         length = acquire_controller(model, kept_by)
         borrowed.callback(release_controller, model, kept_by, length)
