@@ -26,7 +26,7 @@ from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import POLICY, page
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocol import Writer, now
+from spectool.serve.protocol import MESSAGES, Writer, now
 from spectool.serve.requests import (
     ChatRequest,
     CompletionRequest,
@@ -63,8 +63,8 @@ class Service:
             post("/chat/completions", self._answering(chat, ChatWriter)),
             post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
             post("/v1/responses", self._answering(responses.chat_of, responses.ResponseWriter)),
-            post(messages.ADDRESS, self._answering(messages.chat_of, messages.MessageWriter)),
-            post(f"{messages.ADDRESS}/count_tokens", self._count),
+            post(MESSAGES, self._answering(messages.chat_of, messages.MessageWriter)),
+            post(f"{MESSAGES}/count_tokens", self._count),
             get("/v1/models", self._models),
             get("/v1/models/{name:path}", self._models),
             get("/health", self._health),
