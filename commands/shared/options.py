@@ -136,7 +136,6 @@ option = partial(click.option, cls=_Option)
 tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
-corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
 path_option = partial(option, type=click.Path(path_type=Path))
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
 memory_option = option(

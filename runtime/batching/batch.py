@@ -65,18 +65,17 @@ class Batch:
         *,
         drafter: Drafter | None = None,
         kv_bits: int | None = None,
-        length: BlockLength | None = None,
         stream: Any = None,
     ) -> None:
-        """Write up to ``rows`` texts at a time on ``stream``, with draft lengths by ``length``.
+        """Write up to ``rows`` texts at a time on ``stream``.
 
         Texts cannot share passes if their caches will be quantised, or if they have one ``drafter`` that cannot be
         forked. Then one is written after the other.
         """
-        costs = known_costs(model) if length is None else None
+        costs = known_costs(model)
         one_drafter = drafter is not None and drafter.fork() is None
         self.rows = rows = 1 if one_drafter or kv_bits is not None else rows
-        self.length = length or BlockLength(rows, costs.curve if costs else None)
+        self.length = BlockLength(rows, costs.curve if costs else None)
         self._model = model
         self._stream = generation_stream if stream is None else stream
         self._reading: list[_Row] = []

@@ -17,6 +17,7 @@ from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
@@ -54,7 +55,7 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
+        self.cache.rewind(common_prefix(self.cache.tokens, prompt[:-1]))
         self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
         self._feed_pending(keep=1)
 
