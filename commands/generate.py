@@ -165,15 +165,14 @@ def generate(
 
 def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
+    from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
 
     try:
         text = schema.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
-    reasoning = None
-    if chat and tokenizer.has_thinking:
-        reasoning = str(tokenizer.decode(list(prompt)[-32:])).rstrip().endswith(tokenizer.think_start)
+    reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
     return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
 
 
