@@ -37,7 +37,7 @@ _MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "output")
 class Configuration:
     """A drafter with its settings; by default plain decoding."""
 
-    name: str = PLAIN  # the drafter's; `PLAIN` for the host's own loop
+    name: str = PLAIN  # the drafter's; `PLAIN` for mlx-lm's own loop
     num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
     drafter: Drafter | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
