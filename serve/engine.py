@@ -255,7 +255,6 @@ class Engine:
             cached_tokens=prompt[: answer.cached],
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
-            kv_group_size=options.kv_group_size,
             quantized_kv_start=options.quantized_kv_start,
             statistics=answer.statistics,
             on_cycle=on_cycle,

@@ -51,7 +51,7 @@ class LoadedModel:
         """
         model, tokenizer = load_model(name, lazy=True)
         if options.kv_bits:
-            check_kv_bits(model, options.kv_group_size)
+            check_kv_bits(model)
         drafter = make_drafter(name, tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()

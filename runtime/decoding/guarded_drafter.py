@@ -32,8 +32,8 @@ class GuardedDrafter:
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
-        fixed_length: Draft tokens per cycle where no controller chooses them.
         predicting: The same for the prediction, which is right at other times and with longer drafts.
+        fixed_length: Draft tokens per cycle where no controller chooses them.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
     """
