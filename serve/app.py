@@ -165,7 +165,8 @@ class Service:
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _page(self, request: Request) -> Response:
-        content = page(", ".join(self._options.names), self._metrics.facts(self.engine.gauges()))
+        addresses = [path for path in self._methods if path.startswith("/v1/")]
+        content = page(", ".join(self._options.names), addresses, self._metrics.facts(self.engine.gauges()))
         return HTMLResponse(content, headers={"content-security-policy": POLICY})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
