@@ -20,7 +20,7 @@ from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import JoinTables, engine_of, join_tables
+from spectool.tokenization.incremental.encoder import JoinTables, encoder_of, join_tables
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
@@ -115,7 +115,7 @@ def _check(
         and the check.
     """
     reason = "; ".join(reasons_for_text(own))
-    found = check_joins(side, source, own, engine_of(own, tables), spelled, texts)
+    found = check_joins(side, source, own, encoder_of(own, tables), spelled, texts)
     if tables is not None and found.different:
         instead = check_joins(side, source, own, TailReencoder(own), spelled, texts)
         if instead.share < found.share:
@@ -135,7 +135,7 @@ def _replay(
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
-        counts = replay_text(both[side], both[other], engine_of(both[other], tables[other]), spelled[side], documents)
+        counts = replay_text(both[side], both[other], encoder_of(both[other], tables[other]), spelled[side], documents)
         report[f"{side}_to_{other}"] = counts.as_dict()
         risks[other] = absorption_risks(counts.last, counts.replaced)
         report["absorption"][other] = {

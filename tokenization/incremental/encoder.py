@@ -25,6 +25,6 @@ def join_tables(tokenizer: Tokenizer) -> JoinTables | None:
     return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else None
 
 
-def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:
+def encoder_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:
     """What joins ids of a tokenizer: tables, or text where there are none."""
     return TailReencoder(tokenizer) if tables is None else IncrementalBPE(tokenizer, *tables)
