@@ -93,9 +93,9 @@ def test_a_side_that_fails_goes_through_text(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runtime has no tables to join by, and its view of every prefix is the tokenizer's."""
-    right = stage.boundary_table
     monkeypatch.setattr(
-        stage, "boundary_table", lambda each: never_split(each) if each is other_bundled else right(each)
+        "spectool.tokenization.incremental.encoder.boundary_table",
+        lambda each: never_split(each) if each is other_bundled else boundary_table(each),
     )
     path = tmp_path / "x.align"
     manifest = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
