@@ -23,7 +23,7 @@ hold the report on the pair.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +35,7 @@ from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.artifacts.manifest import Artifact
 from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
-from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import JoinTables
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
@@ -80,18 +79,6 @@ class Spellings:
     inside: Sequence[tuple[int, ...]]  # inside a text, whatever stands before
     # at the start of a text, with and without the artificial spaces of the two sides
     text_start: Sequence[tuple[int, ...]]
-
-
-class JoinTables(NamedTuple):
-    """What joins ids of one tokenizer without text."""
-
-    merges: MergeTable
-    boundaries: BoundaryTable
-
-
-def engine_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:
-    """What joins ids of a tokenizer: tables, or text where there are none."""
-    return TailReencoder(tokenizer) if tables is None else IncrementalBPE(tokenizer, *tables)
 
 
 @dataclass(frozen=True)
@@ -175,7 +162,7 @@ class Alignment(Artifact):
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
             wrong = next((token for token in tokenizer.byte_tokens if len(side.token_bytes[token]) != 1), None)
             self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
-        return draft.knowing(token_bytes=self.draft.token_bytes), target.knowing(token_bytes=self.target.token_bytes)
+        return draft.with_token_bytes(self.draft.token_bytes), target.with_token_bytes(self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:
         size, across = (self._size(each) for each in (role, other))

@@ -34,7 +34,7 @@ from tqdm import tqdm
 from whole_strings import Reference, check_document, check_split_tokens
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import NONE, JoinTables, Spellings, engine_of
+from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer, open_tokenizer
@@ -42,6 +42,7 @@ from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
 
@@ -62,7 +63,7 @@ class Variant:
         reasons: Why it goes through text; none if it claims ids.
         oracle: Its slow twin.
         tables: What its ids are joined with; None through text.
-        engine: What joins its ids.
+        encoder: What joins its ids.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Variant:
     reasons: tuple[str, ...]
     oracle: Reference
     tables: JoinTables | None
-    engine: IncrementalBPE | TailReencoder
+    encoder: IncrementalBPE | TailReencoder
 
 
 def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
@@ -100,7 +101,7 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
         how = "; ".join(reasons) or "ids"
         rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
         tables = None if reasons else JoinTables(merge_table(tokenizer), boundary_table(tokenizer))
-        yield Variant(name, tokenizer, reasons, Reference(tokenizer), tables, engine_of(tokenizer, tables))
+        yield Variant(name, tokenizer, reasons, Reference(tokenizer), tables, encoder_of(tokenizer, tables))
 
 
 def documents(seed: int) -> list[str]:
@@ -129,12 +130,12 @@ def texts_for(first: Variant, second: Variant, real: list[str], rng: random.Rand
 def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> Counter[str]:
     """Join texts cut at random and compare with whole-string encoding."""
     counts: Counter[str] = Counter()
-    engine, token_bytes, prefix = (
-        variant.engine,
+    encoder, token_bytes, prefix = (
+        variant.encoder,
         variant.tokenizer.token_bytes,
         " " * variant.tokenizer.edges.leading_space,
     )
-    assert isinstance(engine, IncrementalBPE)
+    assert isinstance(encoder, IncrementalBPE)
     inside = variant.tokenizer.text_backend
     for text in texts:
         (whole,) = variant.oracle.encode([text])
@@ -146,9 +147,9 @@ def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> C
         by_bytes: list[int] = []
         for low, high in pairwise(cuts):
             piece = text[low:high] if low else prefix + text[:high]
-            start, tail = engine.join(by_ids, tuple(inside.encode(piece, add_special_tokens=False).ids))
+            start, tail = encoder.join(by_ids, tuple(inside.encode(piece, add_special_tokens=False).ids))
             by_ids[start:] = tail
-            start, tail = engine.join_bytes(by_bytes, piece.encode())
+            start, tail = encoder.join_bytes(by_bytes, piece.encode())
             by_bytes[start:] = tail
         counts["joins"] += 2 * len(cuts) - 2
         if by_ids != whole or by_bytes != whole:

@@ -9,13 +9,23 @@ from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
 _Item = TypeVar("_Item")
-Reader = Callable[[Corpus], Iterable[Document]]
-"""Iterates over a corpus; the command line gives one that draws a progress bar."""
-
 Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
 _BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer
+_POSITION_EVERY = 256  # documents between two updates of the progress bar
+
+
+def with_progress(corpus: Corpus) -> Iterator[Document]:
+    """Yield the documents of a corpus under a progress bar; silent if stderr is not a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(total=corpus.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
+        for number, document in enumerate(corpus):
+            if number % _POSITION_EVERY == 0:
+                bar.update(corpus.bytes_read - bar.n)
+            yield document
+        bar.update(corpus.bytes_read - bar.n)
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:

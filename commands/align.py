@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import guarded, model_of, reading, say, say_next, say_notes, show, stage
+from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, show, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     draft_option,
@@ -60,7 +60,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         )
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
     with stage(path, Alignment.format, as_json, {"draft": drafting, "target": targeted}) as finish:
-        manifest = build_alignment(*sides, source, path, say, reading, measure=measure_ceiling)
+        manifest = build_alignment(*sides, source, path, say, measure=measure_ceiling)
         verdict = judge(manifest)
         if not as_json:
             show(summarize(manifest), as_json=False)

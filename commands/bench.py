@@ -8,7 +8,7 @@ import click
 
 from spectool.commands.shared.console import guarded, progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
-from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option, section
+from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option
 
 _PROMPTS = (
     "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
@@ -19,7 +19,6 @@ _DRAFTER = {
 }
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _NUMBER = click.IntRange(1)
-_rare = section(rare=True)
 
 
 @click.command(cls=SectionedCommand)
@@ -58,10 +57,10 @@ _rare = section(rare=True)
 )
 @option("--ignore-eos", is_flag=True, help="Go on after the model ends its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
-@option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", **_rare)
-@option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; 0 for documents.", **_rare)
-@option("--seed", type=click.IntRange(0), help="Seed of orders, sampling and --sample; 0 by default.", **_rare)
-@option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", **_rare)
+@option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", rare=True)
+@option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; 0 for documents.", rare=True)
+@option("--seed", type=click.IntRange(0), help="Seed of orders, sampling and --sample; 0 by default.", rare=True)
+@option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", rare=True)
 @json_option
 @guarded
 def bench(
@@ -96,9 +95,9 @@ def bench(
     from spectool.measure.bench.experiment import make_experiment, read_keys
     from spectool.measure.bench.running import run_experiment
     from spectool.measure.intervals import LEAST
-    from spectool.measure.report.run_page import page_folder, write_run_page
+    from spectool.measure.report.run_page import page_folder, summary_table, write_run_page
     from spectool.measure.report.trials import read_trials
-    from spectool.measure.report.verdicts import summary_table, verdicts
+    from spectool.measure.report.verdicts import verdicts
 
     keys = {} if experiment is None else read_keys(experiment)
     overriding = {"num_draft_tokens": num_draft_tokens, "tokens": tokens, "temperature": temperature, "seed": seed}

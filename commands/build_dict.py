@@ -16,7 +16,6 @@ from spectool.commands.shared.options import (
     option,
     out_option,
     path_option,
-    section,
     size_in_bytes,
     text_options,
     tokenizer_option,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
-_rare = section(rare=True)
 
 
 @click.command("build-dict", cls=SectionedCommand)
@@ -52,7 +50,7 @@ _rare = section(rare=True)
     "--min-count",
     type=click.IntRange(1),
     help="Leave out windows that occur less often; by default 2, and 1 for a text below 4 MB.",
-    **_rare,
+    rare=True,
 )
 @option(
     "--max-context",
@@ -60,7 +58,7 @@ _rare = section(rare=True)
     default=BackoffOptions.max_context,
     show_default=True,
     help="Longest context, in tokens.",
-    **_rare,
+    rare=True,
 )
 @memory_option
 @workers_option

@@ -10,11 +10,10 @@ from contextlib import closing
 from typing import Any
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.chat_template import ChatMessage, rendered
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
@@ -42,7 +41,7 @@ class Conversation:
         self._model, self._tokenizer = model, tokenizer
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = dict(variables or {})
-        self._max_kv_size = options.pop("max_kv_size", None)
+        self._held = TextCache(model, options.pop("max_kv_size", None))
         self._seed, self._turns = options.pop("seed", None), 0
         self._options = options
         self.reset()
@@ -50,8 +49,7 @@ class Conversation:
     def reset(self) -> None:
         """Forget everything but the system prompt."""
         self.messages = list(self._first)
-        self._cache: list[Any] = make_prompt_cache(self._model, self._max_kv_size)
-        self._cached: list[int] = []  # what it holds
+        self._held.forget()
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
         """Stream the answer to ``text``. If it is ended early, its beginning stays in the conversation.
@@ -63,15 +61,16 @@ class Conversation:
         seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1
         prompt = rendered(self._tokenizer, messages, self._variables)
-        kept = self._rewind(common_prefix(self._cached, prompt[:-1]))
+        self._held.rewind(common_prefix(self._held.tokens, prompt[:-1]))
+        cache, cached = self._held.content()
         texts: list[str] = []
         tokens: list[int] = []
         responses = stream_generate(
             self._model,
             self._tokenizer,
-            prompt[kept:],
-            prompt_cache=self._cache,
-            cached_tokens=prompt[:kept],
+            prompt[len(cached) :],
+            prompt_cache=cache,
+            cached_tokens=cached,
             seed=seed,
             own_text=True,
             **self._options,
@@ -83,23 +82,16 @@ class Conversation:
                     tokens.append(response.token)
                     yield response
         finally:
-            self._record(prompt, tokens)
+            self._record(cache, [*prompt, *tokens], bool(tokens))
             if tokens:
                 self.messages = [*messages, {"role": "assistant", "content": "".join(texts)}]
 
-    def _rewind(self, kept: int) -> int:
-        """Rewind the cache to its first ``kept`` tokens, or to none if it cannot, and return how many it has."""
-        if Checkpoints(self._cache, len(self._cached)).rewind(kept) is None:
-            self._cache, kept = make_prompt_cache(self._model, self._max_kv_size), 0
-        del self._cached[kept:]
-        return kept
-
-    def _record(self, prompt: list[int], answer: list[int]) -> None:
-        """Record what the cache holds: everything but the last token, or less after an interruption."""
-        tokens = [*prompt, *answer]
-        found = lengths(self._cache)
+    def _record(self, cache: list[Any], tokens: list[int], answered: bool) -> None:
+        """Record what the cache holds: all tokens but the last, or fewer after an interruption."""
+        found = lengths(cache)
         # Without a length or an answer, it is unknown how much of the prompt was fed.
-        held = min(found, default=len(tokens) - 1 if answer else -1)
+        held = min(found, default=len(tokens) - 1 if answered else -1)
         if len(found) > 1 or not 0 <= held <= len(tokens):
-            self._cache, held = make_prompt_cache(self._model, self._max_kv_size), 0
-        self._cached = tokens[:held]
+            self._held.forget()
+        else:
+            self._held.replace(cache, tokens[:held])

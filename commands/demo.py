@@ -99,7 +99,7 @@ def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> 
     prompt = _PROMPTS[0]
     styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
     encoded = encode_prompt(tokenizer, prompt)
-    display = Display(lambda tokens: str(tokenizer.decode(list(tokens))), encoded, styles)
+    display = Display(tokenizer, styles)
     click.echo(
         f"\nThe target model continues a text, and each token shows what became of its draft:\n{legend(styles)}\n"
     )

@@ -6,37 +6,34 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import divided, guarded, progress, reading, show
+from spectool.commands.shared.console import divided, guarded, progress, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     SectionedCommand,
     json_option,
+    option,
     path_option,
-    section,
     text_options,
     tokenizer_option,
 )
 
-_text, _drafting = section("Text"), section("Drafting")
-_rare = section("Drafting", rare=True)
-
 
 @click.command(cls=SectionedCommand)
-@click.option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", **_text)
-@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", **_text)
-@click.option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", **_text)
+@option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", heading="Text")
+@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option(
     "--dict",
     "dictionaries",
     multiple=True,
     metavar="DIR",
     help="Dictionary to draft from; may be repeated.",
-    **_drafting,
+    heading="Drafting",
 )
-@click.option(
-    "--history/--no-history", default=True, show_default=True, help="Draft from the text so far.", **_drafting
+@option(
+    "--history/--no-history", default=True, show_default=True, help="Draft from the text so far.", heading="Drafting"
 )
-@click.option(
+@option(
     "--num-draft-tokens",
     "length",
     type=DraftLength(0, 64),
@@ -44,9 +41,10 @@ _rare = section("Drafting", rare=True)
     show_default=True,
     metavar="auto|N",
     help="Maximum number of tokens of a proposal; auto: what --min-draft-prob lets pass, up to 16.",
-    **_rare,
+    heading="Drafting",
+    rare=True,
 )
-@min_draft_prob_option(**_rare)
+@min_draft_prob_option(heading="Drafting", rare=True)
 @text_options
 @json_option
 @guarded
@@ -78,6 +76,7 @@ def emulate(
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
+    from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter, gains
     from spectool.corpora import open_corpus
     from spectool.measure.emulate import encode_text, replay
@@ -96,7 +95,7 @@ def emulate(
         recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
-    encoded = encode_text(target, (document.text for document in reading(text)), max_tokens or 0)
+    encoded = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)
     documents, division = encoded.cut(max_tokens or 0), dict[str, int](text.counts.plain_text.items())
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)

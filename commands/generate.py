@@ -3,6 +3,7 @@
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +15,52 @@ from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.shared.options import SectionedCommand, Text, section, under
+from spectool.commands.shared.options import SectionedCommand, Text, option
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
-_prompt, _rare_prompt = under("Model and prompt"), section("Model and prompt", rare=True)
-_cache = section("Cache", rare=True)
+_prompt = partial(option, heading="Model and prompt")
+_cache = partial(option, heading="Cache", rare=True)
 
 
 @click.command("generate", cls=SectionedCommand)
 @_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
-@click.option(
+@_prompt(
     "--prefill-response",
     type=Text(),
     metavar="TEXT",
     help="Beginning of the answer, which the model continues.",
-    **_rare_prompt,
+    rare=True,
 )
-@click.option(
-    "--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", **_rare_prompt
-)
+@_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", rare=True)
 @model_options
-@click.option(
+@option(
     "--prediction",
     "prediction_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Text that the answer is likely to repeat, such as a file to be edited.",
-    **section("Drafting"),
+    heading="Drafting",
 )
-@click.option(
+@option(
     "--json-schema",
     "schema_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Answer in JSON of the schema in this file.",
-    **section("Sampling"),
+    heading="Sampling",
 )
-@click.option(
+@_cache(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Continue after the prompt that --save-prompt-cache or mlx-lm has saved there.",
-    **_cache,
 )
-@click.option(
+@_cache(
     "--save-prompt-cache",
     "saved_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Save the caches of both models after the prompt, without an answer.",
-    **_cache,
 )
 @click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
@@ -150,7 +147,7 @@ def generate(
     if show_drafts:
         styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
         say(legend(styles))
-        display = Display(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)), encoded, styles)
+        display = Display(tokenizer, styles)
     pieces: list[str] = []
     for response in stream_generate(
         target, tokenizer, encoded, prediction=prediction, on_cycle=display.echo if display else None, **arguments
@@ -168,15 +165,14 @@ def generate(
 
 def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
+    from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
 
     try:
         text = schema.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
-    reasoning = None
-    if chat and tokenizer.has_thinking:
-        reasoning = str(tokenizer.decode(list(prompt)[-32:])).rstrip().endswith(tokenizer.think_start)
+    reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
     return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, progress, reading, say, say_next, say_notes, stage
+from spectool.commands.shared.console import guarded, say, say_next, say_notes, stage
 from spectool.commands.shared.options import SectionedCommand, draft_option, json_option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
@@ -60,7 +60,7 @@ def prune_draft(
     whole = open_tokenizer(directory)
     say_notes(whole)
     with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
-        manifest = prune_model(directory, whole, sources, out, say, reading, progress, ids)
+        manifest = prune_model(directory, whole, sources, out, say, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
         shown = pruning(manifest.statistics) | {"pass": "{before:.1f} ms before, {after:.1f} ms after".format(**times)}
@@ -94,10 +94,10 @@ def _times(*models: Path) -> list[float]:
     """Median milliseconds of a one-token pass of each model, measured in turns."""
     import mlx.core as mx
 
-    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.loading import load_model
 
-    caches = [DraftCache(load_model(str(model))[0]) for model in models]
+    caches = [TextCache(load_model(str(model))[0]) for model in models]
     token, found = mx.array([0]), [[0.0] * 0 for _ in models]
     for cache in caches:
         mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))

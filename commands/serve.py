@@ -21,29 +21,28 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, SectionedCommand, Text, section, under
+from spectool.commands.shared.options import Decorator, SectionedCommand, Text, option
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _COUNT = click.IntRange(1)
-_model, _access = under("Model"), under("Access")
-_rarely = partial(click.option, **section("Model", rare=True))
-_LIMITS, _CACHE = section("Limits", rare=True), section("Cache", rare=True)
-_limit, _cache = partial(click.option, **_LIMITS), partial(click.option, **_CACHE)
-_DEFAULTS = section("Defaults for requests that leave them out", rare=True)
-_log = partial(click.option, **section("Log", rare=True))
+_DEFAULTS = "Defaults for requests that leave them out"
+_access = partial(option, heading="Access")
+_limit = partial(option, heading="Limits", rare=True)
+_cache = partial(option, heading="Cache", rare=True)
+_default = partial(sampling_option, heading=_DEFAULTS, rare=True)
 
 
-def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
+def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Decorator:
     """The option of a whole number of `ServerOptions`, with its default."""
-    default, long = getattr(ServerOptions, name), f"--{name.replace('_', '-')}"
-    return click.option(long, *others, type=_COUNT, default=default, show_default=True, help=help, **more)
+    about: dict[str, Any] = {"default": getattr(ServerOptions, name), "show_default": True, "rare": True, **more}
+    return option(f"--{name.replace('_', '-')}", *others, type=_COUNT, help=help, heading=heading, **about)
 
 
 @click.command("serve", cls=SectionedCommand)
-@model_option(**section("Model"))
+@model_option(heading="Model")
 @drafting_options
 @_access(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; the default is this machine alone."
@@ -66,19 +65,21 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
-@_count("max_tokens", "Maximum number of tokens of an answer.", "-m", **_DEFAULTS)
-@sampling_option("temp", most=2, **_DEFAULTS)
-@sampling_option("top_p", **_DEFAULTS)
-@sampling_option("top_k", **_DEFAULTS)
-@sampling_option("min_p", **_DEFAULTS)
-@template_variables_option(**_DEFAULTS)
-@_rarely(
+@_count(_DEFAULTS, "max_tokens", "Maximum number of tokens of an answer.", "-m")
+@_default("temp", most=2)
+@_default("top_p")
+@_default("top_k")
+@_default("min_p")
+@template_variables_option(heading=_DEFAULTS, rare=True)
+@option(
     "--allow-model",
     "other_models",
     multiple=True,
     metavar="M3",
     help="Another model that requests may name, loaded instead of M, with drafts from the history alone; may be "
     "repeated.",
+    heading="Model",
+    rare=True,
 )
 @_limit(
     "--allowed-origin",
@@ -87,7 +88,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     metavar="URL",
     help="Web page that browsers may ask from; * for all. May be repeated.",
 )
-@_count("max_connections", "Connections that may be open at once.", **_LIMITS)
+@_count("Limits", "max_connections", "Connections that may be open at once.")
 @_limit(
     "--batch",
     type=_COUNT,
@@ -95,32 +96,30 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with a draft "
     "model or --kv-bits.",
 )
-@_count("max_waiting", "Requests that may wait for their turn.", **_LIMITS)
-@_count("max_body", "Largest request.", metavar="BYTES", **_LIMITS)
+@_count("Limits", "max_waiting", "Requests that may wait for their turn.")
+@_count("Limits", "max_body", "Largest request.", metavar="BYTES")
 @_limit(
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
     help="Longest prompt; by default what the model was made for, with room for an answer.",
 )
-@_count(
-    "prompt_cache_size",
-    "Number of texts whose caches are kept for the next turn.",
-    **_CACHE,
-)
+@_count("Cache", "prompt_cache_size", "Number of texts whose caches are kept for the next turn.")
 @_cache(
     "--prompt-cache-bytes",
     type=_COUNT,
     metavar="BYTES",
     help="Maximum size of the kept caches together; the oldest are dropped first.",
 )
-@kv_bits_option(help="Quantise caches from 5,000 tokens on.", **_CACHE)
-@_log(
+@kv_bits_option(help="Quantise caches from 5,000 tokens on.", heading="Cache", rare=True)
+@option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
     show_default=True,
     help="How much to log on stderr; DEBUG logs the requests, texts included.",
+    heading="Log",
+    rare=True,
 )
 @guarded
 def serve(

@@ -30,7 +30,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
 from spectool.commands.prune_draft import model_directory
-from spectool.commands.shared.console import progress, reading, say
+from spectool.commands.shared.console import progress, say
 from spectool.corpora import Corpus, open_corpus
 from spectool.measure.bench.experiment import LANGUAGES, make_experiment
 from spectool.measure.bench.identity import contents
@@ -229,7 +229,7 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:
 
     def make() -> None:
         try:
-            pruning.prune_model(model_directory(name), whole, texts, path, say, reading, progress)
+            pruning.prune_model(model_directory(name), whole, texts, path, say)
         except TokenizerError as error:
             raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
 
@@ -240,7 +240,7 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:
 def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Corpus) -> SetupStep:
     def make() -> None:
         assert draft is not None
-        require_checked(path, build_alignment(draft, target, text, path, say, reading), say)
+        require_checked(path, build_alignment(draft, target, text, path, say), say)
 
     if kept := _made(path, Alignment.format, {"draft": draft, "target": target}, [text]):
         require_checked(path, read_manifest(path))

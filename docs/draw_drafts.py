@@ -49,7 +49,7 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
     styles = {
         style: partial(_keep, pieces, style) for style in ("accepted", "rejected", "corrected", "bonus", "undrafted")
     }
-    display = Display(lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=True)), ids, styles)
+    display = Display(tokenizer, styles)
     drafter = load_drafter(tokenizer, dictionary=dictionary)
     *_, last = stream_generate(
         target,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, progress, reading, say, say_notes, show, table
+from spectool.commands.shared.console import guarded, progress, say, say_notes, show, table
 from spectool.commands.shared.options import draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
@@ -75,7 +75,7 @@ def ngrams(
     """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.corpus_reading import encoded
+    from spectool.build.corpus_reading import encoded, with_progress
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
@@ -90,9 +90,9 @@ def ngrams(
     for side in sides:
         say_notes(side)
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
-    texts = (ids for _, ids in encoded(sides[0], (document.text for document in reading(counted))))
+    texts = (ids for _, ids in encoded(sides[0], (document.text for document in with_progress(counted))))
     model = NgramModel.count(texts, sides[0].size, order)
-    documents = encode_text(sides[1], (document.text for document in reading(replayed)), max_tokens or 0).cut(
+    documents = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0).cut(
         max_tokens or 0
     )
     # Only the intersection says which draft ids it can translate.

@@ -16,6 +16,9 @@ count_option = partial(click.option, type=click.IntRange(1), metavar="N", show_d
 rate_option = partial(click.option, "--rate", type=Finite(0, min_open=True), metavar="R", show_default=True)
 """The peak learning rate."""
 
+corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
+"""Texts, each with a name if it is given one."""
+
 seed_option = partial(click.option, "--seed", type=click.IntRange(0), default=0, show_default=True)
 """The seed of what is random."""
 

@@ -18,12 +18,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from spectool.artifacts.alignment import Alignment, engine_of
+from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.replayed_text import Reference
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder, encoder_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 LENGTHS = (2, 4, 8)
@@ -62,7 +62,7 @@ def measure_ceiling(
         tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, list(_sample(texts, _CHARACTERS))))
-    perfect = _PerfectDraft(draft, engine_of(draft, alignment.draft.tables))
+    perfect = _PerfectDraft(draft, encoder_of(draft, alignment.draft.tables))
     translator = ByteAlignedTranslator(alignment, draft, target)
     ceiling: dict[str, float | None] = {}
     for k in lengths:
@@ -91,9 +91,9 @@ def _passes(passage: Passage, translator: ByteAlignedTranslator, perfect: "_Perf
 class _PerfectDraft:
     """A draft that knows the text."""
 
-    def __init__(self, tokenizer: Tokenizer, engine: IncrementalEncoder) -> None:
-        """Speak ids of ``tokenizer``, which ``engine`` joins."""
-        self._token_bytes, self._engine = tokenizer.token_bytes, engine
+    def __init__(self, tokenizer: Tokenizer, encoder: IncrementalEncoder) -> None:
+        """Speak ids of ``tokenizer``, which ``encoder`` joins."""
+        self._token_bytes, self._encoder = tokenizer.token_bytes, encoder
 
     def draft(
         self, passage: Passage, position: int, translator: ByteAlignedTranslator, k: int
@@ -120,9 +120,9 @@ class _PerfectDraft:
         """Spell bytes as inside a text; nothing where they begin within a character."""
         if data[:1] and 0x80 <= data[0] < 0xC0:
             return []
-        if isinstance(self._engine, TailReencoder):
-            return self._engine.inside(data)
-        return list(self._engine.spell(data))
+        if isinstance(self._encoder, TailReencoder):
+            return self._encoder.inside(data)
+        return list(self._encoder.spell(data))
 
 
 def _whole(text: bytes, end: int) -> int:

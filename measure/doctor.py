@@ -20,6 +20,7 @@ from spectool.artifacts.pass_costs import PassCosts
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.draft_length.controller import BUSY_SHARE
 from spectool.runtime.draft_length.measured import machine_name
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
@@ -30,7 +31,6 @@ _TELLING = (1, 2, 4, 8, 16, 3, 5, 6, 12, 32, 9, 17, 7, 24)  # the sizes to keep 
 _FEWEST = 4
 LEAST_SAMPLES = 3  # of each number of rows, however long they take
 NEARLY_FREE = 1.1  # times a pass over one row
-_BUSY = 0.8  # of the greatest share of the processor that passes of a size had, below which others were using it
 _OF_ITSELF = 0.9  # processor seconds per second that passes on the processor take on an idle machine, at least
 
 
@@ -73,7 +73,7 @@ def measure_costs(
                 samples[rows].append(_timed(context, rows))
         found[depth] = {rows: _typical(each) for rows, each in samples.items()}
         shares.append(median(sample.share for sample in _undisturbed(samples[1])))
-    if _on_processor() and min(shares) < _BUSY * _OF_ITSELF:
+    if _on_processor() and min(shares) < BUSY_SHARE * _OF_ITSELF:
         progress("other programs are using the processor: run it again when they are done")
     progress(f"bits of {INPUTS} texts")
     return PassCosts(
@@ -145,7 +145,7 @@ class _Context:
 def _undisturbed(samples: Sequence[_Sample]) -> list[_Sample]:
     """The samples that had the processor to themselves, as far as can be told."""
     most = max(sample.share for sample in samples)
-    return [sample for sample in samples if not _on_processor() or sample.share >= _BUSY * most]
+    return [sample for sample in samples if not _on_processor() or sample.share >= BUSY_SHARE * most]
 
 
 def _on_processor() -> bool:

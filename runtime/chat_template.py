@@ -62,6 +62,11 @@ def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Ma
         raise TemplateRefused(str(error)[:200]) from error
 
 
+def begins_reasoning(tokenizer: Any, text: str) -> bool:
+    """Whether rendered text ends in the marker after which the model reasons."""
+    return bool(tokenizer.has_thinking) and text.rstrip().endswith(tokenizer.think_start)
+
+
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of rendered text; the template has already written its special tokens."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)

@@ -233,7 +233,7 @@ class _Vocabulary:
         opened = open_tokenizer(tokenizer)
         self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))
         ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
-        if opened.kind == "WordPiece" or opened.edges.trailing_space or not ends:
+        if not opened.writes_token_bytes or not ends:
             problem = "tokens that do not make a text by their bytes" if ends else "no token that ends a text"
             raise RuntimeUnsupported(f"grammar: {opened.name} has {problem}, so that answers cannot be constrained")
         special = opened.specials | set(ends)

@@ -25,7 +25,7 @@ from spectool import RuntimeUnsupported
 from spectool.artifacts.atomic import atomic_file
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.decoding.drafter import Drafter
-from spectool.runtime.mlx_lm_compat import cache as host
+from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tokenization.fingerprint import short
@@ -83,7 +83,7 @@ def save_prompt_cache(
         entries += of_draft
     try:
         with atomic_file(path, _SUFFIX) as written:
-            host.save_prompt_cache(str(written), entries, facts)
+            mlx_lm_cache.save_prompt_cache(str(written), entries, facts)
     except (OSError, RuntimeError) as error:
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
 
@@ -106,7 +106,7 @@ def _is_prompt_cache(path: Path) -> bool:
         kinds = [str(metadata.get(place)) for place in ("1.0", "2.0")]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
-    return any(isinstance(getattr(host, kind, None), type) for kind in kinds)
+    return any(isinstance(getattr(mlx_lm_cache, kind, None), type) for kind in kinds)
 
 
 def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = None) -> SavedPrompt:
@@ -116,7 +116,7 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
         RuntimeUnsupported: The file is not a prompt cache, or its draft part is of another model.
     """
     try:
-        entries, metadata = host.load_prompt_cache(str(path), return_metadata=True)
+        entries, metadata = mlx_lm_cache.load_prompt_cache(str(path), return_metadata=True)
         metadata = dict(metadata or {})
         split = int(metadata.pop(TARGET_CACHES, len(entries)))
         tokens, drafted = (_ids(metadata.pop(name, "[]")) for name in (TARGET_TOKENS, DRAFT_TOKENS))

@@ -92,7 +92,9 @@ class Answer:
         chat = request if isinstance(request, ChatRequest) else None
         self._model = model
         own_text = (chat is not None or prompt.empty) and prompt.grammar is None
-        self._text = AnswerText(model.tokenizer, request.stops, own_text=own_text)
+        self._text = AnswerText(
+            model.tokenizer, request.stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
+        )
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
         )
@@ -103,21 +105,17 @@ class Answer:
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
         self.tokens.append(token)
-        if token in self._model.ends:
-            return self._write(None, "stop")
-        if self.request.shown_logprobs is not None:
-            self._waiting.append((self._text.written, self._place(token, logprobs, self.request.shown_logprobs)))
-        return self._write(token, "length" if len(self.tokens) == self.max_tokens else None)
+        begins, certain = self._text.written, self._text.add(token)
+        if self.request.shown_logprobs is not None and token not in self._model.ends:
+            self._waiting.append((begins, self._place(token, logprobs, self.request.shown_logprobs)))
+        return self._delta(certain, self._text.end)
 
     def abort(self) -> Delta:
         """End the answer where it is, and return what was held back of it."""
-        return self._write(None, "abort")
+        return self._delta(self._text.finish(), "abort")
 
-    def _write(self, token: int | None, end: str | None) -> Delta:
-        certain, stopped_by = self._text.add(token, last=end is not None), self._text.stopped_by
-        if stopped_by:
-            end = "stop"
-        last = end is not None
+    def _delta(self, certain: str, end: str | None) -> Delta:
+        last, stopped_by = end is not None, self._text.stopped_by
         parts = self._splitter.add(certain, last)
         self._called = self._called or bool(parts.calls)
         certain_to = math.inf if last and not stopped_by else self._text.certain
@@ -155,7 +153,7 @@ def _sampler(request: GenerationRequest, model: LoadedModel, options: ServerOpti
         min_p=given(request.min_p, options.min_p),
         xtc_probability=request.xtc_probability,
         xtc_threshold=request.xtc_threshold,
-        xtc_special_tokens=model.never_cut,
+        xtc_special_tokens=model.kept_by_xtc,
     )
 
 

@@ -26,7 +26,7 @@ from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import POLICY, page
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocol import Writer, now
+from spectool.serve.protocol import MESSAGES, Writer, now
 from spectool.serve.requests import (
     ChatRequest,
     CompletionRequest,
@@ -63,8 +63,8 @@ class Service:
             post("/chat/completions", self._answering(chat, ChatWriter)),
             post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
             post("/v1/responses", self._answering(responses.chat_of, responses.ResponseWriter)),
-            post(messages.ADDRESS, self._answering(messages.chat_of, messages.MessageWriter)),
-            post(f"{messages.ADDRESS}/count_tokens", self._count),
+            post(MESSAGES, self._answering(messages.chat_of, messages.MessageWriter)),
+            post(f"{MESSAGES}/count_tokens", self._count),
             get("/v1/models", self._models),
             get("/v1/models/{name:path}", self._models),
             get("/health", self._health),
@@ -165,7 +165,8 @@ class Service:
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _page(self, request: Request) -> Response:
-        content = page(", ".join(self._options.names), self._metrics.facts(self.engine.gauges()))
+        addresses = [path for path in self._methods if path.startswith("/v1/")]
+        content = page(", ".join(self._options.names), addresses, self._metrics.facts(self.engine.gauges()))
         return HTMLResponse(content, headers={"content-security-policy": POLICY})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:

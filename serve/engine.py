@@ -219,15 +219,18 @@ class Engine:
 
     def _new_batch(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
-        self._batch = Batch(self.model.model, rows, stream=mx.default_stream(mx.default_device()))
+        self._batch = Batch(
+            self.model.model,
+            rows,
+            drafter=self.model.drafter,
+            kv_bits=self._options.kv_bits,
+            stream=mx.default_stream(mx.default_device()),
+        )
 
     def _begin(self, job: Job, answer: Answer) -> bool:
         """Begin to write a text; return whether there is room for it."""
         options, model, prompt = self._options, self.model, answer.prompt.tokens
-        drafter = model.drafter.fork() if model.drafter else None
-        # A drafter that follows one text serves one after the other, and so do caches that will be quantised.
-        alone = (model.drafter is not None and drafter is None) or options.kv_bits is not None
-        if not self._batch.accepts(make_prompt_cache(model.model), alone=alone):
+        if not self._batch.accepts(make_prompt_cache(model.model)):
             return False
 
         def on_cycle(cycle: Cycle) -> None:
@@ -238,7 +241,7 @@ class Engine:
         length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
         cache, answer.cached = self._caches.take(job.client, prompt, model.model)
         settings = GenerationSettings(
-            drafter=drafter or model.drafter,
+            drafter=model.drafter and (model.drafter.fork() or model.drafter),
             prediction=answer.prediction,
             num_draft_tokens=model.controller if length is None else length,
             max_tokens=answer.max_tokens,
@@ -252,7 +255,6 @@ class Engine:
             cached_tokens=prompt[: answer.cached],
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
-            kv_group_size=options.kv_group_size,
             quantized_kv_start=options.quantized_kv_start,
             statistics=answer.statistics,
             on_cycle=on_cycle,
@@ -260,7 +262,7 @@ class Engine:
         target, _ = open_text(prompt[answer.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
-        self._batch.add(target, alone=alone)
+        self._batch.add(target)
         if not job.begun:
             self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
         self._writing[target], job.begun = _Writing(job, answer, target, cache), True

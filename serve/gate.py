@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from spectool.runtime.decoding.sampling import WrongSetting
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
-from spectool.serve.protocol import as_json
+from spectool.serve.protocol import as_json, error_document
 from spectool.serve.requests import RequestRefused, wrong_field
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
@@ -123,17 +123,6 @@ def refusal_of(error: Exception) -> RequestRefused:
         return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
     logging.error("a request failed", exc_info=error)
     return RequestRefused(500, f"the request failed: {error}")
-
-
-def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
-    """An error as the protocol of an address has it."""
-    if not path.startswith("/v1/messages"):
-        return refusal.body
-    kind = refusal.body["error"]["type"]
-    return {
-        "type": "error",
-        "error": {"type": "api_error" if kind == "server_error" else kind, "message": str(refusal)},
-    }
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from spectool.serve.engine import Job
-from spectool.serve.gate import error_document
 from spectool.serve.protocol import (
+    MESSAGES,
     Block,
     BlockWriter,
     Event,
     called,
     counts,
     drafting_figures,
+    error_document,
     joined,
     named,
     new_id,
@@ -20,7 +21,6 @@ from spectool.serve.protocol import (
 )
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
 
-ADDRESS = "/v1/messages"
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
 
@@ -103,7 +103,7 @@ class MessageWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The error as outside of streams."""
-        event = Event(error_document(ADDRESS, refusal))
+        event = Event(error_document(MESSAGES, refusal))
         event.name = "error"
         return event
 

@@ -12,8 +12,9 @@ from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.decoding.sampling import kept_by_xtc
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.controllers import keep_learnt, new_controller
+from spectool.runtime.draft_length.controller_pool import keep_learnt, new_controller
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.serve.options import ServerOptions
@@ -50,7 +51,7 @@ class LoadedModel:
         """
         model, tokenizer = load_model(name, lazy=True)
         if options.kv_bits:
-            check_kv_bits(model, options.kv_group_size)
+            check_kv_bits(model)
         drafter = make_drafter(name, tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
@@ -62,7 +63,7 @@ class LoadedModel:
         self.vocabulary = vocabulary_size(model)
         self.context = _context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
-        self.never_cut = (*tokenizer.encode("\n", add_special_tokens=False), *self.ends)
+        self.kept_by_xtc = kept_by_xtc(tokenizer)
 
     @cached_property
     def longest_token(self) -> int:

@@ -22,7 +22,7 @@ class ServerOptions:
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         api_keys: Keys that clients may present; without any, no key is asked for.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
-        kv_bits: As in ``generate_step``, like ``verify``, ``kv_group_size`` and ``quantized_kv_start``.
+        kv_bits: As in ``generate_step``, like ``verify`` and ``quantized_kv_start``.
         prefill_step_size: Prompt tokens in one pass. An abort takes effect between two passes.
     """
 
@@ -47,7 +47,6 @@ class ServerOptions:
     prompt_cache_size: int = 10
     prompt_cache_bytes: int | None = None
     kv_bits: int | None = None
-    kv_group_size: int = 64
     quantized_kv_start: int = 5000
     prefill_step_size: int = 512
 

@@ -5,7 +5,7 @@ What the model writes is put into the page as text, never as HTML, and the page'
 
 import html
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 
 _STYLE = """
@@ -92,9 +92,7 @@ _PAGE = """<!doctype html>
 <div id="log" role="log"></div>
 <form id="form"><textarea id="field" rows="2" placeholder="Message" aria-label="Message" autofocus></textarea>
 <button id="button">Send</button></form>
-<p>Models: {models}. Addresses: <code>/v1/chat/completions</code>, <code>/v1/completions</code>,
-<code>/v1/responses</code>, <code>/v1/messages</code>, <code>/v1/models</code>. For Prometheus:
-<a href="/metrics">/metrics</a>.</p>
+<p>Models: {models}. Addresses: {addresses}. For Prometheus: <a href="/metrics">/metrics</a>.</p>
 <details><summary>Figures</summary><table>
 {rows}
 </table></details><script>{script}</script></body></html>
@@ -112,7 +110,8 @@ POLICY = (
 """The Content-Security-Policy of the page."""
 
 
-def page(models: str, facts: Sequence[tuple[str, str]]) -> str:
-    """The page as HTML, with the names of ``models`` and a table of ``facts``."""
+def page(models: str, addresses: Iterable[str], facts: Iterable[tuple[str, str]]) -> str:
+    """The page as HTML, with the names of ``models``, the ``addresses`` of the protocols and a table of ``facts``."""
+    listed = ", ".join(f"<code>{address}</code>" for address in addresses)
     rows = "\n".join(f"<tr><td>{html.escape(key)}</td><td>{html.escape(value)}</td></tr>" for key, value in facts)
-    return _PAGE.format(style=_STYLE, script=_SCRIPT, models=html.escape(models), rows=rows)
+    return _PAGE.format(style=_STYLE, script=_SCRIPT, models=html.escape(models), addresses=listed, rows=rows)

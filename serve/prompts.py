@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from spectool.runtime.chat_template import TemplateRefused, encode, rendered_text
+from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
 from spectool.runtime.decoding.answer_text import encode_answer
 from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.streaming import encode_prompt
@@ -74,8 +74,7 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         text = rendered_text(tokenizer, messages, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
-    thinks = tokenizer.has_thinking and text.rstrip().endswith(tokenizer.think_start)
-    return Prompt(encode(tokenizer, text), thinks)
+    return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text))
 
 
 def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:

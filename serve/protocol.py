@@ -17,6 +17,9 @@ from spectool.serve.engine import Job
 from spectool.serve.requests import ChatRequest, RequestRefused, wrong_field
 from spectool.serve.tool_calls import Call
 
+MESSAGES = "/v1/messages"
+"""The address of Anthropic's protocol."""
+
 
 class Event(dict[str, Any]):
     """An event of a stream; a ``name`` is written on a line of its own."""
@@ -119,6 +122,17 @@ class BlockWriter(Writer):
     @abstractmethod
     def close(self, block: Block) -> Iterator[Event]:
         """The events of a block that ends."""
+
+
+def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
+    """An error as the protocol of an address has it."""
+    if not path.startswith(MESSAGES):
+        return refusal.body
+    kind = refusal.body["error"]["type"]
+    return {
+        "type": "error",
+        "error": {"type": "api_error" if kind == "server_error" else kind, "message": str(refusal)},
+    }
 
 
 def as_json(content: Any) -> str:

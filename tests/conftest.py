@@ -130,7 +130,7 @@ def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], BoundaryTabl
 
 
 @pytest.fixture(scope="session")
-def engine(
+def encoder(
     real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable]
 ) -> Callable[[str], IncrementalBPE]:
     """What joins ids of a real tokenizer; kept for the whole run."""

@@ -60,12 +60,6 @@ class TokenBytes(Sequence[bytes]):
     def __getitem__(self, token: Any) -> Any:
         return self._bytes[self._offsets[token] : self._offsets[token + 1]].tobytes()
 
-    def first(self, raw: bytes) -> int:
-        """The lowest id with a raw, -1 where there is none."""
-        lengths = np.diff(self.offsets)
-        ids = np.flatnonzero(lengths == len(raw)).tolist() if raw else []
-        return next((token for token in ids if self[token] == raw), -1)
-
 
 def byte_symbols() -> dict[str, int]:
     """The printable characters by which byte-level BPE writes bytes, each with its byte.

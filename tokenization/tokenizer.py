@@ -130,10 +130,10 @@ class Tokenizer:
                 f"{artifact}: built for tokenizer {built}, {self.name} is {this}. Rebuild it: {rebuild}"
             )
 
-    def knowing(self, **derived: Any) -> "Tokenizer":
-        """The same tokenizer with properties that are already known, such as mapped token bytes."""
+    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
+        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
         same = copy(self)
-        same.__dict__.update(derived)
+        same.__dict__["token_bytes"] = token_bytes
         return same
 
     # What its tokens stand for.
@@ -294,6 +294,11 @@ class Tokenizer:
         first = text if splits is None else "".join(piece for piece, _ in splits.pre_tokenize_str(text))
         written = len(first) > 1 or self.kind == "WordPiece" or self.spec["decoder"] is None
         return Edges(written and self._removed.leading_space, self._removed.trailing_space)
+
+    @property
+    def writes_token_bytes(self) -> bool:
+        """Whether token bytes side by side are the text; where words begin or end with a space, decoding moves it."""
+        return self.kind != "WordPiece" and not self.edges.trailing_space
 
     @cached_property
     def _removed(self) -> Edges:

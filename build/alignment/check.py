@@ -23,9 +23,9 @@ from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.replayed_text import Reference, is_whole, respell
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.tokenizer import Tokenizer
 
 LOST = 0.01  # share of places that may differ before drafts count as lost
@@ -110,7 +110,7 @@ def check_joins(
     role: str,
     source: Tokenizer,
     other: Tokenizer,
-    engine: IncrementalEncoder,
+    encoder: IncrementalEncoder,
     spellings: Spellings,
     texts: Iterable[str],
 ) -> JoinCheck:
@@ -120,7 +120,7 @@ def check_joins(
         role: Which side ``other`` is: ``draft`` compares committed text, ``target`` proposals.
         source: The tokenizer of the other side.
         other: The tokenizer whose ids are joined.
-        engine: What joins them.
+        encoder: What joins them.
         spellings: Tokens of ``source`` in ids of ``other``.
         texts: Short ones, because each of their prefixes is encoded.
     """
@@ -142,12 +142,12 @@ def check_joins(
         before = found.places
         try:
             if role == "draft":
-                for step in respell(source, other, engine, spellings, text[:3]):
+                for step in respell(source, other, encoder, spellings, text[:3]):
                     # Of nothing but an artificial space there is no text to encode.
                     if step.ids is not None and step.end and (prefix := text.data[: step.end].decode()) in expected:
                         found.compare(step.ids, expected[prefix], other.token_bytes)
             else:
-                _check_proposals(found, expected, text, engine, spellings, other)
+                _check_proposals(found, expected, text, encoder, spellings, other)
         except Exception as error:  # any of them means that the side does not work
             found.compare(f"{text.data.decode()!r}: {type(error).__name__}: {error}", [], other.token_bytes)
         found.texts += found.places > before
@@ -159,7 +159,7 @@ def _check_proposals(
     found: JoinCheck,
     expected: Mapping[str, list[int]],
     text: _Text,
-    engine: IncrementalEncoder,
+    encoder: IncrementalEncoder,
     spellings: Spellings,
     other: Tokenizer,
 ) -> None:
@@ -173,13 +173,13 @@ def _check_proposals(
         whole = expected.get(data[: ends[last]].decode(), [])
         if not whole or whole[:count] != committed[:count]:
             continue
-        if isinstance(engine, TailReencoder):
-            joined = committed[:count] + engine.following(committed[:count], data[:start], data[start : ends[last]])[0]
+        if isinstance(encoder, TailReencoder):
+            joined = committed[:count] + encoder.following(committed[:count], data[:start], data[start : ends[last]])[0]
         else:
             joined = committed[:count]
             drafted = (spellings.inside[token] for token in ids[first + 1 : last + 1])
-            for spelling in (engine.spell(data[start : ends[first]]), *drafted):
-                place, tail = engine.join(joined, spelling, count)
+            for spelling in (encoder.spell(data[start : ends[first]]), *drafted):
+                place, tail = encoder.join(joined, spelling, count)
                 joined[place:] = tail
         found.compare(joined[count:], whole[count:], other.token_bytes)
 

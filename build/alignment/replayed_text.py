@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
-from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import REACH, TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -62,7 +62,7 @@ class Respelled:
 def respell(
     source: Tokenizer,
     other: Tokenizer,
-    engine: IncrementalEncoder,
+    encoder: IncrementalEncoder,
     spellings: Spellings,
     text: tuple[bytes, Sequence[int], Sequence[int]],
 ) -> Iterator[Respelled]:
@@ -71,7 +71,7 @@ def respell(
     Args:
         source: Whose tokens are translated.
         other: Into whose vocabulary.
-        engine: Joins ids of ``other``.
+        encoder: Joins ids of ``other``.
         spellings: Of the tokens of ``source``.
         text: Bytes, ids of ``source``, and the byte at which each of these ends.
     """
@@ -85,12 +85,12 @@ def respell(
         if not is_whole(fresh):  # wait for the rest of the character
             yield Respelled(end, spelling, None)
             continue
-        if isinstance(engine, TailReencoder):
-            start, tail = engine.join(ids, data[max(0, done - REACH) : done], fresh)
+        if isinstance(encoder, TailReencoder):
+            start, tail = encoder.join(ids, data[max(0, done - REACH) : done], fresh)
         elif spelling and (done == end or is_whole(source.token_bytes[token])):
-            start, tail = engine.join(ids, spelling)
+            start, tail = encoder.join(ids, spelling)
         else:
-            start, tail = engine.join_bytes(ids, fresh if begun else prefix + fresh)
+            start, tail = encoder.join_bytes(ids, fresh if begun else prefix + fresh)
         repaired = start < len(ids) or tuple(tail) != spelling
         replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.token_bytes) else None
         ids[start:] = tail
@@ -140,7 +140,7 @@ class Replayed:
 def replay_text(
     source: Tokenizer,
     other: Tokenizer,
-    engine: IncrementalEncoder,
+    encoder: IncrementalEncoder,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
 ) -> Replayed:
@@ -155,11 +155,11 @@ def replay_text(
             counts.lossy_texts += 1
             continue
         counts.texts += 1
-        calls = [engine.string_calls]
+        calls = [encoder.string_calls]
         ids: list[int] = []
         waiting: int | None = None  # the last id of the step before
-        for step in respell(source, other, engine, spellings, (data, tokens, ends)):
-            calls.append(engine.string_calls)
+        for step in respell(source, other, encoder, spellings, (data, tokens, ends)):
+            calls.append(encoder.string_calls)
             counts.tokens += 1
             counts.several += len(step.spelling) > 1
             if step.ids is None:

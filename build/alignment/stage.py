@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import SIDES, Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
+from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
@@ -17,13 +17,11 @@ from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text
 from spectool.build.alignment.translation_table import spellings
-from spectool.build.corpus_reading import Progress, describe_corpus
-from spectool.build.corpus_reading import Reader as CorpusReader
+from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges, reasons_for_text
-from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.incremental.encoder import JoinTables, encoder_of, join_tables
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -40,7 +38,6 @@ def build_alignment(
     corpus: Corpus,
     out: Path,
     progress: Progress,
-    reader: CorpusReader = iter,
     sample: int = SAMPLE,
     measure: Measure | None = None,
 ) -> Manifest:
@@ -56,7 +53,6 @@ def build_alignment(
         corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
-        reader: Iterates over the corpus.
         sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
 
@@ -68,9 +64,9 @@ def build_alignment(
         _require_short_tokens(tokenizer)
     with atomic_directory(out) as directory:
         progress("reading")
-        texts = _beginning((document.text for document in reader(corpus)), sample)
+        texts = _beginning((document.text for document in with_progress(corpus)), sample)
         progress("deriving merges and splits")
-        tables = {side: _tables(tokenizer) for side, tokenizer in both.items()}
+        tables = {side: join_tables(tokenizer) for side, tokenizer in both.items()}
         progress("spelling both vocabularies in each other's ids")
         spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
@@ -109,10 +105,6 @@ def build_alignment(
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
 
 
-def _tables(tokenizer: Tokenizer) -> JoinTables | None:
-    return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else None
-
-
 def _check(
     side: str, source: Tokenizer, own: Tokenizer, tables: JoinTables | None, spelled: Spellings, texts: Sequence[str]
 ) -> tuple[JoinTables | None, dict[str, Any]]:
@@ -123,7 +115,7 @@ def _check(
         and the check.
     """
     reason = "; ".join(reasons_for_text(own))
-    found = check_joins(side, source, own, engine_of(own, tables), spelled, texts)
+    found = check_joins(side, source, own, encoder_of(own, tables), spelled, texts)
     if tables is not None and found.different:
         instead = check_joins(side, source, own, TailReencoder(own), spelled, texts)
         if instead.share < found.share:
@@ -143,7 +135,7 @@ def _replay(
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
-        counts = replay_text(both[side], both[other], engine_of(both[other], tables[other]), spelled[side], documents)
+        counts = replay_text(both[side], both[other], encoder_of(both[other], tables[other]), spelled[side], documents)
         report[f"{side}_to_{other}"] = counts.as_dict()
         risks[other] = absorption_risks(counts.last, counts.replaced)
         report["absorption"][other] = {

@@ -6,7 +6,7 @@ the n-grams of every part are counted, and buckets of n-grams are merged over al
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from itertools import chain, islice, pairwise
@@ -21,12 +21,12 @@ from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.counts import KIND, Counts, write_level
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, in_parts
+from spectool.build.corpus_reading import Progress, describe_corpus, in_parts
 from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan, bucket_cuts, make_plan
 from spectool.build.counting.processes import NamedTask, Runner, executor_of
-from spectool.corpora import Corpus
+from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
 WINDOW_ORDERS = 8
@@ -40,7 +40,7 @@ def count_text(
     options: CountOptions,
     tokenizer: Tokenizer,
     progress: Progress,
-    reader: Reader = iter,
+    documents: Iterable[Document] | None = None,
     plan: Plan | None = None,
 ) -> Manifest:
     """Count a corpus and write the counts to ``out``.
@@ -54,7 +54,7 @@ def count_text(
         options: Orders, minimum count and limits.
         tokenizer: Counts are of windows of its tokens.
         progress: Called at the start of each step with a short description.
-        reader: Iterates over the corpus.
+        documents: Those of the corpus that are counted; all by default.
         plan: Sizes of the pieces; made from the options' memory and workers by default.
 
     Raises:
@@ -65,7 +65,7 @@ def count_text(
     plan = plan or make_plan(options.memory, options.workers)
     orders = options.orders or WINDOW_ORDERS
     arguments = {"kind": KIND, "orders": orders, "min_count": options.min_count}
-    texts = (document.text.encode() for document in reader(corpus))
+    texts = (document.text.encode() for document in (corpus if documents is None else documents))
     cut = in_parts(texts, lambda text: len(text) + 1, plan.part_bytes)
     start = list(islice(cut, _FEW_PARTS + 1))
     key = {

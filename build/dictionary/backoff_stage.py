@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,8 +117,8 @@ def count_and_build(
     with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
-        reader = partial(split_off, held_out=held_out, few=has_few(corpus))
-        count_text(corpus, path, counting, tokenizer, progress, reader)
+        counted = split_off(corpus, held_out, has_few(corpus))
+        count_text(corpus, path, counting, tokenizer, progress, counted)
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 

@@ -3,19 +3,19 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
+from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pruned_draft import PrunedDraft
-from spectool.build.corpus_reading import Progress, Reader, describe_corpus, encoded, sample_texts
+from spectool.build.corpus_reading import Progress, describe_corpus, encoded, sample_texts, with_progress
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
 from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
@@ -30,9 +30,6 @@ LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
 
-Bar = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
-"""Shows progress: gets a title, how much there is to do, and the unit; gives a function to call with what was done."""
-
 
 def prune_model(
     model: Path,
@@ -40,8 +37,6 @@ def prune_model(
     corpora: Sequence[Corpus],
     out: Path,
     progress: Progress,
-    reader: Reader = iter,
-    bar: Bar = lambda title, total, unit: nullcontext(lambda done: None),
     ids: int | None = None,
 ) -> Manifest:
     """Write a copy of a model with only the ids that some corpora need.
@@ -53,9 +48,7 @@ def prune_model(
         whole: Its tokenizer.
         corpora: Text in the languages to keep; each has the same weight.
         out: Directory to write; replaced in one step.
-        progress: Called with a phrase when a step begins.
-        reader: Iterates over a corpus.
-        bar: Draws the progress of writing the weights.
+        progress: Called at the start of each step with a short description.
         ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus.
 
     Raises:
@@ -70,7 +63,9 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [sample_texts((document.text for document in reader(corpus)), _COUNTED, _SEED) for corpus in corpora]
+        texts = [
+            sample_texts((document.text for document in with_progress(corpus)), _COUNTED, _SEED) for corpus in corpora
+        ]
         progress("counting tokens")
         before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
         counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
@@ -94,8 +89,8 @@ def prune_model(
         pruned = open_tokenizer(directory)  # as mlx-lm will
         _require_same(pruned, content)
         after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
-        with bar("writing weights", weights.size, "B") as copied:
-            size = write_weights(weights, rows, directory, copied)
+        with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
+            size = write_weights(weights, rows, directory, bar.update)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
         return PrunedDraft.seal(
             directory,

@@ -27,7 +27,6 @@ Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # when a command began, in the meta of its context
 SECONDS_BETWEEN_LINES = 30.0
-_POSITION_EVERY = 256  # documents between two updates of the progress bar
 
 
 def say(message: str) -> None:
@@ -82,18 +81,6 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
                 say(tqdm.format_meter(done, total, now - began, prefix=title, bar_format=shape, **units))
 
         yield update
-
-
-def reading(corpus: Any) -> Iterator[Any]:
-    """The documents of a corpus, under a progress bar; silent if stderr is not a terminal."""
-    from tqdm import tqdm
-
-    with tqdm(total=corpus.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
-        for number, document in enumerate(corpus):
-            if number % _POSITION_EVERY == 0:
-                bar.update(corpus.bytes_read - bar.n)
-            yield document
-        bar.update(corpus.bytes_read - bar.n)
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:

@@ -1,9 +1,6 @@
-"""Cycles as coloured or marked text, which shows the draft tokens that were accepted and rejected.
+"""Cycles as coloured or marked text, which shows the draft tokens that were accepted and rejected."""
 
-A character may be spread over several tokens, even of two cycles, so text is shown once its bytes are complete.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,9 +8,6 @@ import click
 
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.tokenization.incremental.common_prefix import common_prefix
-
-Decode = Callable[[Sequence[int]], str]
 
 Styles = Mapping[str, Callable[[str], str]]
 IN_COLOUR: Styles = {
@@ -31,9 +25,6 @@ IN_MARKS: Styles = {
     "undrafted": str,
 }
 """For files and pipes, where colours would be control characters."""
-REPLACEMENT = "\ufffd"
-CONTEXT_TOKENS = 8  # shown tokens that are decoded again, because decoders drop a space at the start of a text
-MOST_HELD = 4  # a character has at most 4 bytes, so more tokens than this are not text
 
 
 def legend(styles: Styles = IN_COLOUR) -> str:
@@ -42,17 +33,13 @@ def legend(styles: Styles = IN_COLOUR) -> str:
 
 
 class Display:
-    """Shows cycles one after the other.
+    """Shows cycles one after the other, and each character once all of its bytes are there."""
 
-    Attributes:
-        shown: The last tokens whose text is shown.
-        held: Committed tokens after them whose last character is incomplete.
-    """
+    def __init__(self, tokenizer: Any, styles: Styles = IN_COLOUR) -> None:
+        """Show what is written in the tokens of mlx-lm's ``TokenizerWrapper``."""
+        from spectool.runtime.decoding.answer_text import AnswerText
 
-    def __init__(self, decode: Decode, prompt: Sequence[int] = (), styles: Styles = IN_COLOUR) -> None:
-        """Show what comes after the tokens of ``prompt``; ``decode`` has U+FFFD for incomplete characters."""
-        self._decode, self._styles = decode, styles
-        self.shown, self.held = tuple(prompt[-CONTEXT_TOKENS:]), tuple[int, ...]()
+        self._styles, self._text = styles, AnswerText(tokenizer, stop_tokens=frozenset(tokenizer.eos_token_ids))
 
     def render(self, cycle: Cycle) -> str:
         """The text of ``cycle``, with rejected draft tokens before the token that the target chose instead."""
@@ -60,10 +47,10 @@ class Display:
         own = cycle.committed[drafted:]
         rejected = cycle.proposal[cycle.accepted :] if own else ()
         fate = "corrected" if rejected else "bonus" if cycle.proposal else "undrafted"
-        parts = [("accepted", self._advance(token)) for token in cycle.committed[:drafted]]
+        parts = [("accepted", self._text.add(token)) for token in cycle.committed[:drafted]]
         if rejected:
-            parts.append(("rejected", self._whole(rejected)))
-        parts += [(fate, self._advance(token)) for token in own]
+            parts.append(("rejected", self._text.preview(rejected)))
+        parts += [(fate, self._text.add(token)) for token in own]
         return "".join(self._styles[fate](text) for fate, text in parts if text)
 
     def echo(self, cycle: Cycle) -> None:
@@ -71,27 +58,8 @@ class Display:
         click.echo(self.render(cycle), nl=False)
 
     def finish(self) -> str:
-        """The text that is held back at the end of a generation, without incomplete bytes."""
-        return self._whole(())
-
-    def _advance(self, token: int) -> str:
-        """The text that ``token`` completes, empty while a character is incomplete."""
-        text, held = self._text_after((token,)), (*self.held, token)
-        if text.endswith(REPLACEMENT) and len(held) < MOST_HELD:
-            self.held = held
-            return ""
-        self.shown, self.held = (*self.shown, *held)[-CONTEXT_TOKENS:], ()
-        return text.replace(REPLACEMENT, "")
-
-    def _whole(self, tokens: Sequence[int]) -> str:
-        """The text of `_text_after` without incomplete bytes."""
-        return self._text_after(tokens).replace(REPLACEMENT, "")
-
-    def _text_after(self, tokens: Sequence[int]) -> str:
-        """The text of the held tokens and ``tokens``, after what is shown."""
-        before = self._decode(self.shown) if self.shown else ""
-        after = self._decode((*self.shown, *self.held, *tokens))
-        return after[common_prefix(before, after) :]
+        """The text that is held back at the end of a generation."""
+        return self._text.finish()
 
 
 def by_drafter(statistics: DraftStatistics) -> dict[str, dict[str, int]]:

@@ -72,10 +72,10 @@ def longest_exact(model: Any) -> int | None:
 
 def _sampling_arguments(tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
     """Arguments of ``stream_generate`` for sampling."""
-    from spectool.runtime.decoding.sampling import Sampling, make_logits_processors
+    from spectool.runtime.decoding.sampling import Sampling, kept_by_xtc, make_logits_processors
 
-    special = (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
-    sampler = Sampling(**{name: getattr(sampling, name) for name in SAMPLING}, xtc_special_tokens=special)
+    settings = {name: getattr(sampling, name) for name in SAMPLING}
+    sampler = Sampling(**settings, xtc_special_tokens=kept_by_xtc(tokenizer))
     return {
         "sampler": sampler if sampling.temp else None,
         "logits_processors": make_logits_processors(repetition_penalty=sampling.repetition_penalty),

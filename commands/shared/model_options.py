@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
+from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, option, together
 from spectool.runtime.decoding.settings import SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
@@ -102,7 +102,7 @@ def _dictionaries(
 
 
 model_option = partial(
-    click.option,
+    option,
     "--model",
     "--target",
     "model",
@@ -111,7 +111,7 @@ model_option = partial(
     help="Model: directory or hub id, as for mlx-lm.",
 )
 min_draft_prob_option = partial(
-    click.option,
+    option,
     "--min-draft-prob",
     type=Finite(0, 1),
     metavar="P",
@@ -120,7 +120,7 @@ min_draft_prob_option = partial(
     help="End a proposal when its probability falls below this.",
 )
 verify_option = partial(
-    click.option,
+    option,
     "--verify",
     type=click.Choice(["exact", "rejection"]),
     default="rejection",
@@ -129,7 +129,7 @@ verify_option = partial(
     "sampling.",
 )
 template_variables_option = partial(
-    click.option,
+    option,
     "--chat-template-config",
     "template_variables",
     type=JsonObject(),
@@ -137,7 +137,7 @@ template_variables_option = partial(
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
-kv_bits_option = partial(click.option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
+kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
 SAMPLING = {
     "temp": "Temperature; 0 draws nothing at random.",
     "top_p": "Sample from the most probable tokens up to this mass.",
@@ -149,11 +149,11 @@ SAMPLING = {
 
 
 def sampling_option(name: str, most: float | None = None, **where: Any) -> Decorator:
-    """The option of a setting of the sampler; ``where`` are arguments of `click.option`."""
+    """The option of a setting of the sampler; ``where`` are arguments of `option`."""
     setting = SAMPLER[name]
     most = setting.most if most is None else most
     number = Finite(setting.least, None if most == math.inf else most)
-    return click.option(
+    return option(
         f"--{name.replace('_', '-')}",
         type=click.IntRange(0) if setting.whole else number,
         default=setting.default,
@@ -164,12 +164,10 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
     )
 
 
-_drafting, _rare_drafting = under("Drafting"), section("Drafting", rare=True)
-_sampling = partial(click.option, show_default=True, **section("Sampling"))
-_as_in_mlx_lm = section("Sampling, as in mlx-lm", rare=True)
-_rare_sampling = partial(click.option, **_as_in_mlx_lm)
-_rare_prompt = section("Model and prompt", rare=True)
-_cache = partial(click.option, show_default=True, **section("Cache", rare=True))
+_PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
+_drafting = partial(option, heading="Drafting")
+_rare_sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
+_cache = partial(option, show_default=True, heading="Cache", rare=True)
 
 drafting_options = gathered(
     DraftingChoice,
@@ -201,17 +199,17 @@ drafting_options = gathered(
         metavar="DIR",
         help="What `spectool align` made for the two models.",
     ),
-    click.option(
+    _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),
         default="auto",
         show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
-        **_rare_drafting,
+        rare=True,
     ),
-    min_draft_prob_option(**_rare_drafting),
-    verify_option(**_rare_drafting),
+    min_draft_prob_option(heading="Drafting", rare=True),
+    verify_option(heading="Drafting", rare=True),
 )
 """Options that say what drafts, which a command gets as ``drafting``."""
 
@@ -219,10 +217,17 @@ _count = click.IntRange(1)
 _sampling_options = gathered(
     SamplingChoice,
     "sampling",
-    _sampling(
-        "-m", "--max-tokens", type=_count, metavar="N", default=256, help="Maximum number of tokens to generate."
+    option(
+        "-m",
+        "--max-tokens",
+        type=_count,
+        metavar="N",
+        default=256,
+        show_default=True,
+        help="Maximum number of tokens to generate.",
+        heading="Sampling",
     ),
-    sampling_option("temp", **section("Sampling")),
+    sampling_option("temp", heading="Sampling"),
     _rare_sampling(
         "--stop",
         "stop_strings",
@@ -237,7 +242,7 @@ _sampling_options = gathered(
         metavar="N",
         help="Seed of the sampler; the same text again also needs a fixed draft length.",
     ),
-    *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
+    *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLING if name != "temp"),
     _rare_sampling(
         "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
     ),
@@ -248,7 +253,7 @@ _cache_options = gathered(
     "cache",
     _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
     _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
-    kv_bits_option(help="Quantise the key-value cache.", **section("Cache", rare=True)),
+    kv_bits_option(help="Quantise the key-value cache.", heading="Cache", rare=True),
     _cache(
         "--kv-group-size",
         type=click.Choice(GROUP_SIZES),
@@ -264,19 +269,25 @@ _cache_options = gathered(
 )
 
 model_options = together(
-    model_option(**section("Model and prompt")),
-    click.option(
+    model_option(heading=_PROMPT),
+    option(
         "--adapter-path",
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="LoRA adapter of the model, as for mlx-lm.",
-        **section("Model and prompt", rare=True),
+        heading=_PROMPT,
+        rare=True,
     ),
     drafting_options,
-    click.option(
-        "--system-prompt", type=Text(), metavar="TEXT", help="System message of the conversation.", **_rare_prompt
+    option(
+        "--system-prompt",
+        type=Text(),
+        metavar="TEXT",
+        help="System message of the conversation.",
+        heading=_PROMPT,
+        rare=True,
     ),
-    template_variables_option(**_rare_prompt),
+    template_variables_option(heading=_PROMPT, rare=True),
     _sampling_options,
     _cache_options,
 )

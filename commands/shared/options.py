@@ -129,24 +129,13 @@ def _explain_all(context: click.Context, parameter: click.Parameter, given: bool
         context.exit()
 
 
-def section(heading: str = "", rare: bool = False) -> dict[str, Any]:
-    """Arguments of `click.option` that put an option under a heading; a ``rare`` one is explained by --help-all."""
-    return {"cls": _Option, "heading": heading, "rare": rare}
-
-
-def under(heading: str) -> Callable[..., Decorator]:
-    """`click.option` for options under a heading."""
-    return partial(click.option, **section(heading))
-
-
-option = under("")
-"""`click.option` for an option without a heading."""
+option = partial(click.option, cls=_Option)
+"""`click.option` with a ``heading`` in the help; only --help-all explains an option that is ``rare``."""
 
 # Commands add what differs, such as `help` or `required`.
 tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
-corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
 path_option = partial(option, type=click.Path(path_type=Path))
 out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
 memory_option = option(
@@ -203,29 +192,22 @@ class _Reads(TypedDict):
     documents: str | None
 
 
-_rare = section(rare=True)
+_rare = partial(option, rare=True)
 text_options = gathered(
     _Reads,
     "reads",
-    click.option(
-        "--encoding",
-        metavar="NAME",
-        help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default.",
-        **_rare,
-    ),
-    click.option(
+    _rare("--encoding", metavar="NAME", help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default."),
+    _rare(
         "--on-error",
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
         help="At damaged characters, stop, or drop and count them.",
-        **_rare,
     ),
-    click.option(
+    _rare(
         "--documents",
         type=click.Choice(["lines", "blank-lines", "files"]),
         help="What a document of plain text is; by default chosen for each file.",
-        **_rare,
     ),
 )
 """Options of every command that reads text, which it gets as ``reads``, arguments of `open_corpus`."""

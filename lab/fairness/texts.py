@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spectool import CorpusError
-from spectool.build.corpus_reading import describe_corpus
-from spectool.commands.shared.console import reading
+from spectool.build.corpus_reading import describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
 from spectool.tokenization import Tokenizer
@@ -43,7 +42,7 @@ def read_task_text(
         CorpusError: It gives fewer than two passages that all tokenizers spell.
     """
     rng = random.Random(seed)
-    drawn = ((rng.random(), place, document.text) for place, document in enumerate(reading(corpus)))
+    drawn = ((rng.random(), place, document.text) for place, document in enumerate(with_progress(corpus)))
     documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
     found: list[str] = []
     left_out = 0

@@ -207,10 +207,8 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
         held_out: list[str] = []
         corpus = text.open(text.language.build)
-        few = has_few(text.read(corpus))
-        count_text(
-            corpus, counts, options, tokenizer, quiet, lambda source: split_off(text.read(source), held_out, few)
-        )
+        counted = split_off(text.read(corpus), held_out, has_few(text.read(corpus)))
+        count_text(corpus, counts, options, tokenizer, quiet, counted)
         prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)

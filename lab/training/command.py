@@ -9,13 +9,12 @@ import click
 from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.options import (
     Finite,
-    corpora_option,
     json_option,
     out_option,
     text_options,
     tokenizer_option,
 )
-from spectool.lab.options import by_name, count_option, rate_option, run_options
+from spectool.lab.options import by_name, corpora_option, count_option, rate_option, run_options
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import CorpusError, TokenizerError
-from spectool.build.corpus_reading import describe_corpus, encoded
-from spectool.commands.shared.console import reading, say
+from spectool.build.corpus_reading import describe_corpus, encoded, with_progress
+from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
 from spectool.tokenization import Tokenizer
@@ -104,7 +104,7 @@ def split_corpus(corpus: Corpus, wanted: int, most: float) -> tuple[list[str], l
 
     A hundredth is held out; of a small corpus about ``wanted`` documents, but at most a share of ``most``.
     """
-    documents = [(document.id, document.text) for document in reading(corpus)]
+    documents = [(document.id, document.text) for document in with_progress(corpus)]
     share = max(_SHARE, min(most, wanted / max(1, len(documents))))
     return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
 
@@ -125,7 +125,7 @@ def read_training_text(
     for name, source in sources.items():
         documents, kept_out = split_corpus(source.corpus, _FEW, _HALF)
         if source.valid is not None:
-            kept_out = [document.text for document in reading(source.valid)]
+            kept_out = [document.text for document in with_progress(source.valid)]
         read[name] = documents, kept_out
     out = {text for _, kept_out in read.values() for text in kept_out}
     weights = sum(source.weight for source in sources.values())

@@ -7,14 +7,13 @@ import click
 
 from spectool.commands.shared.console import guarded, say, show, table
 from spectool.commands.shared.options import (
-    corpora_option,
     draft_option,
     json_option,
     out_option,
     target_option,
     text_options,
 )
-from spectool.lab.options import by_name, count_option, rate_option, run_options
+from spectool.lab.options import by_name, corpora_option, count_option, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
 
 

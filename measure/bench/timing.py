@@ -22,7 +22,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controllers import new_controller
+from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -37,7 +37,7 @@ _MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "output")
 class Configuration:
     """A drafter with its settings; by default plain decoding."""
 
-    name: str = PLAIN  # the drafter's; `PLAIN` for the host's own loop
+    name: str = PLAIN  # the drafter's; `PLAIN` for mlx-lm's own loop
     num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
     drafter: Drafter | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses

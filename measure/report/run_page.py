@@ -1,13 +1,14 @@
 """The page of a run: the verdict first, then one table, a plot, and what the figures depend on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from spectool import SpectoolError
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
-from spectool.measure.page import MARKDOWN, NO_FIGURE, page_files, save_page
+from spectool.measure.page import MARKDOWN, NO_FIGURE, PageTable, cell, page_files, save_page
 from spectool.measure.report.plots import speedup_plot
 from spectool.measure.report.trials import Trials
-from spectool.measure.report.verdicts import summary_table, verdicts
+from spectool.measure.report.verdicts import RunVerdict, verdicts
 
 _NEAR_TIE = 0.125  # step between neighbouring bfloat16 numbers from 16 to 32, where the best logits often lie
 
@@ -49,6 +50,23 @@ def run_page(trials: Trials) -> dict[str, str]:
         limits={"least": LEAST, "fewest": FEWEST, "enough": ENOUGH_PROMPTS, "near_tie": _NEAR_TIE},
         size=size,
     )
+
+
+def summary_table(found: Sequence[RunVerdict]) -> PageTable:
+    """One row for each configuration in each scope; a speed-up without an interval is left out, as it may mislead."""
+    several, translated = len(found) > 1, any(one.strategy for verdict in found for one in verdict.results)
+    names = ["where"] * several + ["drafter"] + ["strategy"] * translated + ["k"]
+    rows = []
+    for verdict in found:
+        for one in verdict.results:
+            speedup, length = one.speedup, one.num_draft_tokens
+            row = [verdict.scope] * several + [one.drafter] + [one.strategy or ""] * translated
+            row += ["auto" if length is None else str(length)]
+            row += [NO_FIGURE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
+            row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(sum(one.cycle.values()))]
+            rows.append([*row, str(speedup.n)])
+    figures = ["speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts"]
+    return PageTable([*names, *figures], rows, len(names))
 
 
 def write_run_page(trials: Trials, folder: Path) -> list[str]:

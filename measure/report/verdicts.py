@@ -7,7 +7,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from spectool.measure.intervals import ENOUGH_PROMPTS, LEVEL, Estimate, speedup_interval, too_short
-from spectool.measure.page import NO_FIGURE, PageTable, cell
 from spectool.measure.report.trials import ConfigurationResult, Trials, part_named
 
 _NOTABLE = 500  # prompts: a difference that needs more of them to be seen is too small to matter
@@ -122,20 +121,3 @@ def verdicts(trials: Trials) -> list[RunVerdict]:
             allowing = speedup_interval(fastest.speedups, 1 - (1 - LEVEL) / len(here))
             found.append(RunVerdict(", ".join(scope), fastest, here, allowing))
     return found
-
-
-def summary_table(found: Sequence[RunVerdict]) -> PageTable:
-    """One row for each configuration in each scope; a speed-up without an interval is left out, as it may mislead."""
-    several, translated = len(found) > 1, any(one.strategy for verdict in found for one in verdict.results)
-    names = ["where"] * several + ["drafter"] + ["strategy"] * translated + ["k"]
-    rows = []
-    for verdict in found:
-        for one in verdict.results:
-            speedup, length = one.speedup, one.num_draft_tokens
-            row = [verdict.scope] * several + [one.drafter] + [one.strategy or ""] * translated
-            row += ["auto" if length is None else str(length)]
-            row += [NO_FIGURE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
-            row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(sum(one.cycle.values()))]
-            rows.append([*row, str(speedup.n)])
-    figures = ["speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts"]
-    return PageTable([*names, *figures], rows, len(names))

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.batching.caches import BatchCache, kind_of
-from spectool.runtime.batching.length import BlockLength, RowAcceptance
+from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import NOTHING, Drafter
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.draft_length.measured import known_costs
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, StatedAcceptance
 from spectool.runtime.mlx_lm_compat import generation_stream
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
@@ -44,8 +44,8 @@ class _Row:
         self.pieces = target.read_prompt()
         self.unread = len(target.text.prompt) - 1  # tokens of the prompt
         self.origin = 0  # tokens in the cache before those of this text
-        self.acceptance = RowAcceptance()
-        self.proposal = Proposal((), "")
+        self.acceptance = StatedAcceptance(prior=10.0, share=0.8)
+        self.proposal = NOTHING
         self.inputs: list[int] = []
         self.current: Pass | Exception | None = None  # what came of choosing its tokens
 
@@ -58,11 +58,24 @@ class Batch:
         length: Chooses the draft length where texts share a pass.
     """
 
-    def __init__(self, model: Any, rows: int, *, length: BlockLength | None = None, stream: Any = None) -> None:
-        """Write up to ``rows`` texts at a time on ``stream``, with draft lengths by ``length``."""
-        costs = known_costs(model) if length is None else None
-        self.rows = rows
-        self.length = length or BlockLength(rows, costs.curve if costs else None)
+    def __init__(
+        self,
+        model: Any,
+        rows: int,
+        *,
+        drafter: Drafter | None = None,
+        kv_bits: int | None = None,
+        stream: Any = None,
+    ) -> None:
+        """Write up to ``rows`` texts at a time on ``stream``.
+
+        Texts cannot share passes if their caches will be quantised, or if they have one ``drafter`` that cannot be
+        forked. Then one is written after the other.
+        """
+        costs = known_costs(model)
+        one_drafter = drafter is not None and drafter.fork() is None
+        self.rows = rows = 1 if one_drafter or kv_bits is not None else rows
+        self.length = BlockLength(rows, costs.curve if costs else None)
         self._model = model
         self._stream = generation_stream if stream is None else stream
         self._reading: list[_Row] = []
@@ -78,17 +91,15 @@ class Batch:
         """Number of texts that are written or read."""
         return len(self._reading) + len(self._own) + len(self._shared)
 
-    def accepts(self, cache: list[Any], *, alone: bool = False) -> bool:
-        """Whether a text with this cache can be added now; ``alone`` says that it cannot share passes."""
+    def accepts(self, cache: list[Any]) -> bool:
+        """Whether a text with this cache can be added now."""
         if not len(self):
             return True
-        return (
-            not alone and len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
-        )
+        return len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
 
-    def add(self, target: TargetRunner, *, alone: bool = False) -> None:
+    def add(self, target: TargetRunner) -> None:
         """Add a text that `accepts` has let through."""
-        self._kind = None if alone else kind_of(self._model, target.cache)
+        self._kind = kind_of(self._model, target.cache) if self.rows > 1 else None
         self._reading.append(_Row(target))
 
     def step(self) -> list[Step]:
@@ -137,7 +148,7 @@ class Batch:
                 steps.append(Step(row.target, error))
                 continue
             cycle = commit.cycle
-            row.acceptance.learn(row.proposal, cycle.accepted)
+            row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
             kept[row] = len(row.target.refeed) + len(cycle.committed)
             committed += len(cycle.committed)
             row.text.guarded.commit(cycle.committed)
@@ -209,10 +220,10 @@ class Batch:
         for row in self._shared:
             guarded, refeed = row.text.guarded, len(row.target.refeed)
             length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
-            row.proposal = guarded.propose(row.text.left, refeed, length=length)
+            row.proposal = guarded.propose(row.text.left, refeed, shared=length)
         fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
-        expected = [() if row in fixed else row.acceptance.expected(row.proposal) for row in self._shared]
-        longest = max([self.length.choose(expected), *(len(row.proposal.tokens) for row in fixed)])
+        likely = [() if row in fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
+        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in fixed)])
         for row in self._shared:
             if row not in fixed:
                 row.proposal = row.proposal.cut(longest)

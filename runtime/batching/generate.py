@@ -15,7 +15,7 @@ from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
-from spectool.runtime.draft_length.controllers import new_controller
+from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 
 
@@ -99,9 +99,9 @@ def batch_generate(
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
-    batch = Batch(model, rows, stream=stream)
+    batch = Batch(model, rows, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
-    texts = [AnswerText(tokenizer, stop_strings) for _ in prompts]
+    texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
     made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
     made.caches = [None] * len(prompts)
     places: dict[TargetRunner, int] = {}
@@ -111,17 +111,16 @@ def batch_generate(
         """Add a text to the batch if it can be added now."""
         cache = each["prompt_caches"][place]
         cache = make_prompt_cache(model, kwargs.get("max_kv_size")) if cache is None else cache
-        drafter = each["drafters"][place] if shared is None else shared.fork()
-        alone = (shared is not None and drafter is None) or kwargs.get("kv_bits") is not None
-        if not batch.accepts(cache, alone=alone):
+        if not batch.accepts(cache):
             return False
+        drafter = each["drafters"][place] if shared is None else shared.fork() or shared
         prompt = prompts[place]
         try:
             target, _ = open_text(
                 encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
                 model,
                 GenerationSettings(
-                    drafter=drafter or shared,
+                    drafter=drafter,
                     num_draft_tokens=length,
                     max_tokens=each["max_tokens"][place],
                     stop_tokens=ends,
@@ -133,18 +132,16 @@ def batch_generate(
             )
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None
-        batch.add(target, alone=alone)
+        batch.add(target)
         places[target] = place
         return True
 
     def take(target: TargetRunner, token: int) -> bool:
         """Add a token to its text; return whether the text ends with it."""
         place = places[target]
-        text, tokens = texts[place], made.tokens[place]
-        tokens.append(token)
-        last = token in ends or len(tokens) == each["max_tokens"][place]
-        made.texts[place] += text.add(None if token in ends else token, last=last)
-        return last or bool(text.stopped_by)
+        made.tokens[place].append(token)
+        made.texts[place] += texts[place].add(token)
+        return texts[place].end is not None
 
     try:
         with wired_limit(model, [stream]):

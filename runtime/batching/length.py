@@ -12,34 +12,12 @@ plain passes is summed up over all numbers of rows, and beyond a budget there ar
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from operator import mul
 
-from spectool.runtime.decoding.drafter import Proposal
 from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE, LEAST_SPEEDUP, OUTLIER
-from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MAX_LOSS, SURPLUS
+from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
 from spectool.runtime.draft_length.timings import PassTimes
-
-_FADING = 0.98  # weight of what a row's earlier proposals taught, from one to the next
-_PRIOR = 10.0  # tokens that the prior of an acceptance counts for
-
-
-class RowAcceptance:
-    """How often a text's drafts are right, as a share of what their drafter says."""
-
-    def __init__(self) -> None:
-        self._right, self._stated = 0.8 * _PRIOR, _PRIOR
-
-    def expected(self, proposal: Proposal) -> list[float]:
-        """Expected accepted tokens of the first 1, 2, … tokens of a proposal."""
-        share = self._right / self._stated
-        return list(accumulate(accumulate((min(1.0, share * each) for each in _stated(proposal)), mul)))
-
-    def learn(self, proposal: Proposal, accepted: int) -> None:
-        """Learn that the first ``accepted`` tokens of a proposal were right, and no more."""
-        judged = list(_stated(proposal))[: accepted + 1]
-        self._right = _PRIOR * 0.8 + _FADING * (self._right - 0.8 * _PRIOR) + accepted
-        self._stated = _PRIOR + _FADING * (self._stated - _PRIOR) + sum(judged)
 
 
 class BlockLength:
@@ -53,19 +31,20 @@ class BlockLength:
         """Choose for up to ``rows`` rows; ``curve`` has seconds by places that were measured before."""
         self.seconds = PassTimes(rows * (1 + MAX_DRAFT_TOKENS))
         self.seconds.carry(curve or {})
-        self._loss_budget = ALLOWANCE  # plain cycles that drafting may still lose
+        self._losses = LossAccount()
         self._exploration_budget = EXPLORATION_BUDGET  # plain cycles that trying may still cost
 
-    def choose(self, expected: Sequence[Sequence[float]]) -> int:
-        """The draft length for rows whose first 1, 2, … drafts promise so many tokens; some may have no drafts."""
-        rows, times = len(expected), self.seconds
-        longest = max(map(len, expected), default=0)
-        if not longest or self._loss_budget <= 0 or not times.measured():
+    def choose(self, probabilities: Sequence[Sequence[float]]) -> int:
+        """The draft length for rows whose draft tokens are right with these probabilities, given those before each."""
+        rows, times = len(probabilities), self.seconds
+        longest = max(map(len, probabilities), default=0)
+        if not longest or self._losses.left <= 0 or not times.measured():
             return 0
         times.update()
         tokens = [float(rows)] * (longest + 1)
-        for promised in expected:
-            for k in range(1, longest + 1) if promised else ():
+        for each in filter(None, probabilities):
+            promised = list(accumulate(accumulate(each, mul)))  # tokens, by draft length
+            for k in range(1, longest + 1):
                 tokens[k] += promised[min(k, len(promised)) - 1]
         curve = times.curve
         # The best of many noisy figures seems better than it is, so drafts that hardly gain anything are left out.
@@ -90,14 +69,9 @@ class BlockLength:
         self.seconds.add(places, seconds)
         self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         if width == 1:
-            self._loss_budget = max(self._loss_budget, min(ALLOWANCE, self._loss_budget + MAX_LOSS))
+            self._losses.rest()
             return
         plain = self.seconds.curve[rows]
         if typical and plain:
             spent = min(seconds, OUTLIER * typical) / plain
-            won = (1 + MAX_LOSS) * committed / rows - spent
-            self._loss_budget = min(SURPLUS, self._loss_budget + won)
-
-
-def _stated(proposal: Proposal) -> Sequence[float]:
-    return proposal.probabilities or tuple(repeat(1.0, len(proposal.tokens)))
+            self._losses.settle(committed / rows - spent, committed / rows)

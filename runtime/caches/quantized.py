@@ -20,7 +20,7 @@ def require_quantizable(cache: Sequence[Any], model: object) -> None:
         )
 
 
-def check_kv_bits(model: Any, group_size: int, choices: Sequence[int] = ()) -> None:
+def check_kv_bits(model: Any, group_size: int = 64, choices: Sequence[int] = ()) -> None:
     """Raise `RuntimeUnsupported` unless the size of the heads is a multiple of ``group_size`` numbers.
 
     ``choices`` are the group sizes that the user can choose instead. Nothing is computed.

@@ -1,7 +1,7 @@
-"""The text of an answer, put together from the bytes of its tokens."""
+"""The text of an answer, put together from the bytes of its tokens, and where it ends."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,7 +15,7 @@ _known: WeakKeyDictionary[Any, Tokenizer | None] = WeakKeyDictionary()
 
 
 class AnswerText:
-    """Tokens into text, up to a stop string.
+    """Tokens into text, up to a stop token, a number of tokens or a stop string.
 
     A character whose bytes are incomplete is held back until the next token, and so is what may be the beginning of a
     stop string. Tokenizers whose tokens do not make a text by their bytes alone are read by mlx-lm's detokenizer.
@@ -23,30 +23,65 @@ class AnswerText:
     Attributes:
         written: Characters so far, including those that are held back.
         certain: Characters that were returned.
-        stopped_by: The stop string that was reached; empty as long as none was.
+        end: "stop" or "length", as mlx-lm has it; None as long as the answer goes on.
+        stopped_by: The stop string that ended it; empty if none did.
     """
 
-    def __init__(self, tokenizer: Any, stop_strings: Sequence[str] = (), *, own_text: bool = False) -> None:
-        """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``.
+    def __init__(
+        self,
+        tokenizer: Any,
+        stop_strings: Sequence[str] = (),
+        *,
+        stop_tokens: Collection[int] = (),
+        max_tokens: int = -1,
+        own_text: bool = False,
+    ) -> None:
+        """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``; its ends are those of `stream_generate`.
 
-        If the answer is a text of its own, not the continuation of another one, its first space is left out where the
-        tokenizer begins every text with a space.
+        If it is ``own_text``, not the continuation of another one, its first space is left out where the tokenizer
+        begins every text with a space.
         """
         self.written = self.certain = 0
+        self.end: str | None = None
         self.stopped_by = ""
+        self._stop_tokens, self._max_tokens, self._count = stop_tokens, max_tokens, 0
         self._tokens = _with_token_bytes(tokenizer)
-        self._detokenizer = tokenizer.detokenizer
+        self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.edges.leading_space else ""
         self._stops = StopStrings(stop_strings)
 
-    def add(self, token: int | None, last: bool = False) -> str:
-        """The text that is certain now that ``token`` is there; with ``last``, nothing is held back."""
+    def add(self, token: int) -> str:
+        """The text that is certain now that ``token`` is there; all of it if it ends the answer."""
+        self._count += 1
+        if token in self._stop_tokens:
+            self.end = "stop"
+            return self.finish()
+        if self._count == self._max_tokens:
+            self.end = "length"
+        return self._extended(token, last=self.end is not None)
+
+    def preview(self, tokens: Sequence[int]) -> str:
+        """The text that these tokens would add, without incomplete characters."""
+        if self._tokens is None:
+            return str(self._tokenizer.decode(list(tokens)))
+        state = self._decoder.getstate()
+        text = self._decoder.decode(b"".join(map(self._tokens.shown_bytes_of, tokens)), final=True)
+        self._decoder.setstate(state)
+        return text.replace("\ufffd", "")
+
+    def finish(self) -> str:
+        """The text that was held back."""
+        return self._extended(None, last=True)
+
+    def _extended(self, token: int | None, last: bool) -> str:
         text = self._read(token, last)
         if text:
             text, self._left_out = text.removeprefix(self._left_out), ""
         self.written += len(text)
         certain, self.stopped_by = self._stops.add(text, last)
+        if self.stopped_by:
+            self.end = "stop"
         self.certain += len(certain)
         return certain
 
@@ -76,9 +111,7 @@ def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
         try:
             opened = open_tokenizer(tokenizer)
             opened.token_bytes_of(())  # refuses a decoder that it does not know
-            # Where words end in a space or begin with one, decoding cleans up after them.
-            by_words = opened.kind == "WordPiece" or opened.edges.trailing_space
-            _known[tokenizer] = None if by_words else opened
+            _known[tokenizer] = opened if opened.writes_token_bytes else None
         except TokenizerError:
             _known[tokenizer] = None
     return _known[tokenizer]

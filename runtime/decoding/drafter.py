@@ -14,7 +14,7 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.draft_length.controller import Controller
 
@@ -36,10 +36,19 @@ class Proposal(NamedTuple):
     probabilities: Sequence[float] = ()
     distribution: "mx.array | None" = None
 
+    @property
+    def stated(self) -> Sequence[float]:
+        """How sure the drafter is of each token: entirely, where it does not say."""
+        return self.probabilities or (1.0,) * len(self.tokens)
+
     def cut(self, limit: int) -> "Proposal":
         """The proposal of the first ``limit`` tokens."""
         drawn = None if self.distribution is None else self.distribution[:limit]
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
+
+
+NOTHING = Proposal((), "")
+"""No guess."""
 
 
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
@@ -79,7 +88,7 @@ class Drafter:
     costs_a_pass: bool = False
     chooses_length: bool = False
     costs: "Controller | None" = None
-    cache: "DraftCache | None" = None
+    cache: "TextCache | None" = None
     report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
 
     def __repr__(self) -> str:

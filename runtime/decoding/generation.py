@@ -17,33 +17,24 @@ and is taken out again if the generation ends there.
 Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
 """
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import mlx.core as mx
 
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens
+from spectool.runtime.decoding.sampling import biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import draw_for
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controllers import acquire_controller, release_controller
-from spectool.runtime.mlx_lm_compat import (
-    generation_stream,
-    make_prompt_cache,
-    maybe_quantize_kv_cache,
-)
-
-if TYPE_CHECKING:
-    from spectool.runtime.decoding.prediction import PredictionDrafter
-    from spectool.runtime.grammar import Grammar
+from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
+from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, maybe_quantize_kv_cache
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -52,27 +43,9 @@ def generate_step(
     prompt: mx.array | Sequence[int],
     model: Any,
     *,
-    drafter: Drafter | None = None,
-    prediction: "PredictionDrafter | None" = None,
-    num_draft_tokens: int | Controller | None = None,
-    max_tokens: int = 256,
-    stop_tokens: Collection[int] = frozenset(),
-    sampler: Sampler | None = None,
-    logits_processors: Sequence[LogitsProcessor] | None = None,
-    grammar: "Grammar | None" = None,
-    seed: int | None = None,
-    verify: Literal["exact", "rejection"] | None = None,
-    max_kv_size: int | None = None,
-    prompt_cache: list[Any] | None = None,
-    cached_tokens: Sequence[int] = (),
-    prefill_step_size: int = 2048,
     prompt_progress_callback: Callable[[int, int], None] | None = None,
-    kv_bits: int | None = None,
-    kv_group_size: int = 64,
-    quantized_kv_start: int = 5000,
     stream: Any = generation_stream,
-    statistics: DraftStatistics | None = None,
-    on_cycle: Callable[[Cycle], None] | None = None,
+    **settings: Any,
 ) -> Generator[tuple[int, mx.array, bool], None, None]:
     """Generate tokens after ``prompt``: the same as plain decoding, in fewer target passes.
 
@@ -86,37 +59,10 @@ def generate_step(
     Args:
         prompt: Token ids, shape [tokens], at least one. With a ``prompt_cache`` that has content, the tokens after it.
         model: An mlx-lm model.
-        drafter: Source of draft tokens; None decodes plainly.
-        prediction: Follows a text that the answer is expected to repeat, and proposes before ``drafter`` does.
-        num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
-            fastest on this machine with this text, from what was measured in this generation and in earlier ones with
-            the same model and drafter. A `Controller` chooses from what it has measured itself.
-        max_tokens: Tokens to generate; -1 for no limit.
-        stop_tokens: Token ids that end the generation once yielded.
-        sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
-            probable token.
-        logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
-            They are also asked about positions that are then rejected, so they must be functions of their arguments.
-            One that raises there ends the draft; after committed tokens, it ends the generation.
-        grammar: What the generated text has to look like. The model chooses among the tokens that are allowed, after
-            all processors, and what has no alternative is drafted.
-        seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
-            again, and MLX's shared state stays as it is. None draws from the shared state.
-        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
-            rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
-            means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
-        max_kv_size: Window of the cache in tokens, for models that do not make their own.
-        prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
-        cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
-        prefill_step_size: Prompt tokens in one pass.
         prompt_progress_callback: Called with the prompt tokens fed so far and their total, as in mlx-lm; when it
             raises, the generation ends.
-        kv_bits: Bits of a quantised cache; None leaves it as it is.
-        kv_group_size: Group size of the quantised cache.
-        quantized_kv_start: The cache is quantised once it holds this many tokens.
         stream: Stream that the models run on.
-        statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
-        on_cycle: Called for each cycle before its first token is yielded.
+        **settings: Those of `GenerationSettings`.
 
     Yields:
         ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
@@ -125,28 +71,7 @@ def generate_step(
         RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
             or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
-    settings = GenerationSettings(
-        drafter=drafter,
-        prediction=prediction,
-        num_draft_tokens=num_draft_tokens,
-        max_tokens=max_tokens,
-        stop_tokens=stop_tokens,
-        sampler=sampler,
-        logits_processors=logits_processors,
-        grammar=grammar,
-        seed=seed,
-        verify=verify,
-        max_kv_size=max_kv_size,
-        prompt_cache=prompt_cache,
-        cached_tokens=cached_tokens,
-        prefill_step_size=prefill_step_size,
-        kv_bits=kv_bits,
-        kv_group_size=kv_group_size,
-        quantized_kv_start=quantized_kv_start,
-        statistics=statistics,
-        on_cycle=on_cycle,
-    )
-    target, borrowed = open_text(prompt, model, settings)
+    target, borrowed = open_text(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
@@ -166,8 +91,7 @@ def generate_step(
                 if text.statistics.passes % CLEAR_EVERY == 0:
                     mx.clear_cache()
         finally:
-            if borrowed is not None:
-                release_controller(model, _kept_by(model, drafter, prediction), borrowed)
+            borrowed.close()
             with mx.stream(stream):
                 target.close()
 
@@ -176,8 +100,8 @@ def generate_step(
 
 def open_text(
     prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings
-) -> tuple[TargetRunner, Controller | None]:
-    """A text to be written, with the target that writes it, and the controller that it borrows, if any.
+) -> tuple[TargetRunner, ExitStack]:
+    """The target that writes a text, and what has to be closed once it has ended.
 
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
@@ -197,12 +121,16 @@ def open_text(
     constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
     draw = draw_for(model, settings.verify, settings.sampler, tuple(settings.logits_processors or ()))
     randomness = Randomness(settings.seed)
-    kept_by = _kept_by(model, drafter, prediction)
-    borrowed = acquire_controller(model, kept_by) if length is None and kept_by is not None else None
+    # A controller is kept for the model and its drafter; a prediction is new every time.
+    kept_by = model if drafter is None and prediction is not None else drafter
+    borrowed = ExitStack()
+    if length is None and kept_by is not None:
+        length = acquire_controller(model, kept_by)
+        borrowed.callback(release_controller, model, kept_by, length)
     counts = DraftStatistics() if settings.statistics is None else settings.statistics
     guarded = GuardedDrafter(
         drafter,
-        borrowed or length or 0,
+        length,
         cache,
         quantized_from if kv_bits else None,
         draw,
@@ -210,7 +138,6 @@ def open_text(
         statistics=counts,
         prediction=prediction,
         constraint=constraint,
-        with_forced=length != 0,
     )
     counts.controller = guarded.controller or guarded.predicting
     text = TextState(
@@ -226,8 +153,3 @@ def open_text(
     quantize = partial(maybe_quantize_kv_cache, cache, quantized_from, settings.kv_group_size, kv_bits)
     target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=settings.prefill_step_size)
     return target, borrowed
-
-
-def _kept_by(model: Any, drafter: Drafter | None, prediction: "PredictionDrafter | None") -> Any:
-    """What a controller is kept for, besides the model; a prediction is new every time."""
-    return model if drafter is None and prediction is not None else drafter

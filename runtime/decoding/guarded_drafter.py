@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length, warn_switched_off
+from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length, warn_switched_off
 from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
 from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from spectool.runtime.grammar import GrammarConstraint
 
 _Result = TypeVar("_Result")
-NOTHING = Proposal((), "")
 MAX_REFEED = 16  # tokens that a pass feeds again before drafting pauses for one pass
 
 
@@ -33,8 +32,8 @@ class GuardedDrafter:
 
     Attributes:
         controller: Chooses the draft length; None where it is fixed or there is no drafter.
-        fixed_length: Draft tokens per cycle where no controller chooses them.
         predicting: The same for the prediction, which is right at other times and with longer drafts.
+        fixed_length: Draft tokens per cycle where no controller chooses them.
         draft_seconds: Time of the drafter in the latest cycle.
         pass_seconds: Time of the target in it.
     """
@@ -42,7 +41,7 @@ class GuardedDrafter:
     def __init__(
         self,
         drafter: Drafter | None,
-        length: int | Controller,
+        length: int | Controller | None,
         cache: list[Any],
         quantized_kv_start: int | None,
         draw: "Draw | None" = None,
@@ -51,22 +50,22 @@ class GuardedDrafter:
         statistics: DraftStatistics,
         prediction: "PredictionDrafter | None" = None,
         constraint: "GrammarConstraint | None" = None,
-        with_forced: bool = True,
     ) -> None:
         """Ask ``drafter`` for proposals of ``length`` tokens, or as many as a controller chooses.
 
         Args:
-            drafter: None decodes plainly, as a fixed length of 0 does.
-            length: Draft tokens per cycle, or the controller that chooses them.
+            drafter: None decodes plainly.
+            length: Draft tokens per cycle, or the controller that chooses them; None where nothing drafts. With 0,
+                nothing at all is drafted.
             cache: The target's.
             quantized_kv_start: Tokens in the cache from which on it is quantised; None if it is not.
             draw: How drafts are drawn for rejection sampling; None for exact match.
             vocabulary: Number of the target's token ids. Proposals end before any other id.
             statistics: Receives the failures.
             prediction: Proposes first.
-            constraint: Which tokens may follow; drafts end before any other. None for all.
-            with_forced: Draft what the constraint leaves no choice about, before everything else. The draft length does
-                not limit it, and it teaches the controller nothing about the drafter.
+            constraint: Which tokens may follow; drafts end before any other. None for all. What it leaves no choice
+                about is drafted before everything else. The draft length does not limit that, and it teaches the
+                controller nothing about the drafter.
         """
         self._timed = length if isinstance(length, Controller) and (drafter or prediction) is not None else None
         self.controller = self._timed if drafter is not None else None
@@ -77,8 +76,8 @@ class GuardedDrafter:
             if self._timed.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
                 self.predicting.longest = self._timed.longest
         self._prediction, self._by_prediction = prediction, False
-        self._constraint, self._with_forced = constraint, constraint is not None and with_forced
-        self.fixed_length = 0 if isinstance(length, Controller) else int(length)
+        self._constraint, self._with_forced = constraint, constraint is not None and length != 0
+        self.fixed_length = 0 if length is None or isinstance(length, Controller) else int(length)
         self._drafter = drafter if self.fixed_length > 0 or self.controller else None
         self._cache, self._quantized_kv_start = cache, quantized_kv_start
         self._draw, self._vocabulary = draw, vocabulary
@@ -129,20 +128,19 @@ class GuardedDrafter:
             self._next_length = self.controller.choose() if self.controller else self.fixed_length
         return self._next_length <= 0
 
-    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False, length: int | None = None) -> Proposal:
+    def propose(self, left: int | None, refeed: int = 0, *, begun: bool = False, shared: int | None = None) -> Proposal:
         """A proposal that can be verified safely.
 
         Args:
             left: Maximum number of tokens that the generation can still use; None for no limit.
             refeed: Committed tokens that the next pass feeds again before the last one.
             begun: Whether the pass of this cycle is under way already.
-            length: Maximum number of draft tokens where the pass is shared with other texts. The controller, which
+            shared: Maximum number of draft tokens where the pass is shared with other texts. The controller, which
                 knows the passes of one text, is then neither asked nor taught.
         """
-        self._shared = length is not None
-        if length is not None:
-            self._next_length = length if self._drafter is not None else 0
-        longest = length
+        self._shared = shared is not None
+        if shared is not None:
+            self._next_length = shared if self._drafter is not None else 0
         began = perf_counter()
         self._begun, self._refeed = begun, refeed
         self._caller_seconds = None if begun or self._cycle_ended is None else began - self._cycle_ended
@@ -150,15 +148,16 @@ class GuardedDrafter:
         forced = self._constraint.forced(most) if self._constraint is not None and most else []
         proposal = NOTHING
         if self._prediction is not None and self._prediction.found and not begun and not forced:
-            if longest is None or self.predicting is None:
-                longest = self.fixed_length if self.predicting is None else self.predicting.choose()
+            if self.predicting is None:
+                longest = self.fixed_length
+            else:
+                longest = self.predicting.choose() if shared is None else shared
             self._limit = self._limited(longest, left, refeed)
             proposal = self._valid(self._prediction.propose(self._limit))
         self._by_prediction = bool(proposal.tokens)
         self._paused = self._by_prediction or self._drafter_paused()
         if not self._by_prediction:
-            length, self._next_length = self._next_length or 0, None
-            self._limit = self._limited(length, left, refeed)
+            self._limit, self._next_length = self._limited(self._next_length or 0, left, refeed), None
             if forced:
                 proposal = self._extended(forced, most)
             else:
@@ -188,16 +187,7 @@ class GuardedDrafter:
         self.draft_seconds += perf_counter() - pass_ended
         learner, waited = None if self._shared else self._timed, self._caller_seconds
         if self._by_prediction and learner is not None:  # the drafter has missed these tokens
-            count = len(tokens)
-            learner.learn(
-                asked=0,
-                proposed=0,
-                accepted=0,
-                committed=count,
-                draft_seconds=0,
-                pass_seconds=None,
-                caller_seconds=waited,
-            )
+            learner.learn(committed=len(tokens), caller_seconds=waited)
             learner, waited = self.predicting, None
         if learner is not None:
             learner.learn(

@@ -59,7 +59,7 @@ class Sampling:
     xtc_probability: float = SAMPLER["xtc_probability"].default
     xtc_threshold: float = SAMPLER["xtc_threshold"].default
     xtc_special_tokens: tuple[int, ...] = ()
-    _hosts: dict[int, Sampler] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _mlx_lm_samplers: dict[int, Sampler] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, (least, most, _, whole) in SAMPLER.items():
@@ -77,15 +77,15 @@ class Sampling:
 
         They are normalised only where top-p needs it: on a CPU that takes almost as long as drawing from them.
         """
-        host = self._host(logits.shape[-1])
+        sampler = self._mlx_lm_sampler(logits.shape[-1])
         if self.temp == 0:
-            return host(logits)
+            return sampler(logits)
         # Top-p adds up exponentials as if they were probabilities.
         shift = mx.logsumexp if 0 < self.top_p < 1 else mx.max
         logits = logits - shift(logits, axis=-1, keepdims=True)
         if self.xtc_probability > 0:
-            return row_by_row(host, logits)  # it tosses one coin a call
-        return host(logits)
+            return row_by_row(sampler, logits)  # it tosses one coin a call
+        return sampler(logits)
 
     def probabilities(self, logits: mx.array) -> mx.array:
         """The distribution that a token is drawn from, float32 [..., vocabulary]; lazy.
@@ -130,10 +130,10 @@ class Sampling:
         chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / block_sum(chosen)[..., None]
 
-    def _host(self, vocabulary: int) -> Sampler:
+    def _mlx_lm_sampler(self, vocabulary: int) -> Sampler:
         """mlx-lm's sampler for a model with this many tokens; it refuses settings that restrict nothing."""
-        if vocabulary not in self._hosts:
-            self._hosts[vocabulary] = sample_utils.make_sampler(
+        if vocabulary not in self._mlx_lm_samplers:
+            self._mlx_lm_samplers[vocabulary] = sample_utils.make_sampler(
                 self.temp,
                 self.top_p,
                 self.min_p if self.min_tokens_to_keep < vocabulary else 0.0,
@@ -143,11 +143,16 @@ class Sampling:
                 self.xtc_threshold,
                 self._kept(vocabulary),
             )
-        return self._hosts[vocabulary]
+        return self._mlx_lm_samplers[vocabulary]
 
     def _kept(self, vocabulary: int) -> list[int]:
         """Tokens that XTC never leaves out, of those that the model has."""
         return [token for token in self.xtc_special_tokens if token < vocabulary]
+
+
+def kept_by_xtc(tokenizer: Any) -> tuple[int, ...]:
+    """The ``xtc_special_tokens`` of mlx-lm's command line: line ends and the ends of a text."""
+    return (*tokenizer.encode("\n", add_special_tokens=False), *tokenizer.eos_token_ids)
 
 
 class LogitBias:

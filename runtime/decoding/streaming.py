@@ -94,7 +94,8 @@ def stream_generate(
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
     own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
-    text, ends = AnswerText(tokenizer, stop_strings, own_text=own_text), frozenset(tokenizer.eos_token_ids)
+    ends = frozenset(tokenizer.eos_token_ids)
+    text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None
     if prediction is not None:
         from spectool.runtime.decoding.prediction import PredictionDrafter
@@ -126,12 +127,8 @@ def stream_generate(
                 if count == 1:
                     prompt_seconds = time.perf_counter() - began
                     began = time.perf_counter()
-                finish_reason = "stop" if token in ends else "length" if count == max_tokens else None
-                segment = text.add(None if token in ends else token, last=finish_reason is not None)
-                if text.stopped_by:
-                    finish_reason = "stop"
                 yield GenerationResponse(
-                    text=segment,
+                    text=text.add(token),
                     token=token,
                     logprobs=logprobs,
                     from_draft=from_draft,
@@ -140,10 +137,10 @@ def stream_generate(
                     generation_tokens=count,
                     generation_tps=count / (time.perf_counter() - began),
                     peak_memory=mx.get_peak_memory() / 1e9,
-                    finish_reason=finish_reason,
+                    finish_reason=text.end,
                     drafting=drafting,
                 )
-                if finish_reason is not None:
+                if text.end is not None:
                     return
 
 

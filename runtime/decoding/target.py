@@ -16,10 +16,8 @@ from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.prefill import prefill, prefill_steps
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.decoding.drafter import NOTHING, Proposal
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
-
-_PLAIN = Proposal((), "")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -121,10 +119,10 @@ class TargetRunner:
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.
         if self.text.processors or self.text.constraint is not None or random_state:
-            self.next_pass = partial(self.text.choose, logits, _PLAIN)
+            self.next_pass = partial(self.text.choose, logits, NOTHING)
             mx.async_eval(logits)  # type: ignore[no-untyped-call]
         else:
-            chosen = self.text.choose(logits, _PLAIN)
+            chosen = self.text.choose(logits, NOTHING)
             self.next_pass = lambda: chosen
             mx.async_eval(chosen.tokens)  # type: ignore[no-untyped-call]
 

@@ -26,7 +26,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationSettings:
-    """How one text is written: the arguments of `generate_step`, which explains them."""
+    """How one text is written.
+
+    Attributes:
+        drafter: Source of draft tokens; None decodes plainly.
+        prediction: Follows a text that the answer is expected to repeat, and proposes before ``drafter`` does.
+        num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
+            fastest on this machine with this text, from what was measured in this generation and in earlier ones with
+            the same model and drafter. A `Controller` chooses from what it has measured itself.
+        max_tokens: Tokens to generate; -1 for no limit.
+        stop_tokens: Token ids that end the generation once yielded.
+        sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
+            probable token.
+        logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
+            They are also asked about positions that are then rejected, so they must be functions of their arguments.
+            One that raises there ends the draft; after committed tokens, it ends the generation.
+        grammar: What the generated text has to look like. The model chooses among the tokens that are allowed, after
+            all processors, and what has no alternative is drafted.
+        seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
+            again, and MLX's shared state stays as it is. None draws from the shared state.
+        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
+            rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
+            means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
+        max_kv_size: Window of the cache in tokens, for models that do not make their own.
+        prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
+        cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
+        prefill_step_size: Prompt tokens in one pass.
+        kv_bits: Bits of a quantised cache; None leaves it as it is.
+        kv_group_size: Group size of the quantised cache.
+        quantized_kv_start: The cache is quantised once it holds this many tokens.
+        statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
+        on_cycle: Called for each cycle before its first token is yielded.
+    """
 
     drafter: Drafter | None = None
     prediction: "PredictionDrafter | None" = None

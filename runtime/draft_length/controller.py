@@ -142,12 +142,12 @@ class Controller:
     def learn(
         self,
         *,
-        asked: int,
-        proposed: int,
-        accepted: int,
         committed: int,
-        draft_seconds: float,
-        pass_seconds: float | None,
+        asked: int = 0,
+        proposed: int = 0,
+        accepted: int = 0,
+        draft_seconds: float = 0.0,
+        pass_seconds: float | None = None,
         processor_seconds: float | None = None,
         caller_seconds: float | None = None,
         refed: int = 0,
@@ -155,10 +155,10 @@ class Controller:
         """Record a cycle.
 
         Args:
+            committed: Tokens committed.
             asked: Tokens that the drafter was asked for; 0 when it was not asked.
             proposed: Draft tokens that were verified.
             accepted: Draft tokens that the target agreed with.
-            committed: Tokens committed.
             draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
             pass_seconds: Wall time of the target from the end of the proposal to the committed tokens; None where it
                 was not measured. A pass that began ahead counts from the end of the one before it.

@@ -59,6 +59,32 @@ class ByPosition:
             self.steps.append(step)
 
 
+class StatedAcceptance:
+    """How often draft tokens are right, as a share of what their drafter says of them; earlier ones count less."""
+
+    DECAY = 0.98  # weight of what was learnt, from one proposal to the next
+
+    def __init__(self, prior: float, share: float) -> None:
+        """Begin with a ``share`` that counts for ``prior`` tokens."""
+        self._prior, self._prior_right = prior, prior * share
+        self._observed, self._right = prior, prior * share
+
+    @property
+    def share(self) -> float:
+        """Right tokens / tokens judged, each counted as its stated probability."""
+        return self._right / self._observed
+
+    def probabilities(self, stated: Sequence[float]) -> list[float]:
+        """How probable tokens are, given what their drafter says of each."""
+        share = self.share
+        return [min(1.0, share * each) for each in stated]
+
+    def learn(self, stated: Sequence[float], right: int) -> None:
+        """Learn that of the tokens judged, given what was said of each, the first ``right`` were right."""
+        self._right = self._prior_right + self.DECAY * (self._right - self._prior_right) + right
+        self._observed = self._prior + self.DECAY * (self._observed - self._prior) + sum(stated)
+
+
 class DraftRecord:
     """How far the proposals of a drafter get, and what they take.
 

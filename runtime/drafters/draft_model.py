@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.draft_cache import PREFILL_TOKENS, DraftCache
+from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
@@ -31,7 +32,7 @@ class ModelDrafter(Drafter):
 
     name = "model"
     costs_a_pass = True
-    cache: DraftCache
+    cache: TextCache
 
     def __init__(self, model: Any, *, min_probability: float = 0.0) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
@@ -40,7 +41,7 @@ class ModelDrafter(Drafter):
         are right with less than this. Drawn drafts go on, because how sure a draft model is of a token does not say how
         often the target accepts it.
         """
-        self.cache = DraftCache(model)
+        self.cache = TextCache(model)
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._pending: list[int] = []
         self._ahead = 0
@@ -54,7 +55,7 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self.cache.rewind(accepted_length(self.cache.tokens, prompt[:-1]))
+        self.cache.rewind(common_prefix(self.cache.tokens, prompt[:-1]))
         self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
         self._feed_pending(keep=1)
 

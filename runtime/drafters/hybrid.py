@@ -28,21 +28,25 @@ rate: Charnov 1976, the marginal value theorem.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, islice, repeat
+from itertools import accumulate
 from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.draft_length.record import ALLOWANCE, FADING, MAX_DRAFT_TOKENS, DraftRecord, LossAccount
+from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
+from spectool.runtime.draft_length.record import (
+    ALLOWANCE,
+    FADING,
+    MAX_DRAFT_TOKENS,
+    DraftRecord,
+    LossAccount,
+    StatedAcceptance,
+)
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
 
 _Result = TypeVar("_Result")
-_NOTHING = Proposal((), "")
-_PRIOR_OBSERVED = 4.0  # tokens of a look-up that the prior counts for
-_PRIOR_RIGHT = 3.6  # of them, tokens that were right
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
 _HOPED = 0.9  # acceptance of one more first token of a model, so that one not asked for long is tried again
 _CAUTION = 3.0  # times the cost of a draft token, in passes, by which that token counts for less, down to 0.1
@@ -110,9 +114,8 @@ class _Member:
     """A drafter, and what became of its proposals."""
 
     drafter: Drafter
-    right: float = _PRIOR_RIGHT  # tokens that were right, the prior included
-    observed: float = _PRIOR_OBSERVED  # tokens judged, each counted as its stated probability
-    proposal: Proposal = _NOTHING  # of this cycle
+    acceptance: StatedAcceptance = field(default_factory=partial(StatedAcceptance, prior=4.0, share=0.9))
+    proposal: Proposal = NOTHING  # of this cycle
     asked: int = 0  # tokens that it was asked for in this cycle
     # For models only.
     alone: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where look-ups propose nothing
@@ -128,29 +131,19 @@ class _Member:
     def __post_init__(self) -> None:
         self.record, self.contested.times = self.alone, self.alone.times
 
-    @property
-    def acceptance(self) -> float:
-        """Right tokens as a share of those judged."""
-        return self.right / self.observed
-
     def probabilities(self, proposal: Proposal) -> list[float]:
         """The probability of each token of a proposal of this member."""
         if self.drafter.costs_a_pass:
             accepted, proposed = self.record.accepted.steps, self.record.proposed.steps
             each = [min(1.0, a / max(p, a, 1e-9)) for a, p in zip(accepted, proposed, strict=True)]
             return (each + each[-1:] * len(proposal.tokens))[: len(proposal.tokens)]
-        acceptance = self.acceptance
-        return [min(1.0, acceptance * stated) for stated in _stated(proposal)]
+        return self.acceptance.probabilities(proposal.stated)
 
     def learn(self, committed: Sequence[int]) -> None:
         """Count how many tokens of the proposal were right, and the first wrong one."""
-        self.right = _PRIOR_RIGHT + _DECAY * (self.right - _PRIOR_RIGHT)
-        self.observed = _PRIOR_OBSERVED + _DECAY * (self.observed - _PRIOR_OBSERVED)
         right, count = accepted_length(self.proposal.tokens, committed), len(self.proposal.tokens)
         # A proposal that outlasts the committed tokens was not contradicted.
-        judged = min(right + 1, count, len(committed))
-        self.right += right
-        self.observed += sum(islice(_stated(self.proposal), judged))
+        self.acceptance.learn(self.proposal.stated[: min(right + 1, len(committed))], right)
         if self.drafter.costs_a_pass:
             self.missed += len(committed)
             self.unasked += 1
@@ -159,7 +152,7 @@ class _Member:
                 self.record.observe(asked, min(count, asked), right, _DECAY * FADING ** (self.unasked - 1))
                 self.record.update()
                 self.missed, self.unasked = len(committed), 0
-        self.proposal, self.asked = _NOTHING, 0
+        self.proposal, self.asked = NOTHING, 0
 
 
 class HybridDrafter(Drafter):
@@ -173,14 +166,8 @@ class HybridDrafter(Drafter):
 
     chooses_length = True
 
-    def __init__(
-        self,
-        drafters: Sequence[Drafter],
-        draft_cost: float | None = None,
-        *,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        """Combine ``drafters``; ``draft_cost`` is the time of a model's draft token in passes, None to measure it."""
+    def __init__(self, drafters: Sequence[Drafter], *, clock: Callable[[], float] = perf_counter) -> None:
+        """Combine ``drafters``, whose seconds are those of ``clock``."""
         self.drafters = tuple(drafters)
         # A look-up among the members may propose for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
@@ -188,7 +175,6 @@ class HybridDrafter(Drafter):
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
         self._members = [_Member(drafter) for drafter in self.drafters]
         self._working: list[_Member] = []  # those that have not failed
-        self._draft_cost = draft_cost
         self._clock = clock
         self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
         self._proposed_at: float | None = None
@@ -215,7 +201,7 @@ class HybridDrafter(Drafter):
         self._working, self._proposed_at, self._pending_ask = list(self._members), None, None
         self._unread = list(prompt)
         for member in self._members:
-            member.proposal, member.asked, member.reads = _NOTHING, 0, False
+            member.proposal, member.asked, member.reads = NOTHING, 0, False
             member.missed, member.invested = len(prompt), 0.0
             member.drafter.report = self.report
             if member.drafter.costs_a_pass:
@@ -271,7 +257,7 @@ class HybridDrafter(Drafter):
 
     def acceptance(self) -> dict[str, float]:
         """By member name, the tokens that were right as a share of those it was sure of."""
-        return {member.drafter.name: member.acceptance for member in self._working}
+        return {member.drafter.name: member.acceptance.share for member in self._working}
 
     @property
     def records(self) -> list[DraftRecord]:
@@ -290,9 +276,8 @@ class HybridDrafter(Drafter):
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
-        if self.costs is None or self._draft_cost is not None:
-            plain = 1.0 if self._draft_cost is not None else self._pass_seconds or 1.0
-            curve: Sequence[float] = [plain] * (max(limit, MAX_DRAFT_TOKENS) + 2)
+        if self.costs is None:
+            curve: Sequence[float] = [self._pass_seconds or 1.0] * (max(limit, MAX_DRAFT_TOKENS) + 2)
             caller = 0.0
         else:
             curve, caller = self.costs.pass_seconds, self.costs.caller_seconds
@@ -337,9 +322,7 @@ class HybridDrafter(Drafter):
         """The draft length of a model that promises most, and what it is worth more than a pass without drafts."""
         prices, record = self._prices, member.record
         times, plain = record.times, prices.curve[1]
-        if self._draft_cost is not None:
-            times.fixed, times.per_token = 0.0, self._draft_cost * plain
-        elif not times.measured:
+        if not times.measured:
             times.fixed, times.per_token = 0.0, _UNMEASURED * plain
         steps = list(record.accepted.steps)
         tried = record.accepted.tried[0] * FADING**member.unasked
@@ -362,9 +345,7 @@ class HybridDrafter(Drafter):
         if model in self._working:
             model.proposal, model.asked = self._asked(model, limit), limit
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
-        if self._draft_cost is not None:
-            self._spent = self._draft_cost * count * self._prices.curve[1]
-        elif not times.measured:  # the first prompt is read on trust
+        if not times.measured:  # the first prompt is read on trust
             self._spent = times(count)
         else:
             usual = _OUTLIER * times(count, model.missed)
@@ -403,8 +384,3 @@ class HybridDrafter(Drafter):
             if member in self._working:
                 self._working.remove(member)
             return None
-
-
-def _stated(proposal: Proposal) -> Iterable[float]:
-    """How sure a drafter is of each of its tokens: entirely, where it does not say."""
-    return proposal.probabilities or repeat(1.0, len(proposal.tokens))

@@ -16,7 +16,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.caches.draft_cache import DraftCache
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.decoding.verification import ids as evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
@@ -51,7 +51,7 @@ class ModelSource(DraftSource):
     """
 
     costs_a_pass = True
-    cache: DraftCache
+    cache: TextCache
 
     def __init__(
         self, model: Any, *, bos: int | None = None, size: int | None = None, min_probability: float = 0.0
@@ -66,7 +66,7 @@ class ModelSource(DraftSource):
                 draft token is evaluated by itself.
         """
         self.passes = self.agreed = 0
-        self.cache = DraftCache(model)
+        self.cache = TextCache(model)
         self._bos = bos
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import NONE, Alignment, IdLists, engine_of
+from spectool.artifacts.alignment import NONE, Alignment, IdLists
 from spectool.runtime.translation.draft_view import DraftView
 from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
+from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -57,12 +58,12 @@ class ByteAlignedTranslator:
         """
         draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
-        self._draft_engine = engine_of(draft, alignment.draft.tables)
-        self._target_engine = engine_of(target, alignment.target.tables)
-        self._proposed, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
+        self._draft_encoder = encoder_of(draft, alignment.draft.tables)
+        self._target_encoder = encoder_of(target, alignment.target.tables)
+        self._draft_spellings, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
-        self._view = DraftView(self._draft_engine, alignment.target.spellings, draft.edges.leading_space)
-        self._risks, self._spelled_by_draft = alignment.target.risks, alignment.target.spellings.inside
+        self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.edges.leading_space)
+        self._risks, self._target_spellings = alignment.target.risks, alignment.target.spellings.inside
         # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
         self._runs: dict[int, TokenRun | None] = {}
         self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -76,11 +77,11 @@ class ByteAlignedTranslator:
     @property
     def string_calls(self) -> int:
         """How often text was encoded since ``start``."""
-        return self._draft_engine.string_calls + self._target_engine.string_calls - self._calls_before
+        return self._draft_encoder.string_calls + self._target_encoder.string_calls - self._calls_before
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
-        self._calls_before = self._draft_engine.string_calls + self._target_engine.string_calls
+        self._calls_before = self._draft_encoder.string_calls + self._target_encoder.string_calls
         self._committed: list[int] = []
         self._begin = 0  # committed ids before the present text
         # By target id, how often the text has it, and how often a longer one that a draft would have begun with it.
@@ -140,28 +141,28 @@ class ByteAlignedTranslator:
         if last := self._last():
             healed = self._beginning_with(last + pending)
         first = self._beginning_with(self._overlap(False)) if pending else None
-        checked = not pending and isinstance(self._target_engine, IncrementalBPE)
+        checked = not pending and isinstance(self._target_encoder, IncrementalBPE)
         return Constraint(healed, first, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
         """What single draft tokens say at the present frontier; None for a target without the merge-site lemma."""
         from spectool.runtime.translation.token_rows import TokenRows, spelling_table
 
-        if isinstance(self._target_engine, TailReencoder):
+        if isinstance(self._target_encoder, TailReencoder):
             return None
-        inside, token_bytes = self._proposed.inside, self._draft.token_bytes
+        inside, token_bytes = self._draft_spellings.inside, self._draft.token_bytes
         if self._row_table is None:
             assert isinstance(inside, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
             self._row_table = spelling_table(inside, self._to_target, token_bytes)
         return TokenRows(
             table=self._row_table,
             token_bytes=token_bytes,
-            engine=self._target_engine,
+            encoder=self._target_encoder,
             known=self._spelled_rows,
             committed=self._committed,
             begin=self._begin,
             overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
-            text_start=self._proposed.text_start if self._at_start else None,
+            text_start=self._draft_spellings.text_start if self._at_start else None,
             check_first=not self._view.pending,
             check=True,
             is_settled=self.is_settled,
@@ -173,12 +174,12 @@ class ByteAlignedTranslator:
             return False
         if not (data := self._bytes(self._target, last := tokens[-1])):
             return True
-        engine = self._target_engine
+        encoder = self._target_encoder
         lone_space = len(tokens) == 1 and data.isspace()
         if (
             lone_space
-            and isinstance(engine, IncrementalBPE)
-            and not engine.boundary_holds(self._committed, tokens, self._begin)
+            and isinstance(encoder, IncrementalBPE)
+            and not encoder.boundary_holds(self._committed, tokens, self._begin)
         ):
             return False  # `may_hold` has let it pass for the sake of what follows
         known = float(self._risks[last])
@@ -194,8 +195,8 @@ class ByteAlignedTranslator:
         """
         found = self._at_line_end.get(token)
         if found is None:
-            engine = self._target_engine
-            found = isinstance(engine, IncrementalBPE) and not engine.boundary_holds((token,), engine.spell(b"\n"))
+            encoder = self._target_encoder
+            found = isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), encoder.spell(b"\n"))
             self._at_line_end[token] = found
         return found
 
@@ -203,8 +204,8 @@ class ByteAlignedTranslator:
         """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""
         found = self._absorbs.get(token)
         if found is None:
-            parts = self._spelled_by_draft[token] if self._bytes(self._target, token) else ()
-            said = self._proposed.inside[parts[0]] if len(parts) > 1 else ()
+            parts = self._target_spellings[token] if self._bytes(self._target, token) else ()
+            said = self._draft_spellings.inside[parts[0]] if len(parts) > 1 else ()
             found = self._absorbs[token] = said[-1] if said else NONE
         return found
 
@@ -227,15 +228,15 @@ class ByteAlignedTranslator:
 
     def _token_runs(self, drafts: Sequence[int], healed: bool) -> list[TokenRun] | None:
         """The spellings of drafts one after the other; None where bytes have to be looked at."""
-        engine = self._target_engine
-        if isinstance(engine, TailReencoder) or not self._view.begun or self._view.pending:
+        encoder = self._target_encoder
+        if isinstance(encoder, TailReencoder) or not self._view.begun or self._view.pending:
             return None
         runs: list[TokenRun] = []
         if healed and drafts:
             first = self._ids_after_overlap(drafts[0], len(self._last()))
             if not first:
                 return None
-            runs.append(engine.token_run(first))
+            runs.append(encoder.token_run(first))
             drafts = drafts[1:]
         known = list(map(self._runs.get, drafts))
         if not all(known):
@@ -246,38 +247,38 @@ class ByteAlignedTranslator:
         """The spelling of a draft token; None for one that splits a character, and for special ones."""
         found = self._runs.get(token)
         if found is None and token not in self._runs:
-            assert isinstance(self._target_engine, IncrementalBPE)
-            spelling = self._proposed.inside[token] if self._bytes(self._draft, token) else ()
-            found = self._runs[token] = self._target_engine.token_run(spelling) if spelling else None
+            assert isinstance(self._target_encoder, IncrementalBPE)
+            spelling = self._draft_spellings.inside[token] if self._bytes(self._draft, token) else ()
+            found = self._runs[token] = self._target_encoder.token_run(spelling) if spelling else None
         return found
 
     def _joined(self, runs: list[TokenRun]) -> list[int]:
         """The canonical ids of several spellings after the committed ids."""
-        assert isinstance(self._target_engine, IncrementalBPE)
+        assert isinstance(self._target_encoder, IncrementalBPE)
         # They are appended to the committed ids themselves, and taken off again even if that fails.
         ids, floor = self._committed, len(self._committed)
         try:
-            self._target_engine.extend(ids, runs, floor, self._begin)
+            self._target_encoder.extend(ids, runs, floor, self._begin)
             return ids[floor:]
         finally:
             del ids[floor:]
 
     def _target_ids(self, data: bytes) -> tuple[list[int], bool]:
         """The target ids of bytes after the committed ones, and whether they are those of all bytes."""
-        engine = self._target_engine
+        encoder = self._target_encoder
         if not data:
             return [], True
         if self._at_start and self._draft.edges.leading_space:
             data = data.removeprefix(b" ")
-        if isinstance(engine, TailReencoder):
+        if isinstance(encoder, TailReencoder):
             from spectool.runtime.translation.through_text import CONTEXT, ids_after
 
             recent = self._committed[max(self._begin, len(self._committed) - CONTEXT - 1) :]
-            return ids_after(engine, self._target, recent, self._view.pending, data)
+            return ids_after(encoder, self._target, recent, self._view.pending, data)
         whole = whole_characters(data)
         text = b" " + data[:whole] if self._at_start and self._target.edges.leading_space else data[:whole]
         floor = len(self._committed)
-        start, tail = engine.join_bytes(self._committed, text, floor, self._begin)
+        start, tail = encoder.join_bytes(self._committed, text, floor, self._begin)
         return list(tail[floor - start :]), whole == len(data)
 
     def _bytes(self, tokenizer: Tokenizer, token: int) -> bytes:
@@ -306,21 +307,21 @@ class ByteAlignedTranslator:
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Whether a first draft token leaves the last committed target token as it is."""
-        assert isinstance(self._target_engine, IncrementalBPE)
+        assert isinstance(self._target_encoder, IncrementalBPE)
         said = self._bytes(self._draft, token)
         if not said:
             return True
         overlap = len(self._overlap(healed, said))
-        spelling = self._ids_after_overlap(token, overlap) if overlap else self._proposed.inside[token]
-        return self._target_engine.may_hold(self._committed, spelling, self._begin)
+        spelling = self._ids_after_overlap(token, overlap) if overlap else self._draft_spellings.inside[token]
+        return self._target_encoder.may_hold(self._committed, spelling, self._begin)
 
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
         """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
-        assert isinstance(self._target_engine, IncrementalBPE)
+        assert isinstance(self._target_encoder, IncrementalBPE)
         found = self._after_overlap.get((token, overlap))
         if found is None:
             data = self._draft.token_bytes[token][overlap:]
-            found = self._target_engine.spell(data) if len(data) == whole_characters(data) else ()
+            found = self._target_encoder.spell(data) if len(data) == whole_characters(data) else ()
             self._after_overlap[token, overlap] = found
         return found
 
@@ -328,8 +329,8 @@ class ByteAlignedTranslator:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
         found = self._by_prefix.get(prefix)
         if found is None:
-            index, raw = self._prefix_index.data, self._draft.token_bytes.__getitem__
-            low = bisect_right(index, prefix, key=raw)
-            high = bisect_left(index, prefix + b"\xff" * 8, low, key=raw)
+            index, bytes_of = self._prefix_index.data, self._draft.token_bytes.__getitem__
+            low = bisect_right(index, prefix, key=bytes_of)
+            high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
             found = self._by_prefix[prefix] = np.array(self._prefix_index[low:high])
         return found

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from spectool.artifacts.alignment import Spellings
 from spectool.runtime.translation.protocol import DraftContext
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder, TokenRun
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
 
 _MUCH = 64  # bytes from which on text is encoded instead of joined
 
@@ -24,15 +25,15 @@ class DraftView:
         pending: Bytes of an unfinished character at its end.
     """
 
-    def __init__(self, engine: IncrementalEncoder, spellings: Spellings, leading_space: bool) -> None:
-        """Join ids with ``engine``.
+    def __init__(self, encoder: IncrementalEncoder, spellings: Spellings, leading_space: bool) -> None:
+        """Join ids with ``encoder``.
 
         Args:
-            engine: Of the draft's tokenizer.
+            encoder: Of the draft's tokenizer.
             spellings: Target ids in draft ids.
             leading_space: Whether the draft's tokenizer puts a space before a text.
         """
-        self._engine, self._spellings = engine, spellings
+        self._encoder, self._spellings = encoder, spellings
         self._leading_space = leading_space
         self._runs: dict[int, TokenRun] = {}  # spellings of the target ids met so far
         self.start()
@@ -64,15 +65,15 @@ class DraftView:
         run = self._runs.get(token) if self.begun and not self.pending else None
         if run is None:
             return False
-        assert isinstance(self._engine, IncrementalBPE)
-        self._replace(*self._engine.append(self.ids, run, 0, self.begin))
+        assert isinstance(self._encoder, IncrementalBPE)
+        self._replace(*self._encoder.append(self.ids, run, 0, self.begin))
         return True
 
     def append_token(self, token: int, data: bytes) -> None:
         """Append a target token whose bytes are ``data``."""
         inside = self.begun and not self.pending
-        if inside and isinstance(self._engine, IncrementalBPE) and (spelling := self._spellings.inside[token]):
-            self._runs[token] = self._engine.token_run(spelling)
+        if inside and isinstance(self._encoder, IncrementalBPE) and (spelling := self._spellings.inside[token]):
+            self._runs[token] = self._encoder.token_run(spelling)
             self.append_known(token)
         else:
             self.append_bytes(data)
@@ -83,14 +84,14 @@ class DraftView:
         whole = whole_characters(data)
         data, pending = data[:whole], data[whole:]
         if data:
-            engine, ids = self._engine, self.ids
-            if isinstance(engine, TailReencoder):
-                change = engine.join(ids, self._text, data, self.begin)
+            encoder, ids = self._encoder, self.ids
+            if isinstance(encoder, TailReencoder):
+                change = encoder.join(ids, self._text, data, self.begin)
                 self._text = recent(self._text + data)
             else:
                 if self._leading_space and not self.begun:
                     data = b" " + data
-                append = engine.join_bytes if len(data) < _MUCH else engine.join_text
+                append = encoder.join_bytes if len(data) < _MUCH else encoder.join_text
                 change = append(ids, data, begin=self.begin)
             self._replace(*change)
             self.begun = True

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from spectool.runtime.caches.draft_cache import DraftCache
+    from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.translation.token_rows import TokenRows
 
 _Ids = NDArray[np.int32]
@@ -119,7 +119,7 @@ class DraftSource:
     """
 
     costs_a_pass: bool = False
-    cache: "DraftCache | None" = None
+    cache: "TextCache | None" = None
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""

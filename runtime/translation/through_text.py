@@ -10,12 +10,12 @@ _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no charac
 
 
 def ids_after(
-    engine: TailReencoder, target: Tokenizer, committed: Sequence[int], pending: bytes, data: bytes
+    encoder: TailReencoder, target: Tokenizer, committed: Sequence[int], pending: bytes, data: bytes
 ) -> tuple[list[int], bool]:
     """The target ids of bytes after the committed text, and whether they are those of all bytes.
 
     Args:
-        engine: Encodes for the target.
+        encoder: Encodes for the target.
         target: The target's tokenizer.
         committed: Target ids of the present text: all, or the last ``CONTEXT + 1`` of more.
         pending: Bytes of an unfinished character at their end.
@@ -27,7 +27,7 @@ def ids_after(
     if target.edges.leading_space and len(context) == len(committed):
         so_far = so_far.removeprefix(b" ")
     text = data[: max(0, _valid(pending + data) - len(pending))]
-    ids, boundary = engine.following(context, so_far, text) if text else ([], True)
+    ids, boundary = encoder.following(context, so_far, text) if text else ([], True)
     if pending and not boundary:
         return [], False
     if ids and context and not so_far:  # only the artificial space is committed, which a text's ids begin with

@@ -57,7 +57,7 @@ class TokenRows:
     Attributes:
         table: The pair's `spelling_table`.
         token_bytes: Bytes of each draft token.
-        engine: Joins target ids; None where the table is all there is.
+        encoder: Joins target ids; None where the table is all there is.
         known: Spellings made byte by byte so far; added to.
         committed: Committed target ids; longer while boundaries are looked at.
         begin: Number of them before the present text.
@@ -70,7 +70,7 @@ class TokenRows:
 
     table: _Ids
     token_bytes: Sequence[bytes]
-    engine: IncrementalBPE | None
+    encoder: IncrementalBPE | None
     known: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]]
     committed: list[int]
     begin: int
@@ -105,14 +105,14 @@ class TokenRows:
             held: Last target id before them, if it is not drawn; where the two would merge, both are spelled together.
         """
         rows, left = self._rows(tokens, likely, b"", pending)
-        if held is not None and self.engine is not None:
+        if held is not None and self.encoder is not None:
             merging = self._merging(rows, likely, (*drawn, held))
             known = rows[:, 0] != UNKNOWN
             rows[known, 1:] = rows[known, :-1]
             rows[known, 0] = held
             rows[rows[:, -1] >= 0, -1] = UNKNOWN
             rows[merging] = UNKNOWN
-            before = self.engine.token_bytes[held] + pending
+            before = self.encoder.token_bytes[held] + pending
             for i in np.flatnonzero(merging & likely).tolist():
                 ids, left[i] = self._spell(int(tokens[i]), b"", before)
                 _write(rows[i], ids, bool(left[i]))
@@ -128,7 +128,7 @@ class TokenRows:
         by_bytes = inside & ~special if overlap or pending else rows[:, 0] == UNKNOWN
         rows[by_bytes] = UNKNOWN
         left: dict[int, bytes] = {}
-        if self.engine is None:
+        if self.encoder is None:
             return rows, left
         for i in np.flatnonzero(by_bytes & inside & likely).tolist():
             ids, rest = self._spell(int(tokens[i]), overlap, pending)
@@ -145,10 +145,10 @@ class TokenRows:
             raw, found = self.token_bytes[token], ((), b"")
             if overlap == self.overlaps[0] and not raw.startswith(b" "):
                 overlap = overlap.removeprefix(b" ")  # artificial: a draft token need not write it
-            if self.engine is not None and raw.startswith(overlap):
+            if self.encoder is not None and raw.startswith(overlap):
                 data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
-                found = self.engine.spell(data[:whole]), data[whole:]
+                found = self.encoder.spell(data[:whole]), data[whole:]
             self.known[key] = found
         return found
 
@@ -160,7 +160,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if self.engine is not None and not self.engine.may_hold(self.committed, (token,), self.begin):
+                if self.encoder is not None and not self.encoder.may_hold(self.committed, (token,), self.begin):
                     merging.append(token)
         finally:
             del self.committed[floor:]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, write_alignment
+from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import write_columns
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable
+from spectool.tokenization.incremental.encoder import JoinTables
 from spectool.tokenization.incremental.merges import MergeTable
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.

@@ -8,13 +8,14 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts.alignment import Alignment, JoinTables, Side, Spellings, engine_of, write_alignment
+from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.roles import Roles
 
@@ -64,8 +65,8 @@ def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
     tokenizer = Tokenizer("made", byte_level, Roles())
     table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
-    assert isinstance(engine_of(tokenizer, JoinTables(table, BOUNDARIES)), IncrementalBPE)
-    assert isinstance(engine_of(tokenizer, Alignment(path).target.tables), TailReencoder)
+    assert isinstance(encoder_of(tokenizer, JoinTables(table, BOUNDARIES)), IncrementalBPE)
+    assert isinstance(encoder_of(tokenizer, Alignment(path).target.tables), TailReencoder)
 
 
 def side_of(tokenizer: Tokenizer) -> Side:

@@ -15,7 +15,7 @@ from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length import controllers
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controllers import acquire_controller, new_controller, release_controller
+from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
 from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
 from spectool.runtime.loading import load_drafter, load_model
 

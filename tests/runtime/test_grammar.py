@@ -45,7 +45,7 @@ DRAFTERS: dict[str, Make] = {
     "oracle": lambda text: Reference(text, wrong=0.2, vocabulary=ROWS),
     "guesser": lambda text: Guesser(vocabulary=ROWS),
     "draft model": lambda text: ModelDrafter(demo()[2]),
-    "hybrid": lambda text: HybridDrafter([LookupDrafter(history=True), ModelDrafter(demo()[2])], draft_cost=0.1),
+    "hybrid": lambda text: HybridDrafter([LookupDrafter(history=True), ModelDrafter(demo()[2])]),
 }
 
 

@@ -46,7 +46,7 @@ def test_the_page_escapes_what_it_shows() -> None:
     metrics = Metrics()
     metrics.add("accepted_tokens_total", 3, source="<b>")
     metrics.add("drafted_tokens_total", 4, source="<b>")
-    shown = page("<model>", metrics.facts({}))
+    shown = page("<model>", ["/v1/models"], metrics.facts({}))
     assert "<model>" not in shown and "<b>" not in shown
     assert "<td>acceptance</td><td>0.75</td>" in shown
     assert "<td>tokens per pass</td><td>none yet</td>" in shown

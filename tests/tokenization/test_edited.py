@@ -103,13 +103,13 @@ def test_a_control_token_that_merges_reach(end: str, rng: random.Random) -> None
     index = tokenizer.vocabulary[end]
     assert tokenizer.token_bytes[index] == b"" and index in tokenizer.specials
     assert reasons_for_text(tokenizer) == () and not tokenizer.notes
-    engine, kept = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
+    encoder, kept = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
     for _ in range(300):
         text = "".join(rng.choices([end, end[:-1], end[-1], end[0], "k", " k", "ż"], k=rng.randint(1, 6)))
         ids: list[int] = []
         at = rng.randrange(len(text) + 1)
         for piece in (text[:at], text[at:]):
-            start, tail = engine.join_bytes(ids, piece.encode())
+            start, tail = encoder.join_bytes(ids, piece.encode())
             ids[start:] = tail
         assert ids == tokenizer.plain_backend.encode(text).ids, (text, at)
         kept += end in text

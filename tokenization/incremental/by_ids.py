@@ -338,7 +338,3 @@ class IncrementalBPE:
     def _ends(self, tokens: Iterable[int]) -> list[int]:
         """0, and the byte at which each token ends."""
         return list(accumulate((len(self.token_bytes[token]) for token in tokens), initial=0))
-
-
-IncrementalEncoder = IncrementalBPE | TailReencoder
-"""What joins ids of one tokenizer."""

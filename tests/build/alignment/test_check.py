@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
 from spectool.artifacts import Alignment
-from spectool.artifacts.alignment import engine_of
 from spectool.build import build_alignment, spellings
 from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
@@ -22,8 +21,9 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
-from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
+from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.encoder import IncrementalEncoder, encoder_of
 from spectool.tokenization.incremental.merge_table import merge_table
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
@@ -52,9 +52,9 @@ def checked(corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
 def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = hard_texts(bundled, other_bundled, 3, TEXT.split("\n\n"))
     for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
-        for engine in (IncrementalBPE(other, merge_table(other), boundary_table(other)), TailReencoder(other)):
+        for encoder in (IncrementalBPE(other, merge_table(other), boundary_table(other)), TailReencoder(other)):
             for role in ("draft", "target"):
-                found = check_joins(role, source, other, engine, spellings(source, other), texts)
+                found = check_joins(role, source, other, encoder, spellings(source, other), texts)
                 assert found.different == 0, str(found)
                 # Behind a text of one token nothing is proposed.
                 assert found.places > 10_000 and found.texts > 0.8 * len(texts)
@@ -71,20 +71,20 @@ def test_every_kind_of_fault_is_found(
 ) -> None:
     other = other_bundled
     boundaries = never_split(other) if wrong == "boundaries" else boundary_table(other)
-    engine = IncrementalBPE(other, merge_table(other), boundaries)
-    joined = engine.join
+    encoder = IncrementalBPE(other, merge_table(other), boundaries)
+    joined = encoder.join
     match wrong:
         case "merges":
-            monkeypatch.setattr(engine, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
+            monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
         case "floor":  # right as long as nothing has been committed for good
             monkeypatch.setattr(
-                engine, "join", lambda ids, run, floor=0, begin=0: (len(ids), run) if floor else joined(ids, run)
+                encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run) if floor else joined(ids, run)
             )
         case "error":
-            monkeypatch.setattr(engine.merges, "merge", lambda symbols: {}[tuple(symbols)])
+            monkeypatch.setattr(encoder.merges, "merge", lambda symbols: {}[tuple(symbols)])
     spelled, texts = spellings(bundled, other), hard_texts(bundled, other, 3)
     for role in ("target",) if wrong == "floor" else ("draft", "target"):
-        found = check_joins(role, bundled, other, engine, spelled, texts)
+        found = check_joins(role, bundled, other, encoder, spelled, texts)
         assert found.different > 0 and "unlike the tokenizer" in str(found)
         assert ("KeyError" if wrong == "error" else "joined are [") in found.example
 
@@ -93,9 +93,9 @@ def test_a_side_that_fails_goes_through_text(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runtime has no tables to join by, and its view of every prefix is the tokenizer's."""
-    right = stage.boundary_table
     monkeypatch.setattr(
-        stage, "boundary_table", lambda each: never_split(each) if each is other_bundled else right(each)
+        "spectool.tokenization.incremental.encoder.boundary_table",
+        lambda each: never_split(each) if each is other_bundled else boundary_table(each),
     )
     path = tmp_path / "x.align"
     manifest = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
@@ -189,9 +189,9 @@ def test_the_closer_of_merges_and_text_is_taken(
     """A side that is joined by merges almost as it should be stays so where text does worse."""
     right = stage.check_joins
 
-    def checks(role: str, source: Tokenizer, other: Tokenizer, engine: IncrementalEncoder, *rest: object) -> JoinCheck:
-        found = right(role, source, other, engine, *rest)
-        return replace(found, different=found.places if isinstance(engine, TailReencoder) else 1)
+    def checks(role: str, source: Tokenizer, other: Tokenizer, encoder: IncrementalEncoder, *rest: object) -> JoinCheck:
+        found = right(role, source, other, encoder, *rest)
+        return replace(found, different=found.places if isinstance(encoder, TailReencoder) else 1)
 
     monkeypatch.setattr(stage, "check_joins", checks)
     out = tmp_path / "x.align"
@@ -222,8 +222,8 @@ def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokeni
     for seed in (101, 102):
         texts = hard_texts(draft, target, seed)
         for found in (
-            check_joins("draft", target, draft, engine_of(draft, made.draft.tables), made.target.spellings, texts),
-            check_joins("target", draft, target, engine_of(target, made.target.tables), made.draft.spellings, texts),
+            check_joins("draft", target, draft, encoder_of(draft, made.draft.tables), made.target.spellings, texts),
+            check_joins("target", draft, target, encoder_of(target, made.target.tables), made.draft.spellings, texts),
         ):
             assert found.different == 0, (seed, str(found))
             assert found.places > least

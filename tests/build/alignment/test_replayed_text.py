@@ -30,13 +30,13 @@ def into_bundled(bundled: Tokenizer) -> IncrementalBPE:
 def replay(
     source: Tokenizer,
     other: Tokenizer,
-    engine: IncrementalBPE | TailReencoder,
+    encoder: IncrementalBPE | TailReencoder,
     texts: Iterable[str],
 ) -> Replayed:
     texts = list(texts)
     read = Reference(source).read(texts), Reference(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
-    return replay_text(source, other, engine, spellings(source, other), documents)
+    return replay_text(source, other, encoder, spellings(source, other), documents)
 
 
 def test_nothing_is_spelled_otherwise(
@@ -55,9 +55,9 @@ def test_wrong_merges_are_noticed(
     bundled: Tokenizer, other_bundled: Tokenizer, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without repair the same replay gives other ids: the check can fail."""
-    engine = IncrementalBPE(bundled, merge_table(bundled), boundary_table(bundled))
-    monkeypatch.setattr(engine, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
-    assert replay(other_bundled, bundled, engine, texts).different_texts > 0
+    encoder = IncrementalBPE(bundled, merge_table(bundled), boundary_table(bundled))
+    monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
+    assert replay(other_bundled, bundled, encoder, texts).different_texts > 0
 
 
 def test_absorption_is_counted(

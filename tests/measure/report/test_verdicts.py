@@ -10,8 +10,9 @@ import pytest
 from spectool.artifacts.benchmark import Benchmark
 from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.intervals import FEWEST, LEAST, Estimate, geometric_mean
+from spectool.measure.report.run_page import summary_table
 from spectool.measure.report.trials import ConfigurationResult, read_trials
-from spectool.measure.report.verdicts import RunVerdict, summary_table, verdicts
+from spectool.measure.report.verdicts import RunVerdict, verdicts
 from spectool.tests.measure.report.pages import call, page_of
 from spectool.tests.measure.report.runs import Truth, rows_of, write_run
 

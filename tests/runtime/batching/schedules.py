@@ -9,7 +9,6 @@ import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step, open_text
 from spectool.runtime.decoding.text_state import GenerationSettings
@@ -33,7 +32,7 @@ class Wanted:
 
 def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | None], rows: int = 4) -> int:
     """Run a schedule and check every cache that it leaves; return the largest number of texts at a time."""
-    batch, waiting = Batch(model, rows, stream=STREAM, length=BlockLength(rows)), sorted(wanted, key=lambda one: one.at)
+    batch, waiting = Batch(model, rows, stream=STREAM), sorted(wanted, key=lambda one: one.at)
     running: dict[Any, Wanted] = {}
     step = most = 0
     while waiting or running:

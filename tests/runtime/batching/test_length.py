@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spectool.runtime.batching.length import BlockLength, RowAcceptance
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.batching.length import BlockLength
+from spectool.runtime.draft_length.record import StatedAcceptance
 
 # Seconds of a cycle by the places in its block.
 CURVES: dict[str, Callable[[int], float]] = {
@@ -21,15 +21,15 @@ CURVES: dict[str, Callable[[int], float]] = {
 def simulate(curve: Callable[[int], float], rows: int, right: float, cycles: int, fixed: int | None = None) -> float:
     """Tokens per second, in the second half, of rows that propose 8 tokens, each right with probability ``right``."""
     rng = random.Random(7)
-    length, acceptances = BlockLength(8), [RowAcceptance() for _ in range(rows)]
-    proposal = Proposal((0,) * 8, "x", (0.8,) * 8)
+    length, acceptances = BlockLength(8), [StatedAcceptance(10.0, 0.8) for _ in range(rows)]
+    stated = [0.8] * 8
     tokens = seconds = 0.0
     for cycle in range(cycles):
-        k = length.choose([each.expected(proposal) for each in acceptances]) if fixed is None else fixed
+        k = length.choose([each.probabilities(stated) for each in acceptances]) if fixed is None else fixed
         committed = 0
         for acceptance in acceptances:
             accepted = next((at for at in range(k) if rng.random() >= right), k)
-            acceptance.learn(proposal.cut(k), accepted)
+            acceptance.learn(stated[:k][: accepted + 1], accepted)
             committed += accepted + 1
         spent = curve(rows * (1 + k))
         length.learn(rows, 1 + k, committed, spent * rng.lognormvariate(0, 0.03))

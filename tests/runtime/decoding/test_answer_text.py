@@ -36,7 +36,7 @@ CACHED = Path("~/.cache/spectool-models").expanduser()
 
 def read(tokenizer: Any, ids: Iterable[int], **options: Any) -> str:
     text = AnswerText(tokenizer, **options)
-    found = "".join([*map(text.add, ids), text.add(None, last=True)])
+    found = "".join([*map(text.add, ids), text.finish()])
     assert text.written == text.certain == len(found)
     return found
 

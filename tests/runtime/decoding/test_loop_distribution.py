@@ -11,6 +11,7 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
+from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
@@ -80,14 +81,27 @@ def intersection_of(draft: Any) -> Drafter:
     return TranslatedDrafter(ModelSource(draft, bos=6, size=9), translator)
 
 
+class Timed(ModelDrafter):
+    """At this cost in plain passes, it is asked for one token and the look-up goes on."""
+
+    SECONDS, now = 0.35, 0.0
+
+    def propose(self, limit: int) -> Proposal:
+        proposal = super().propose(limit)
+        self.now += self.SECONDS * len(proposal.tokens)
+        return proposal
+
+
 def drafter_of(name: str, noisy: Any) -> Drafter:
     if name == "intersection":
         return intersection_of(tiny_model(vocabulary=10, seed=3, scale=2.0))
     if name == "guesses":
         return Fixed(plain(noisy, PROMPT, 2), "guesses")
     if name == "hybrid":
-        # At this cost the model is asked for one token and the look-up goes on.
-        return HybridDrafter([Lookup(), ModelDrafter(noisy)], 0.35)
+        timed = Timed(noisy)
+        hybrid = HybridDrafter([Lookup(), timed], clock=lambda: timed.now)
+        hybrid.records[0].start_from(DraftFacts((), (), 0.0, Timed.SECONDS, 0.0))
+        return hybrid
     return ModelDrafter(noisy, min_probability=0.4 if name == "hesitant model" else 0.0)
 
 
@@ -241,7 +255,8 @@ def test_a_hybrid_uses_what_was_drawn_whatever_it_is() -> None:
         def propose(self, limit: int) -> Proposal:
             return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
 
-    hybrid = HybridDrafter([Fixed([1], "look-up"), Short([], "model")], 0.0)
+    hybrid = HybridDrafter([Fixed([1], "look-up"), Short([], "model")], clock=lambda: 0.0)
+    hybrid.records[0].start_from(DraftFacts((), (), 0.0, 0.0, 0.0))
     hybrid.start(PROMPT)
     proposal = hybrid.propose(4)
     assert (proposal.tokens, proposal.source) == ((3,), "model")

@@ -7,22 +7,35 @@ from collections.abc import Sequence
 
 import pytest
 
+from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
 from spectool.runtime.drafters.hybrid import HybridDrafter, Prices, expected_accepted_length
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
 
+class Clock:
+    """A clock that stands still unless somebody moves it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Costly(Fixed):
     costs_a_pass = True
 
-    def __init__(self, tokens: list[int]) -> None:
+    def __init__(self, tokens: list[int], clock: Clock | None = None, seconds: float = 0.0) -> None:
         super().__init__(tokens, "costly")
+        self._clock, self._seconds = clock, seconds  # of each token
         self.asked = 0
         self.seen: list[int] = []
 
     def propose(self, limit):
         self.asked += 1
+        if self._clock is not None:
+            self._clock.now += self._seconds * len(self._tokens[:limit])
         return super().propose(limit)
 
     def commit(self, tokens):
@@ -103,7 +116,7 @@ class Sure(Fixed):
 @pytest.mark.parametrize(("probability", "asked"), [(1.0, 0), (0.1, 1)])
 def test_a_model_is_asked_where_the_cheap_ones_are_unsure(probability: float, asked: int) -> None:
     costly = Costly([4, 4, 4])
-    hybrid = HybridDrafter([costly, Sure([5, 6], probability)], draft_cost=0.1)
+    hybrid = HybridDrafter([costly, Sure([5, 6], probability)], clock=Clock())
     assert not hybrid.costs_a_pass and HybridDrafter([costly]).costs_a_pass
     hybrid.start([9])
     assert hybrid.propose(8).source == ("costly" if asked else "sure")
@@ -119,7 +132,7 @@ def test_a_model_is_started_with_the_whole_text(prompt: list[int]) -> None:
             self.seen = list(prompt_ids)
 
     model, sure = Starting([4]), Sure([5, 6], 1.0)
-    hybrid = HybridDrafter([sure, model], draft_cost=0.3)
+    hybrid = HybridDrafter([sure, model], clock=Clock())
     hybrid.start(prompt)
     text = list(prompt)
     while not model.asked:
@@ -131,20 +144,23 @@ def test_a_model_is_started_with_the_whole_text(prompt: list[int]) -> None:
 
 def test_a_model_that_costs_too_much_is_not_asked() -> None:
     costly = Costly([4, 4, 4])
-    hybrid = HybridDrafter([Fixed([]), costly], draft_cost=0.8)
+    hybrid = HybridDrafter([Fixed([]), costly], clock=Clock())
+    hybrid.records[0].start_from(DraftFacts((), (), 0.0, 0.8, 0.0))
     hybrid.start([9])
     assert not hybrid.propose(8).tokens and costly.asked == 0
 
 
 def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
-    costly = Costly([4, 4, 4])
-    hybrid = HybridDrafter([Fixed([]), costly], draft_cost=0.2)
+    clock = Clock()
+    costly = Costly([4, 4, 4], clock, 0.2)
+    hybrid = HybridDrafter([Fixed([]), costly], clock=clock)
     hybrid.start([9])
     asked = []
     for _ in range(200):
         before = costly.asked
         hybrid.propose(8)
         asked.append(costly.asked - before)
+        clock.now += 1.0
         hybrid.commit([1])
     assert all(asked[:3]) and 0 < sum(asked[100:]) < 25
 
@@ -186,7 +202,8 @@ def test_a_model_costs_no_more_than_its_budget_and_what_it_brings(right: float, 
 
 def test_a_guess_of_the_model_is_gone_on_with_by_look_up() -> None:
     costly = Costly([4, 4])
-    hybrid = HybridDrafter([Sure([], 0.9, [7, 8, 9]), costly], draft_cost=0.0)
+    hybrid = HybridDrafter([Sure([], 0.9, [7, 8, 9]), costly], clock=Clock())
+    hybrid.records[0].start_from(DraftFacts((), (), 0.0, 0.0, 0.0))
     hybrid.start([9])
     assert hybrid.propose(4) == Proposal((4, 4, 7, 8), "costly+sure")
     hybrid.commit([4, 4, 7, 1])

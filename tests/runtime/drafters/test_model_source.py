@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches import draft_cache
+from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
@@ -117,7 +117,7 @@ def test_drafts_equal_those_without_a_cache(
 ) -> None:
     monkeypatch.setattr(model_source, "MOST_ASKED", VOCABULARY)
     monkeypatch.setattr(model_source, "WORST", -np.inf)
-    monkeypatch.setattr(draft_cache, "PREFILL_TOKENS", 7)
+    monkeypatch.setattr(text_cache, "PREFILL_TOKENS", 7)
     rng = random.Random(seed)
     source = ModelSource(model, bos=bos, size=size, min_probability=floor)
     twin = Twin(model, bos, size or VOCABULARY)
@@ -167,7 +167,7 @@ def test_short_contexts(llama: Any, bos: int | None) -> None:
 
 
 def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft_cache, "PREFILL_TOKENS", 20)
+    monkeypatch.setattr(text_cache, "PREFILL_TOKENS", 20)
     counted = Counted(llama)
     source = ModelSource(counted)
     ids = list(range(2, 52))

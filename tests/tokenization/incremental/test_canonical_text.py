@@ -31,7 +31,7 @@ def whole(tokenizer: Tokenizer, text: str) -> list[int]:
 @pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list[str], rng: random.Random) -> None:
     tokenizer = real(name)
-    engine, texts = TailReencoder(tokenizer), 0
+    encoder, texts = TailReencoder(tokenizer), 0
     for line in lines[:25]:
         text = " ".join(line.split())[:200]
         words = text.split(" ")
@@ -40,23 +40,23 @@ def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list
         while words:
             count = rng.randrange(1, 4)
             fresh = (" " if done else "") + " ".join(words[:count])
-            start, tail = engine.join(ids, done.encode(), fresh.encode())
+            start, tail = encoder.join(ids, done.encode(), fresh.encode())
             ids[start:] = tail
             done, words = done + fresh, words[count:]
         assert ids == whole(tokenizer, text), text
         texts += 1
     assert texts == 25
-    assert engine.string_calls > texts
+    assert encoder.string_calls > texts
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
-    engine = TailReencoder(tokenizer)
-    ids, holds = engine.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
+    encoder = TailReencoder(tokenizer)
+    ids, holds = encoder.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
     assert holds
     assert whole(tokenizer, "the small house") + ids == whole(tokenizer, "the small house is old")
-    _, holds = engine.following(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
+    _, holds = encoder.following(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
     assert not holds
 
 
@@ -67,20 +67,20 @@ def test_special_tokens_are_not_read_out_of_text(real: Callable[[str], Tokenizer
 
 
 def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
-    engine = TailReencoder(real("t5-small"))
-    assert engine.encode("kot ż".encode()[:-1]) == engine.encode(b"kot ")
-    assert engine.string_calls == 2
+    encoder = TailReencoder(real("t5-small"))
+    assert encoder.encode("kot ż".encode()[:-1]) == encoder.encode(b"kot ")
+    assert encoder.string_calls == 2
 
 
 def test_what_is_cut_off_leaves_no_space_behind(real: Callable[[str], Tokenizer]) -> None:
     """A tokenizer that puts a space before everything it encodes, joined through text a few words back."""
     tokenizer = real("mistral-7b-v0.1")
-    engine = TailReencoder(tokenizer)
+    encoder = TailReencoder(tokenizer)
     ids: list[int] = []
     text = b""
     for word in ["", "", "To", "jest.\n", "Długi", "tekst:", "", "pięć", "albo", "sześć", "słów,", "§", "&", "znaki"]:
         fresh = (" " + word if text else word).encode()
-        start, tail = engine.join(ids, recent(text), fresh)
+        start, tail = encoder.join(ids, recent(text), fresh)
         ids[start:] = tail
         text += fresh
         assert ids == whole(tokenizer, text.decode())
@@ -140,10 +140,10 @@ def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bun
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])
 def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[str]) -> None:
     tokenizer = crossing_spaces(kind, sample)
-    engine, text = TailReencoder(tokenizer), "".join(sample[:60])
+    encoder, text = TailReencoder(tokenizer), "".join(sample[:60])
     ids: list[int] = []
     for begin in range(0, len(text), 7):
-        start, tail = engine.join(ids, recent(text[:begin].encode()), text[begin : begin + 7].encode())
+        start, tail = encoder.join(ids, recent(text[:begin].encode()), text[begin : begin + 7].encode())
         assert len(tail) < 200, "no more than the end is encoded"
         ids[start:] = tail
     assert ids == whole(tokenizer, text)
@@ -151,10 +151,10 @@ def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[s
 
 def test_inside_a_word_no_space_is_written(real: Callable[[str], Tokenizer], sample: list[str]) -> None:
     for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space", sample)):
-        engine = TailReencoder(tokenizer)
+        encoder = TailReencoder(tokenizer)
         assert tokenizer.edges.leading_space
         for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
-            ids, _ = engine.following(whole(tokenizer, before.decode()), before, data)
+            ids, _ = encoder.following(whole(tokenizer, before.decode()), before, data)
             assert b"".join(map(tokenizer.token_bytes.__getitem__, ids)) == data, (before, data)
 
 
@@ -193,7 +193,7 @@ def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[s
     tokenizer = Tokenizer("trained", backend, Roles())
     if prefix or "Scripts" in splits:
         assert reasons_for_text(tokenizer)
-    engine = TailReencoder(tokenizer)
+    encoder = TailReencoder(tokenizer)
     texts = [*rng.sample(three_languages, 6), *ODD, *(f" {text[:60]}" for text in rng.sample(three_languages, 2))]
     texts += ["".join(rng.choices(ODD, k=3)) for _ in range(4)]
     for text in texts:
@@ -201,6 +201,6 @@ def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[s
         end = 0
         while end < len(text):
             begin, end = end, end + rng.randrange(1, 12)
-            start, tail = engine.join(ids, recent(text[:begin].encode()), text[begin:end].encode())
+            start, tail = encoder.join(ids, recent(text[:begin].encode()), text[begin:end].encode())
             ids[start:] = tail
             assert ids == whole(tokenizer, text[:end]), text[:end]

@@ -105,7 +105,7 @@ def test_signs_for_spaces(
 
 def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | None = None) -> None:
     """Join adversarial texts in pieces; what comes out is what the tokenizer writes for the whole."""
-    engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    encoder = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
     prefix, kept = b" " * tokenizer.edges.leading_space, 0
     twin = Backend.from_str(tokenizer.backend.to_str())
     twin.encode_special_tokens = True
@@ -118,7 +118,7 @@ def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | No
         at = rng.randrange(len(text) + 1)
         ids: list[int] = []
         for piece in (prefix + text[:at].encode(), text[at:].encode()):
-            start, tail = engine.join_bytes(ids, piece)
+            start, tail = encoder.join_bytes(ids, piece)
             ids[start:] = tail
         assert ids == whole, (text, at)
     print(f"{kept} of {count} texts kept")
@@ -245,6 +245,6 @@ def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, 
     symbols = {number: sign for sign, number in byte_symbols().items()}
     del spec["model"]["vocab"][symbols[missing]]
     tokenizer = made(Backend.from_str(json.dumps(spec)), pre_tokenizer=JOINED["ByteLevel"][0])
-    engine = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
-    assert engine.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
+    encoder = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    assert encoder.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
     check_joins(tokenizer, rng, 100)

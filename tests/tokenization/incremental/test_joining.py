@@ -120,7 +120,7 @@ def draw(rng: random.Random, lines: list[str], added: list[str]) -> str:
     return "".join(rng.choices(PIECES, k=rng.randrange(1, 14)))
 
 
-def check_text(engine: IncrementalBPE, oracle: Reference, text: str, rng: random.Random) -> bool:
+def check_text(encoder: IncrementalBPE, oracle: Reference, text: str, rng: random.Random) -> bool:
     """Take one text apart in many ways; False where the tokenizer does not keep its bytes."""
     whole, data = oracle.encode(text), text.encode()
     if oracle.bytes_of(whole) != data:
@@ -131,48 +131,48 @@ def check_text(engine: IncrementalBPE, oracle: Reference, text: str, rng: random
     by_bytes: list[int] = []
     for begin, end in pairwise(cuts):
         piece = text[begin:end]
-        by_ids = joined(engine.join(by_ids, tuple(oracle.encode(piece))), by_ids)
-        by_bytes = joined(engine.join_bytes(by_bytes, piece.encode()), by_bytes)
+        by_ids = joined(encoder.join(by_ids, tuple(oracle.encode(piece))), by_ids)
+        by_bytes = joined(encoder.join_bytes(by_bytes, piece.encode()), by_bytes)
     assert by_ids == whole, (text, cuts)
     assert by_bytes == whole, (text, cuts)
-    assert list(engine.spell(data)) == whole, text
+    assert list(encoder.spell(data)) == whole, text
     runs = [tuple(oracle.encode(text[begin:end])) for begin, end in pairwise(cuts)]
     at_once: list[int] = []
-    engine.extend(at_once, map(engine.token_run, runs), 0)
+    encoder.extend(at_once, map(encoder.token_run, runs), 0)
     assert at_once == whole, (text, cuts)
 
     at = rng.choice(cuts)
     left, right = oracle.encode(text[:at]), tuple(oracle.encode(text[at:]))
     edge = len(text[:at].encode())
-    assert engine.boundary_holds(left, right) == (not left or not right or edge in boundaries), (text, at)
+    assert encoder.boundary_holds(left, right) == (not left or not right or edge in boundaries), (text, at)
 
     # A floor inside the canonical ids, and one behind ids that are not canonical.
-    check_floor(engine, oracle, whole, data, left, right, rng.randrange(len(left) + 1))
-    loose = loosened(engine, left, rng)
-    check_floor(engine, oracle, whole, data, loose, right, len(loose))
+    check_floor(encoder, oracle, whole, data, left, right, rng.randrange(len(left) + 1))
+    loose = loosened(encoder, left, rng)
+    check_floor(encoder, oracle, whole, data, loose, right, len(loose))
     half = rng.randrange(len(data) + 1)
-    broken = engine.merges.merge(engine.merges.spell(data[:half]))
-    found = joined(engine.join_bytes(broken, data[half:], len(broken)), broken)
+    broken = encoder.merges.merge(encoder.merges.spell(data[:half]))
+    found = joined(encoder.join_bytes(broken, data[half:], len(broken)), broken)
     assert found[: len(broken)] == broken, (text, half)
     assert oracle.bytes_of(found) == data, (text, half)
 
     # An earlier text before this one changes nothing.
     earlier = oracle.encode(rng.choice(PIECES) + rng.choice(PIECES))
     after = [*earlier, *left]
-    assert joined(engine.join(after, right, begin=len(earlier)), after) == earlier + whole, (text, at)
+    assert joined(encoder.join(after, right, begin=len(earlier)), after) == earlier + whole, (text, at)
     return True
 
 
-def loosened(engine: IncrementalBPE, ids: list[int], rng: random.Random) -> list[int]:
+def loosened(encoder: IncrementalBPE, ids: list[int], rng: random.Random) -> list[int]:
     """Return ids of the same bytes with one of them taken apart."""
     if not ids:
         return ids
     at = rng.randrange(len(ids))
-    return [*ids[:at], *engine.merges.symbols(ids[at : at + 1]), *ids[at + 1 :]]
+    return [*ids[:at], *encoder.merges.symbols(ids[at : at + 1]), *ids[at + 1 :]]
 
 
 def check_floor(
-    engine: IncrementalBPE,
+    encoder: IncrementalBPE,
     oracle: Reference,
     whole: list[int],
     data: bytes,
@@ -180,22 +180,22 @@ def check_floor(
     right: tuple[int, ...],
     floor: int,
 ) -> None:
-    found = joined(engine.join(left, right, floor), left)
+    found = joined(encoder.join(left, right, floor), left)
     assert found[:floor] == left[:floor], (data, floor)
     assert oracle.bytes_of(found) == data, (data, floor)
     edge, boundaries = oracle.ends(left[:floor])[-1], oracle.ends(whole)
     if edge in boundaries:
         assert found[floor:] == whole[boundaries.index(edge) :], (data, left, floor)
     extended = list(left)
-    engine.extend(extended, [engine.token_run(right)], floor)
+    encoder.extend(extended, [encoder.token_run(right)], floor)
     assert extended == found, (data, left, floor)
 
 
 def check_texts(
-    tokenizer: Tokenizer, engine: IncrementalBPE, lines: list[str], rng: random.Random, count: int
+    tokenizer: Tokenizer, encoder: IncrementalBPE, lines: list[str], rng: random.Random, count: int
 ) -> tuple[int, int]:
     oracle, added = Reference(tokenizer), list(tokenizer.in_text.values())
-    kept = sum(check_text(engine, oracle, draw(rng, lines, added), rng) for _ in range(count))
+    kept = sum(check_text(encoder, oracle, draw(rng, lines, added), rng) for _ in range(count))
     return kept, count - kept
 
 
@@ -204,21 +204,21 @@ def test_joined_pieces_are_the_whole_text(
     name: str,
     count: int,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], IncrementalBPE],
+    encoder: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
-    kept, lossy = check_texts(real(name), engine(name), lines, rng, count)
+    kept, lossy = check_texts(real(name), encoder(name), lines, rng, count)
     print(f"{name}: {kept:,} texts, no mismatch; {lossy:,} left out, whose bytes the tokenizer does not keep")
     assert kept > 0.6 * count
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_corpus_pairs_that_split_elsewhere(
-    name: str, engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer], lines: list[str]
+    name: str, encoder: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer], lines: list[str]
 ) -> None:
     """Real text cut at every character of a word: whether the boundary holds, with no strings encoded."""
-    oracle, prepared = Reference(real(name)), engine(name)
+    oracle, prepared = Reference(real(name)), encoder(name)
     before, merged, asked = prepared.string_calls, 0, 0
     for line in lines[:40]:
         text = line[:60]
@@ -256,31 +256,31 @@ def test_what_once_went_wrong(
     name: str,
     pieces: tuple[str, ...],
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], IncrementalBPE],
+    encoder: Callable[[str], IncrementalBPE],
 ) -> None:
     oracle, whole = Reference(real(name)), "".join(pieces)
     ids: list[int] = []
     by_bytes: list[int] = []
     for piece in pieces:
-        ids = joined(engine(name).join(ids, tuple(oracle.encode(piece))), ids)
-        by_bytes = joined(engine(name).join_bytes(by_bytes, piece.encode()), by_bytes)
-    assert ids == by_bytes == list(engine(name).spell(whole.encode())) == oracle.encode(whole)
+        ids = joined(encoder(name).join(ids, tuple(oracle.encode(piece))), ids)
+        by_bytes = joined(encoder(name).join_bytes(by_bytes, piece.encode()), by_bytes)
+    assert ids == by_bytes == list(encoder(name).spell(whole.encode())) == oracle.encode(whole)
 
 
-def test_bytes_that_stay_bytes(engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]) -> None:
+def test_bytes_that_stay_bytes(encoder: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]) -> None:
     """Two tabs are two byte tokens; the halves of a character with a symbol become one."""
-    oracle, prepared = Reference(real("bielik-11b-v2.5")), engine("bielik-11b-v2.5")
+    oracle, prepared = Reference(real("bielik-11b-v2.5")), encoder("bielik-11b-v2.5")
     assert prepared.boundary_holds(oracle.encode("٣\t"), oracle.encode("\t"))
     first, second = prepared.merges.spell("Ж".encode()[:1]), prepared.merges.spell("Ж".encode()[1:])
     assert not prepared.boundary_holds(first, second)
 
 
 def test_committed_halves_of_a_character_stay(
-    engine: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]
+    encoder: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]
 ) -> None:
     """The rest of the character follows as bytes, and never as U+FFFD."""
     for name in QUICK:
-        prepared, data = engine(name), "한</s>s> ж".encode()
+        prepared, data = encoder(name), "한</s>s> ж".encode()
         committed = prepared.merges.merge(prepared.merges.spell(data[:1]))
         found = joined(prepared.join_bytes(committed, data[1:], floor=len(committed)), committed)
         assert found[: len(committed)] == committed

@@ -43,10 +43,10 @@ def made() -> tuple[IncrementalBPE, Reference]:
 
 def test_a_join_next_to_an_added_token_is_not_taken_over() -> None:
     """What is remembered of `<think>ab` and `c` says nothing of `wab` and `c`, because `abc` merges with `w`."""
-    engine, oracle = prepared(byte_level(["bc", "abc", "wabc"], [("b", "c"), ("a", "bc"), ("w", "abc")]))
+    encoder, oracle = prepared(byte_level(["bc", "abc", "wabc"], [("b", "c"), ("a", "bc"), ("w", "abc")]))
     for before in ("<think>ab", "wab", "<think>wab"):
         ids = oracle.encode(before)
-        assert joined(engine.join(ids, tuple(oracle.encode("c"))), ids) == oracle.encode(before + "c")
+        assert joined(encoder.join(ids, tuple(oracle.encode("c"))), ids) == oracle.encode(before + "c")
 
 
 def test_the_end_of_a_character_merges_with_what_follows() -> None:
@@ -55,23 +55,23 @@ def test_the_end_of_a_character_merges_with_what_follows() -> None:
     first, second, *letter = (signs[byte] for byte in "го".encode())
     whole = "".join(letter)
     tokenizer = byte_level([whole, second + whole], [(letter[0], letter[1]), (second, whole)])
-    engine, _ = prepared(tokenizer)
+    encoder, _ = prepared(tokenizer)
     committed = [tokenizer.vocabulary[first]]
-    found = joined(engine.join_bytes(committed, "го".encode()[1:], floor=1), committed)
+    found = joined(encoder.join_bytes(committed, "го".encode()[1:], floor=1), committed)
     assert found == [*committed, tokenizer.vocabulary[second + whole]]
 
 
 def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
     """Digits are grouped from where their run begins, which is further back than is encoded again."""
     tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
-    engine, oracle = prepared(tokenizer)
+    encoder, oracle = prepared(tokenizer)
     text, end = "a" + "1" * 3000, 0
     ids: list[int] = []
     while end < len(text):
         begin, end = end, end + rng.choice((2, 5, 7, 100))
-        ids = joined(engine.join(ids, tuple(oracle.encode(text[begin:end]))), ids)
+        ids = joined(encoder.join(ids, tuple(oracle.encode(text[begin:end]))), ids)
         assert ids == oracle.encode(text[:end]), len(text[:end])
-    assert engine.string_calls, "text was encoded"
+    assert encoder.string_calls, "text was encoded"
 
 
 def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
@@ -86,25 +86,25 @@ def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
     "text", ["kot kot", "  kot  ", "kot's kots", "kkkkk", "a<think>kot", "<th<think>ink>", "\n \n kot"]
 )
 def test_every_cut_of_short_texts(made: tuple[IncrementalBPE, Reference], text: str) -> None:
-    engine, oracle = made
+    encoder, oracle = made
     whole = oracle.encode(text)
     for at in range(len(text) + 1):
         left, right = oracle.encode(text[:at]), oracle.encode(text[at:])
-        assert joined(engine.join(left, tuple(right)), left) == whole, at
-        assert engine.boundary_holds(left, right) == (not left or not right or at in oracle.ends(whole)), at
+        assert joined(encoder.join(left, tuple(right)), left) == whole, at
+        assert encoder.boundary_holds(left, right) == (not left or not right or at in oracle.ends(whole)), at
 
 
 def test_strings_are_counted(made: tuple[IncrementalBPE, Reference]) -> None:
-    engine, oracle = made
-    before = engine.string_calls
-    engine.join(oracle.encode("kot ko"), tuple(oracle.encode("t kot")))
-    assert engine.string_calls == before
-    engine.join(oracle.encode("kot <th"), tuple(oracle.encode("ink>")))
-    assert engine.string_calls > before
+    encoder, oracle = made
+    before = encoder.string_calls
+    encoder.join(oracle.encode("kot ko"), tuple(oracle.encode("t kot")))
+    assert encoder.string_calls == before
+    encoder.join(oracle.encode("kot <th"), tuple(oracle.encode("ink>")))
+    assert encoder.string_calls > before
 
 
 def test_nothing_is_joined_to_nothing(made: tuple[IncrementalBPE, Reference]) -> None:
-    engine, oracle = made
-    assert joined(engine.join([], ()), []) == []
-    assert engine.boundary_holds([], oracle.encode("kot"))
-    assert engine.spell(b"") == ()
+    encoder, oracle = made
+    assert joined(encoder.join([], ()), []) == []
+    assert encoder.boundary_holds([], oracle.encode("kot"))
+    assert encoder.spell(b"") == ()

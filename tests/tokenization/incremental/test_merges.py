@@ -159,11 +159,11 @@ def test_the_lemma_agrees_with_the_tokenizer(
     name: str,
     count: int,
     real: Callable[[str], Tokenizer],
-    engine: Callable[[str], IncrementalBPE],
+    encoder: Callable[[str], IncrementalBPE],
     lines: list[str],
     rng: random.Random,
 ) -> None:
-    pairs, sites = check_lemma(real(name), engine(name).merges, lines, rng, count)
+    pairs, sites = check_lemma(real(name), encoder(name).merges, lines, rng, count)
     print(f"{name}: {pairs:,} pairs, {sites:,} merge sites, no mismatch")
     assert pairs > 4 * count
     assert sites > 200
@@ -171,19 +171,19 @@ def test_the_lemma_agrees_with_the_tokenizer(
 
 @pytest.mark.parametrize("name", QUICK[:1])
 def test_long_runs_are_merged_alike_by_a_heap(
-    name: str, engine: Callable[[str], IncrementalBPE], lines: list[str], rng: random.Random
+    name: str, encoder: Callable[[str], IncrementalBPE], lines: list[str], rng: random.Random
 ) -> None:
-    merges = engine(name).merges
+    merges = encoder(name).merges
     texts = [*(line[:60] for line in lines[:100]), "!" * 60, "aaab" * 15, "".join(rng.choices("ab -", k=60))]
     for text in texts:
         symbols = merges.spell(text.encode())[:64]
         assert merges._merge_long(list(symbols)) == merges.merge(symbols), text
 
 
-def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], engine: Callable[[str], IncrementalBPE]) -> None:
+def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], encoder: Callable[[str], IncrementalBPE]) -> None:
     text = "zażółcićgęśląjaźń" * 1000
     expected = real("bielik-11b-v2.5").text_backend.encode(text, add_special_tokens=False).ids
-    merges = engine("bielik-11b-v2.5").merges
+    merges = encoder("bielik-11b-v2.5").merges
     begun = process_time()
     assert merges.merge(merges.spell(text.encode())) == expected
     assert process_time() - begun < 1, "seconds, where looking through all symbols takes minutes"

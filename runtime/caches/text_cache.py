@@ -1,4 +1,4 @@
-"""A draft model's prompt cache and the tokens in it, following a text that may change anywhere."""
+"""A prompt cache and the tokens in it, following a text that may change anywhere."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +13,8 @@ PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
 
 
-class DraftCache:
-    """The cache of a draft model, of any kind.
+class TextCache:
+    """The cache of a model, of any kind, for one text after the other.
 
     Attributes:
         model: An mlx-lm model.
@@ -22,8 +22,9 @@ class DraftCache:
             known only once it is evaluated.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, max_kv_size: int | None = None) -> None:
+        """Begin with an empty cache, with a window of ``max_kv_size`` tokens for models that do not make their own."""
+        self.model, self._max_kv_size = model, max_kv_size
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
@@ -57,7 +58,7 @@ class DraftCache:
 
     def forget(self) -> None:
         """Continue with an empty cache."""
-        self.replace(make_prompt_cache(self.model), ())
+        self.replace(make_prompt_cache(self.model, self._max_kv_size), ())
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Continue with another ``cache`` of the same model, which holds ``tokens``."""
