@@ -10,9 +10,7 @@ from spectool.commands.shared.console import guarded, progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option, section
 
-_PROMPTS = (
-    "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
-)
+_PROMPTS = "pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict"
 _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
@@ -30,14 +28,14 @@ _rare = section(rare=True)
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts: dict=… (one or more), history, model=… with align=…, joined by commas; may be repeated. "
-    "name=…, verify=… and min-prob=… apply to it alone.",
+    help="What drafts, joined by commas: dict=… (one or more), history, model=…, align=…; and settings for it alone: "
+    "name=…, verify=…, min-prob=…. May be repeated, to compare.",
 )
 @option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
 @option(
     "--count",
     type=_NUMBER,
-    help="Total number of prompts, spread evenly over sources and kinds; by default 60 of a language, 12 of a corpus.",
+    help="Total number of prompts, spread evenly over sources and kinds; by default 60 per language, 12 per corpus.",
 )
 @option(
     "--num-draft-tokens",
@@ -56,11 +54,11 @@ _rare = section(rare=True)
     metavar="T",
     help="Temperature; 0 by default, may be repeated.",
 )
-@option("--ignore-eos", is_flag=True, help="Go on after the model ends its text.")
+@option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
 @option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", **_rare)
-@option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; 0 for documents.", **_rare)
-@option("--seed", type=click.IntRange(0), help="Seed of orders, sampling and --sample; 0 by default.", **_rare)
+@option("--window", type=click.IntRange(0), help="Tokens of each prompt from a corpus; 0 for whole documents.", **_rare)
+@option("--seed", type=click.IntRange(0), help="Seed for order, sampling and --sample; 0 by default.", **_rare)
 @option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", **_rare)
 @json_option
 @guarded
@@ -83,9 +81,8 @@ def bench(
 ) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 
-    Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. A run that was killed is
-    continued by the same command. A page with the verdict is written to RUN-report. Options override what EXPERIMENT
-    (TOML) says.
+    Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. If a run is killed, the same
+    command resumes it. A page with the verdict is written to RUN-report. Options override EXPERIMENT, a TOML file.
 
     \b
     Examples:

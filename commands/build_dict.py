@@ -51,7 +51,7 @@ _rare = section(rare=True)
 @option(
     "--min-count",
     type=click.IntRange(1),
-    help="Leave out windows that occur less often; by default 2, and 1 for a text below 4 MB.",
+    help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
     **_rare,
 )
 @option(
@@ -81,10 +81,10 @@ def build_dict(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Build a dictionary for a tokenizer from plain text, or from the counts of one.
+    """Build a dictionary for a tokenizer, from plain text or from counts.
 
-    The dictionary serves every model with that tokenizer. It gets better with more text, up to some hundred million
-    words, and with text of the kind that the model is to write.
+    The dictionary works with every model that has that tokenizer. It gets better with more text, up to some hundred
+    million words, and with text like what the model will write.
 
     \b
     Examples:

@@ -33,10 +33,10 @@ def chat(
     sampling: SamplingChoice,
     cache: CacheChoice,
 ) -> None:
-    """Talk with a model: the same answers as without drafts, in less time.
+    """Chat with a model: the same answers, faster.
 
-    The conversation stays in the model's cache, so each turn only costs what is new in it. From a pipe, each line is a
-    turn.
+    The conversation stays in the model's cache, so only what is new is read at each turn. In piped input, each line is
+    a turn.
 
     \b
     Examples:

@@ -50,9 +50,10 @@ def count(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Count the windows of a tokenizer's tokens in a text exactly, in bounded memory.
+    """Count windows of tokens (n-grams) in a text, exactly and in bounded memory.
 
-    The counts serve dictionaries of every size (`build-dict --counts`). After a kill, the same command resumes.
+    Dictionaries of any size can be built from the counts (`build-dict --counts`). If the command is killed, the same
+    command resumes.
 
     \b
     Example:

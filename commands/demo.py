@@ -31,7 +31,7 @@ _PROMPTS = (
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
-    Builds a dictionary from the bundled texts, shows a text with its drafts, and counts the passes that each drafter
+    Builds a dictionary from bundled texts, shows a text with its drafts, and counts the passes that each drafter
     saves. The bundled models know these texts by heart, so the figures say nothing about your model.
 
     \b

@@ -43,7 +43,7 @@ _rare = section("Drafting", rare=True)
     default="auto",
     show_default=True,
     metavar="auto|N",
-    help="Maximum number of tokens of a proposal; auto: what --min-draft-prob lets pass, up to 16.",
+    help="Maximum number of draft tokens per pass; auto: as many as --min-draft-prob allows, up to 16.",
     **_rare,
 )
 @min_draft_prob_option(**_rare)
@@ -61,9 +61,10 @@ def emulate(
     reads: Mapping[str, Any],
     as_json: bool,
 ) -> None:
-    """Replay a text as if the target had written it, and count verification passes.
+    """Count the passes that drafts would save on a text, without running a model.
 
-    No model is needed. Replay a text that the dictionary was not built from. Each document is a generation of its own.
+    Replays the text as if the target had written it, each document as a generation of its own. Use a text that the
+    dictionary was not built from.
 
     \b
     tokens per pass       1.0 is plain decoding

@@ -47,14 +47,14 @@ _cache = section("Cache", rare=True)
     "schema_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Answer in JSON of the schema in this file.",
+    help="Answer in JSON that fits the schema in this file.",
     **section("Sampling"),
 )
 @click.option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Continue after the prompt that --save-prompt-cache or mlx-lm has saved there.",
+    help="Continue after a prompt that was saved by --save-prompt-cache or by mlx-lm.",
     **_cache,
 )
 @click.option(
@@ -62,10 +62,10 @@ _cache = section("Cache", rare=True)
     "saved_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the caches of both models after the prompt, without an answer.",
+    help="Read the prompt, save the models' caches, and write no answer.",
     **_cache,
 )
-@click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")
+@click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 @guarded
 def generate(
@@ -88,8 +88,8 @@ def generate(
 ) -> None:
     """Generate text faster, with the same output.
 
-    At temperature 0 the output is token for token that of the model alone; above, it is drawn from the same
-    distribution.
+    At temperature 0, the output is token for token what the model alone would write. Above 0, it is drawn from the
+    same distribution.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ def inspect(
 ) -> None:
     """Explain an artifact or a tokenizer, or export a dictionary to llama.cpp.
 
-    An artifact in the user's cache can be given by its name. The lookup cache is for llama.cpp's
+    PATH may be the name of an artifact in your cache folder. The lookup cache is for llama.cpp's
     --lookup-cache-dynamic.
 
     \b

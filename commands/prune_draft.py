@@ -42,8 +42,8 @@ def prune_draft(
     Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
     still read and write any text, but other languages take more tokens, so use it for drafting only.
 
-    The copy has a tokenizer of its own, so align it with the target model (`spectool align`), even if the original
-    shares the target's tokenizer.
+    The copy has its own tokenizer, so align it with the target model (`spectool align`), even if the original has the
+    target's tokenizer.
 
     \b
     Example:

@@ -46,9 +46,12 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
 @model_option(**section("Model"))
 @drafting_options
 @_access(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; the default is this machine alone."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; by default reachable from this machine only.",
 )
-@_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
+@_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
 @_access(
     "--api-key",
     "api_keys",
@@ -56,7 +59,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
-    help="Key that clients have to present; may be repeated. SPECTOOL_API_KEY has them separated by spaces.",
+    help="Key that clients have to send; may be repeated. Or set SPECTOOL_API_KEY to keys separated by spaces.",
 )
 @_access(
     "--served-model-name",
@@ -85,7 +88,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     "allowed_origins",
     multiple=True,
     metavar="URL",
-    help="Web page that browsers may ask from; * for all. May be repeated.",
+    help="Web site whose pages may send requests; * for all. May be repeated.",
 )
 @_count("max_connections", "Connections that may be open at once.", **_LIMITS)
 @_limit(
@@ -101,7 +104,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
-    help="Longest prompt; by default what the model was made for, with room for an answer.",
+    help="Longest prompt; by default the model's context, with room for an answer.",
 )
 @_count(
     "prompt_cache_size",
@@ -120,7 +123,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
     show_default=True,
-    help="How much to log on stderr; DEBUG logs the requests, texts included.",
+    help="How much to log on stderr; DEBUG also logs requests with their texts.",
 )
 @guarded
 def serve(
@@ -131,7 +134,7 @@ def serve(
     log_level: str,
     **options: Any,
 ) -> None:
-    """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
+    """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
     tokens proposed and accepted.

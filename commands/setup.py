@@ -10,17 +10,16 @@ from spectool.commands.shared.options import Finite, SectionedCommand, json_opti
 
 @click.command(cls=SectionedCommand)
 @click.argument("model")
-@option("--language", required=True, metavar="CODE", help="Language that the model is to write, such as pl or uk.")
+@option("--language", required=True, metavar="CODE", help="Language that the model will write, such as pl or uk.")
 @option(
     "--corpus",
     "corpora",
     multiple=True,
     metavar="C",
-    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, which pl, uk and "
-    "crh have.",
+    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, for pl, uk and crh.",
 )
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
-@option("--prune/--no-prune", default=True, show_default=True, help="Leave out tokens that the draft does not need.")
+@option("--prune/--no-prune", default=True, show_default=True, help="Remove tokens that the draft model does not need.")
 @option(
     "--seconds",
     type=Finite(0.1),
@@ -39,11 +38,11 @@ def setup(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Build what drafts for a model in a language, measure it here, and say what to type from now on.
+    """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Fetches text, builds a dictionary, runs the doctor, prunes and aligns a draft model if one is named, and measures
-    all of it against plain decoding, which is recommended where drafting does not pay. `generate`, `chat` and `serve`
-    find the dictionary. After Ctrl-C, the same command goes on.
+    Fetches text, builds a dictionary and runs the doctor. If you name a draft model, it is pruned and aligned. Then all
+    of this is measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and
+    `serve` find the dictionary. After Ctrl-C, run the same command to continue.
 
     \b
     Examples:

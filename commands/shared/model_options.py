@@ -117,7 +117,7 @@ min_draft_prob_option = partial(
     metavar="P",
     default=0.2,
     show_default=True,
-    help="End a proposal when its probability falls below this.",
+    help="Stop drafting when the probability of the draft falls below this.",
 )
 verify_option = partial(
     click.option,
@@ -125,8 +125,8 @@ verify_option = partial(
     type=click.Choice(["exact", "rejection"]),
     default="rejection",
     show_default=True,
-    help="Above temperature 0: compare draft tokens with drawn ones, or keep more of a draft model's by rejection "
-    "sampling.",
+    help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
+    "draft model's, by rejection sampling.",
 )
 template_variables_option = partial(
     click.option,
@@ -139,12 +139,12 @@ template_variables_option = partial(
 )
 kv_bits_option = partial(click.option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
 SAMPLING = {
-    "temp": "Temperature; 0 draws nothing at random.",
-    "top_p": "Sample from the most probable tokens up to this mass.",
-    "top_k": "Sample from this many most probable tokens; 0 for all.",
+    "temp": "Temperature; 0 always takes the most probable token.",
+    "top_p": "Sample from the most probable tokens that make up this share of probability.",
+    "top_k": "Sample from the N most probable tokens; 0 for all.",
     "min_p": "Leave out tokens below this share of the best one's probability.",
-    "xtc_probability": "How often to leave out all tokens above --xtc-threshold but the least probable.",
-    "xtc_threshold": "See --xtc-probability.",
+    "xtc_probability": "How often to leave out all tokens above --xtc-threshold except the least probable of them.",
+    "xtc_threshold": "Probability above which --xtc-probability applies.",
 }
 
 
@@ -182,8 +182,8 @@ drafting_options = gathered(
         show_default=AUTO,
         callback=_dictionaries,
         metavar="DIR",
-        help="Dictionary for this tokenizer, or its name; may be repeated. auto takes those that build-dict has kept "
-        "in the cache.",
+        help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
+        "setup put in your cache folder.",
     ),
     _drafting(
         "--no-dict",
@@ -199,7 +199,7 @@ drafting_options = gathered(
         "--alignment",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="What `spectool align` made for the two models.",
+        help="Output of `spectool align` for the two models.",
     ),
     click.option(
         "--num-draft-tokens",
@@ -235,7 +235,7 @@ _sampling_options = gathered(
         "--seed",
         type=click.IntRange(0, 2**64 - 1),
         metavar="N",
-        help="Seed of the sampler; the same text again also needs a fixed draft length.",
+        help="Seed of the sampler; reproducing a text also needs a fixed draft length.",
     ),
     *(sampling_option(name, **_as_in_mlx_lm) for name in SAMPLING if name != "temp"),
     _rare_sampling(

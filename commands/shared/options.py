@@ -148,14 +148,14 @@ draft_option = partial(option, "--draft", "--draft-model", "draft", required=Tru
 target_option = partial(option, "--target", "--model", "target", required=True)
 corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
 path_option = partial(option, type=click.Path(path_type=Path))
-out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
+out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in your cache folder.")
 memory_option = option(
     "--memory",
     type=size_in_bytes,
     default=f"{CountOptions.memory // 10**9}GB",
     show_default=True,
     metavar="SIZE",
-    help="Memory of all processes together.",
+    help="Memory for all processes together.",
 )
 workers_option = option(
     "--workers",
@@ -218,13 +218,13 @@ text_options = gathered(
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
-        help="At damaged characters, stop, or drop and count them.",
+        help="Whether to stop at damaged characters, or to drop and count them.",
         **_rare,
     ),
     click.option(
         "--documents",
         type=click.Choice(["lines", "blank-lines", "files"]),
-        help="What a document of plain text is; by default chosen for each file.",
+        help="What counts as a document in plain text; by default chosen for each file.",
         **_rare,
     ),
 )
