@@ -159,7 +159,7 @@ def _put_prompts(
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
     corpora = [source for source in sources if "source" in source]
     if window is not None and not corpora:
-        raise click.UsageError("--window cuts prompts from a corpus, and all of these are built-in ones")
+        raise click.UsageError("--window applies to prompts from a corpus, and all of these are built in")
     for source in corpora if window is not None else ():
         source["window"] = window
     for key, total in totals.items():

@@ -57,7 +57,9 @@ def setup(
     from spectool.runtime.loading import load_model
 
     if len(set(map(slug, corpora))) < len(corpora):
-        raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
+        raise click.UsageError(
+            "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
+        )
     for name in filter(None, (model, draft)):
         model_directory(name)
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)

@@ -159,13 +159,13 @@ def not_utf8(place: str, error: UnicodeDecodeError, at: int, repair: bool, after
     got = f"{place}: expected UTF-8, got {_bytes(error)} at byte {at}"
     if not foreign:
         return CorpusError(
-            f"{got}. The text around it is UTF-8, so this place is damaged. Correct it, or have such bytes dropped and "
-            "counted: --on-error repair"
+            f"{got}. The text around it is UTF-8, so this place is damaged. Correct it, or drop and count such bytes: "
+            "--on-error repair"
         )
     shown = raw[max(0, start - _SHOWN) : start + _SHOWN]
     readings = "; ".join(f"in {name} {shown.decode(name, 'replace').strip()!r}" for name in _OLD)
     return CorpusError(
-        f"{got}. The file is in another encoding. The place reads {readings}. Name the one that is right, such as "
+        f"{got}. The file is in another encoding. The place reads {readings}. Name the right one, such as "
         f"--encoding {_OLD[0]}"
     )
 

@@ -26,7 +26,7 @@ TEXT_FORMATS = {
 """Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
 
 _NOT_READ = {
-    ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
+    ".json": "turn it into one object per line: jq -c '.[]' {path} > {stem}.jsonl",
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",

@@ -181,7 +181,9 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: this JSON cannot be read ({error}). Correct the line") from error
     if not isinstance(record, dict):
-        raise CorpusError(f"{place}: expected one JSON object a line, got a {type(record).__name__}. Correct the line")
+        raise CorpusError(
+            f"{place}: expected one JSON object per line, got a {type(record).__name__}. Correct the line"
+        )
     return record
 
 

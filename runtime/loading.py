@@ -103,10 +103,10 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
             warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
-            warn(f"warning: a dictionary is left out: {error}")
+            warn(f"warning: skipping a dictionary: {error}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
-        say(f"drafting from {names} in {folder}; --no-dict drafts without")
+        say(f"drafting from {names} in {folder}; --no-dict turns this off")
     return found
 
 

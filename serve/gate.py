@@ -103,7 +103,9 @@ class Gate:
             )
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
         if client is None and request.url.path != "/health" and request.method != "OPTIONS":
-            raise RequestRefused(401, "expected one of the server's keys as Authorization: Bearer, got none of them")
+            raise RequestRefused(
+                401, "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
+            )
 
     def _client(self, authorization: str | None, key: str | None) -> str | None:
         """A name for the client whose key this is, None for a wrong key, and nobody's name where there are none."""
@@ -177,7 +179,9 @@ async def _drain(request: Request) -> None:
 
 
 def _too_large(most: int, got: int) -> RequestRefused:
-    return RequestRefused(413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets it")
+    return RequestRefused(
+        413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
+    )
 
 
 def _name(host: str) -> str:

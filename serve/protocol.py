@@ -208,4 +208,4 @@ def joined(content: Any, field: str) -> str:
         isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise wrong_field(field, "expected a text, or parts of text alone, because nothing else can be read")
+    raise wrong_field(field, "expected a text or a list of text parts, because nothing else can be read")

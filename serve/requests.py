@@ -91,7 +91,7 @@ _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _JSON = "json_schema", {"type": "object"}
-_STARTED = "no such field, because the server decides it when it starts"
+_STARTED = "no such field, because this is fixed when the server starts"
 
 
 class _Given(BaseModel):
@@ -257,7 +257,7 @@ class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
     messages: list[Message] = _field(
-        "a list of messages with the role system, developer, user, assistant or tool, and a content of text alone",
+        "a list of messages, each with a role (system, developer, user, assistant or tool) and text as content",
         ...,
         min_length=1,
     )
@@ -265,7 +265,7 @@ class ChatRequest(GenerationRequest):
     tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
         "auto, none, required, or an object that names a function", "auto"
     )
-    prediction: _Prediction | None = _field('an object with the type "content" and a content of text alone')
+    prediction: _Prediction | None = _field('an object with the type "content" and text as content')
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
@@ -308,8 +308,8 @@ class CompletionRequest(GenerationRequest):
     )
     logprobs: StrictBool | _UpTo20 = _field("a whole number from 0 to 20", False)
     echo: Literal[False] = _field("false, because an answer does not repeat its prompt", False)
-    suffix: Literal[""] = _field("nothing, because what follows the answer is not considered", "")
-    best_of: Literal[1] = _field("1, because no answer is generated and left out", 1)
+    suffix: Literal[""] = _field("nothing, because text after the answer is not taken into account", "")
+    best_of: Literal[1] = _field("1, because every generated answer is returned", 1)
 
     @property
     def shown_logprobs(self) -> int | None:

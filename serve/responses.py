@@ -32,7 +32,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     body = {name: value for name, value in body.items() if value is not None}
     chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
     if "previous_response_id" in body:
-        raise wrong_field("previous_response_id", "expected none, because nothing is stored. Send the conversation")
+        raise wrong_field(
+            "previous_response_id", "expected none, because nothing is stored. Send the whole conversation"
+        )
     text = body.pop("text", None) or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None:

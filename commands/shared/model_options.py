@@ -93,7 +93,7 @@ def _dictionaries(
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
     if context.meta.get(_NO_DICTIONARIES):
         if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
-            raise click.BadParameter("names a dictionary, and --no-dict takes none. Leave one out", context, parameter)
+            raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
     try:
         return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)

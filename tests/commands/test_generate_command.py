@@ -33,7 +33,7 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
         (
             ["--prompt", "a", "--dict", "x", "--no-dict"],
-            "names a dictionary, and --no-dict takes none",
+            "cannot be combined with --no-dict",
         ),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
     try:
         manifest = count_text(open_corpus(str(path)), out, CountOptions(workers=1), tokenizer, quiet, replacing, SMALL)
     except CorpusError as error:
-        assert "a.txt: expected a file that stays as it is" in str(error)
+        assert "a.txt: expected a file that does not change" in str(error)
         assert not out.exists()
     else:
         assert manifest.inputs["files"][0]["sha256"] == old
