@@ -26,6 +26,14 @@ _GONE = 499  # the status, in log and metrics, of requests whose clients went aw
 _LONGEST_PATH = 200  # characters of it that are logged
 _DRAIN_SECONDS = 2
 _DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to see the refusal
+# What the protocols that are translated into a chat call fields of the chat.
+_OWN_NAMES = {
+    ("/v1/responses", "messages"): "input",
+    ("/v1/responses", "max_completion_tokens"): "max_output_tokens",
+    ("/v1/responses", "response_format"): "text.format",
+    ("/v1/messages", "stop"): "stop_sequences",
+    ("/v1/messages", "response_format"): "output_config.format",
+}
 
 
 class ClientGone(Exception):
@@ -93,7 +101,11 @@ class Gate:
         headers = request.headers
         if self._only_loopback and not _is_loopback(_name(headers.get("host", ""))):
             # A page can make its own name mean this machine, and would pass for one of ours.
-            raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
+            raise RequestRefused(
+                403,
+                f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host "
+                "0.0.0.0 and an --api-key to be reached by other names",
+            )
         origin = headers.get("origin")
         # On this machine alone, a page that this server has sent; elsewhere its Host could be anybody's name.
         own = self._only_loopback and origin == f"http://{headers.get('host')}"
@@ -128,14 +140,14 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
-    """An error as the protocol of an address has it."""
+    """An error as the protocol of an address has it, with its own name of the field."""
+    error: dict[str, Any] = refusal.body["error"]
+    if own := _OWN_NAMES.get((path, error["param"])):
+        error = {**error, "param": own, "message": own + error["message"].removeprefix(error["param"])}
     if not path.startswith("/v1/messages"):
-        return refusal.body
-    kind = refusal.body["error"]["type"]
-    return {
-        "type": "error",
-        "error": {"type": "api_error" if kind == "server_error" else kind, "message": str(refusal)},
-    }
+        return {"error": error}
+    kind = "api_error" if error["type"] == "server_error" else error["type"]
+    return {"type": "error", "error": {"type": kind, "message": error["message"]}}
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from spectool.serve.answers import Delta
 from spectool.serve.engine import Job
-from spectool.serve.requests import ChatRequest, RequestRefused, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, quoted, wrong_field
 from spectool.serve.tool_calls import Call
 
 
@@ -180,7 +180,7 @@ def own_tools(
         RequestRefused: It is no list of tools.
     """
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise wrong_field("tools", "expected a list of tools")
+        raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters"}
     functions = [
         {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}

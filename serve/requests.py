@@ -206,7 +206,7 @@ class GenerationRequest(_Given):
         "a text, or a list of at most 16, none of them empty", []
     )
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
-    response_format: _PlainFormat | _SchemaFormat | None = _field(
+    response_format: Annotated[_PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = _field(
         'an object with the type "text", "json_object", or "json_schema" and an object "json_schema" with a "schema"'
     )
     structured_outputs: _StructuredOutputs | None = _field(
@@ -343,7 +343,8 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         return kind.model_validate(body)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        first, deepest = errors[0], max(errors, key=lambda each: len(each["loc"]))
+        # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
+        first, deepest = errors[0], max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
         name = str(first["loc"][0]) if first["loc"] else "body"
         declared = kind.model_fields.get(name)
         told = None if first["type"] == "tiny" or declared is None else declared.description
@@ -369,11 +370,11 @@ def _joined(content: str | list[_Part]) -> str:
 def _place(body: dict[str, Any], problem: Mapping[str, Any]) -> str:
     """What a body has at the place of a problem, and where that is inside a field."""
     value, path = body, ""
-    for step in problem["loc"]:
+    missing = problem["type"] == "missing"  # or null
+    for step in problem["loc"][: -1 if missing else None]:
         inside = isinstance(step, int) if isinstance(value, list) else isinstance(value, dict) and step in value
-        if inside:  # otherwise it names one of several kinds of values, or what is missing
+        if inside:  # otherwise it names one of several kinds of values
             value, path = value[step], f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
-    missing = problem["type"] == "missing"
     found, path = ("nothing", f"{path}.{problem['loc'][-1]}") if missing else (quoted(value), path)
     return f"{found} at {path[1:]}" if path.count(".") + path.count("[") > 1 else found
 

@@ -17,10 +17,11 @@ from spectool.serve.protocol import (
     now,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
 _PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
 _WITHOUT_EFFECT = {"include", "background", "truncation"}
+_NO_LOGPROBS: dict[str, list[Any]] = {"logprobs": []}  # which clients require
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -46,7 +47,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     given, instructions = body.pop("input", None), body.pop("instructions", None)
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
-        raise wrong_field("input", "expected a text or a list of items")
+        raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
@@ -132,13 +133,14 @@ class ResponseWriter(BlockWriter):
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
         name = "output_text.delta" if block.kind == "text" else "reasoning_text.delta"
-        yield self._event(name, **self._place(block), content_index=0, delta=text)
+        logprobs = _NO_LOGPROBS if block.kind == "text" else {}
+        yield self._event(name, **self._place(block), content_index=0, delta=text, **logprobs)
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of an item."""
         place = self._place(block)
         if block.kind == "text":
-            yield self._event("output_text.done", **place, content_index=0, text=block.text)
+            yield self._event("output_text.done", **place, content_index=0, text=block.text, **_NO_LOGPROBS)
             yield self._event("content_part.done", **place, content_index=0, part=_part(block.text))
         elif block.kind == "reasoning":
             yield self._event("reasoning_text.done", **place, content_index=0, text=block.text)
