@@ -5,6 +5,8 @@ Command modules are light: what they need is imported when a command runs, so th
 """
 
 import importlib
+import io
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +80,12 @@ class _LazyGroup(click.Group):
         self._places = {name: place for commands in purposes.values() for name, place in commands.items()}
         imported_later: Any = dict.fromkeys(self._places)
         super().__init__(name, imported_later, **others)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; characters that the encoding of the output lacks are escaped."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; where it has no such option, suggest what it calls the same thing."""

@@ -34,14 +34,15 @@ class Text(click.types.StringParamType):
         if not text and not self._empty:
             self.fail("expected a text, got nothing.", param, ctx)
         try:
-            require_utf8(text)
+            return require_utf8(text)
         except SpectoolError as error:
             self.fail(f"{error}.", param, ctx)
-        return text
 
 
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, checked."""

@@ -144,7 +144,7 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
         (CHAT, "response_format", {"type": "json"}, '{"type": "json"}'),
         (CHAT, "response_format", {"type": "json_schema"}, "nothing at response_format.json_schema"),
         (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, "json_schema.schema"),
-        (TEXT, "prompt", ["a"] * 17, ',…'),
+        (TEXT, "prompt", ["a"] * 17, ",…"),
     ],
 )
 def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
