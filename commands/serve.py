@@ -170,7 +170,7 @@ def serve(
         server.wait_until_loaded()
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
-        say(f"{server.url}/v1 serves {' and '.join(started.names)}, drafting from {source}. Ctrl-C ends it.")
+        say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if hint := blas_hint(loaded.model):
             say(hint)
         if host not in _LOOPBACK and not started.api_keys:
