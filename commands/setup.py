@@ -96,6 +96,7 @@ def setup(
     if found["pays"] is None:
         click.echo(f"A longer benchmark may tell: --seconds {5 * seconds:.0f}")
     click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
+    click.echo("`spectool chat` and `spectool serve` take the same options.")
 
 
 def _minutes(seconds: float) -> str:
