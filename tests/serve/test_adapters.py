@@ -136,11 +136,12 @@ def test_tools_of_responses(chatting: Server) -> None:
             {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
             {"type": "web_search"},
         ],
+        "text": {"verbosity": "low"},
     }
     api = client(chatting).responses
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         raw = api.with_raw_response.create(**asked)
-        assert raw.headers["x-spectool-ignored-fields"] == "tools_web_search"
+        assert raw.headers["x-spectool-ignored-fields"] == "text_verbosity, tools_web_search"
         whole = raw.parse()
         with api.stream(**asked) as stream:
             final = stream.get_final_response()
@@ -159,6 +160,7 @@ def test_wrong_responses_are_refused(chatting: Server) -> None:
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/x"}]}]},
         {"input": "a", "previous_response_id": "resp_1"},
         {"input": "a", "text": {"format": {"type": "json_schema", "name": "a"}}},
+        {"input": "a", "text": 5},
         {"input": "a", "tools": 5},
         {"input": "a", "tools": [{"type": "function"}]},
         {"input": "a", "instructions": 5},
