@@ -8,7 +8,7 @@ import click
 
 from spectool.commands.shared.console import guarded, progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
-from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option, section
+from spectool.commands.shared.options import Finite, SectionedCommand, Whole, json_option, option, path_option, section
 
 _PROMPTS = "pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict"
 _DRAFTER = {
@@ -16,7 +16,7 @@ _DRAFTER = {
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
 }
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_NUMBER = click.IntRange(1)
+_NUMBER = Whole(1)
 _rare = section(rare=True)
 
 
@@ -57,8 +57,8 @@ _rare = section(rare=True)
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
 @option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", **_rare)
-@option("--window", type=click.IntRange(0), help="Tokens of each prompt from a corpus; 0 for whole documents.", **_rare)
-@option("--seed", type=click.IntRange(0), help="Seed for order, sampling and --sample; 0 by default.", **_rare)
+@option("--window", type=Whole(0), help="Tokens of each prompt from a corpus; 0 for whole documents.", **_rare)
+@option("--seed", type=Whole(0), help="Seed for order, sampling and --sample; 0 by default.", **_rare)
 @option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", **_rare)
 @json_option
 @guarded

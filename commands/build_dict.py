@@ -11,6 +11,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     memory_option,
     option,
@@ -47,16 +48,16 @@ _rare = section(rare=True)
     metavar="SIZE",
     help="Maximum size on disk; the entries with the highest expected gain are kept.",
 )
-@option("--entries", type=click.IntRange(1), help="Maximum number of entries.")
+@option("--entries", type=Whole(1), help="Maximum number of entries.")
 @option(
     "--min-count",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
     **_rare,
 )
 @option(
     "--max-context",
-    type=click.IntRange(1, 15),
+    type=Whole(1, 15),
     default=BackoffOptions.max_context,
     show_default=True,
     help="Longest context, in tokens.",

@@ -10,6 +10,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.commands.shared.console import guarded, say, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     memory_option,
     option,
@@ -28,10 +29,10 @@ from spectool.commands.shared.options import (
 @out_option
 @memory_option
 @workers_option
-@option("--orders", type=click.IntRange(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
+@option("--orders", type=Whole(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
 @option(
     "--min-count",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=CountOptions.min_count,
     show_default=True,
     help="Leave out windows that occur less often; the counts of all others are exact.",

@@ -10,6 +10,7 @@ from spectool.commands.shared.console import divided, guarded, progress, reading
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     path_option,
     section,
@@ -24,7 +25,7 @@ _rare = section("Drafting", rare=True)
 @click.command(cls=SectionedCommand)
 @click.option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", **_text)
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", **_text)
-@click.option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", **_text)
+@click.option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", **_text)
 @path_option(
     "--dict",
     "dictionaries",

@@ -8,7 +8,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.describe import artifact_facts
-from spectool.commands.shared.options import Finite, Text, json_option, path_option, tokenizer_option
+from spectool.commands.shared.options import Finite, Text, Whole, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @click.option(
     "--entries",
-    type=click.IntRange(0, 100_000),
+    type=Whole(0, 100_000),
     default=5,
     show_default=True,
     help="Number of sample entries of a dictionary to show.",

@@ -7,7 +7,7 @@ import click
 
 from spectool.build.dictionary.options import Limits
 from spectool.commands.shared.console import guarded, say, stage
-from spectool.commands.shared.options import Finite, json_option, path_option, size_in_bytes
+from spectool.commands.shared.options import Finite, Whole, json_option, path_option, size_in_bytes
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
 @click.option(
     "--entries",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Maximum number of entries; those with the highest expected gain are kept.",
 )

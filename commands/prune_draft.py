@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, progress, reading, say, say_next, say_notes, stage
-from spectool.commands.shared.options import SectionedCommand, draft_option, json_option, path_option, text_options
+from spectool.commands.shared.options import (
+    SectionedCommand,
+    Whole,
+    draft_option,
+    json_option,
+    path_option,
+    text_options,
+)
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _TURNS, _PASSES = 5, 6  # of each model, in turns
@@ -27,7 +34,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
 @click.option(
     "--ids",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )

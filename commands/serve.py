@@ -21,13 +21,13 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, SectionedCommand, Text, section, under
+from spectool.commands.shared.options import Decorator, SectionedCommand, Text, Whole, section, under
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_COUNT = click.IntRange(1)
+_COUNT = Whole(1)
 _model, _access = under("Model"), under("Access")
 _rarely = partial(click.option, **section("Model", rare=True))
 _LIMITS, _CACHE = section("Limits", rare=True), section("Cache", rare=True)
@@ -51,7 +51,7 @@ def _count(name: str, help: str, *others: str, **more: Any) -> Decorator:
     show_default=True,
     help="Address to listen on; by default reachable from this machine only.",
 )
-@_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
+@_access("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
 @_access(
     "--api-key",
     "api_keys",

@@ -11,7 +11,17 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, section, together, under
+from spectool.commands.shared.options import (
+    Decorator,
+    Finite,
+    JsonObject,
+    Text,
+    Whole,
+    gathered,
+    section,
+    together,
+    under,
+)
 from spectool.runtime.decoding.settings import SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
@@ -155,7 +165,7 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
     number = Finite(setting.least, None if most == math.inf else most)
     return click.option(
         f"--{name.replace('_', '-')}",
-        type=click.IntRange(0) if setting.whole else number,
+        type=Whole(0) if setting.whole else number,
         default=setting.default,
         show_default=True,
         metavar="T" if name == "temp" else "N",
@@ -215,7 +225,7 @@ drafting_options = gathered(
 )
 """Options that say what drafts, which a command gets as ``drafting``."""
 
-_count = click.IntRange(1)
+_count = Whole(1)
 _sampling_options = gathered(
     SamplingChoice,
     "sampling",
@@ -233,7 +243,7 @@ _sampling_options = gathered(
     ),
     _rare_sampling(
         "--seed",
-        type=click.IntRange(0, 2**64 - 1),
+        type=Whole(0, 2**64 - 1),
         metavar="N",
         help="Seed of the sampler; reproducing a text also needs a fixed draft length.",
     ),
@@ -257,7 +267,7 @@ _cache_options = gathered(
     ),
     _cache(
         "--quantized-kv-start",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=5000,
         help="Quantise the cache once it holds this many tokens.",
     ),

@@ -39,6 +39,16 @@ class Text(click.types.StringParamType):
             self.fail(f"{error}.", param, ctx)
 
 
+class Whole(click.IntRange):
+    """A range of whole numbers."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """How help texts show a value."""
+        return "N"
+
+
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""
 
@@ -160,7 +170,7 @@ memory_option = option(
 )
 workers_option = option(
     "--workers",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Processes; by default one per core, as far as --memory allows.",
 )
