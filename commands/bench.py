@@ -104,9 +104,12 @@ def bench(
         keys["ignore_eos"] = True
     if model is not None:
         keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
-    elif drafters:
+    if drafters and model is None:
         raise click.UsageError("--drafter needs --model")
-    _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
+    if model is not None and not drafters:
+        raise click.UsageError("--model needs --drafter, such as --drafter dict=pl.dict,history")
+    if experiment is None or prompts or keys.get("prompts"):  # else the check of the keys says what is missing
+        _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
     planned = make_experiment(keys, experiment)
     folder = page_folder(out)
     run = run_experiment(planned, out, pause, say, progress)

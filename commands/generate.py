@@ -117,6 +117,8 @@ def generate(
         )
     text = _read_prompt(prompt)
     prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
+    if prediction == "":
+        raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.shared.blas import blas_hint
@@ -177,7 +179,10 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     reasoning = None
     if chat and tokenizer.has_thinking:
         reasoning = str(tokenizer.decode(list(prompt)[-32:])).rstrip().endswith(tokenizer.think_start)
-    return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
+    try:
+        return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
+    except SpectoolError as error:
+        raise SpectoolError(f"{schema}: {error}") from error
 
 
 def _figures(response: Any) -> dict[str, Any]:

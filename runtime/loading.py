@@ -40,6 +40,10 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
+    if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
+        raise RuntimeUnsupported(
+            f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
+        )
     try:
         model, tokenizer = mlx_lm.load(
             name,
