@@ -7,6 +7,8 @@ import click
 from spectool.commands.shared.console import guarded, say, show, table
 from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
 
+_STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
+
 
 @click.command(cls=SectionedCommand)
 @click.argument("model")
@@ -62,6 +64,7 @@ def setup(
         )
     for name in filter(None, (model, draft)):
         model_directory(name)
+    say("looking at the models and at what is there already")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())
     missing = [step for step in plan if not step.kept]
@@ -70,8 +73,8 @@ def setup(
     if missing:
         total = _minutes(sum(step.seconds for step in missing))
         say(
-            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. After Ctrl-C "
-            "the same command goes on."
+            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. You can stop "
+            "with Ctrl-C and continue later with the same command."
         )
         if hint := blas_hint(load_model(model, lazy=True)[0]):
             say(hint)
@@ -80,7 +83,10 @@ def setup(
         began = time.perf_counter()
         if not step.kept:
             say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
-            step.make()
+            try:
+                step.make()
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt(str(stop) or _STOPPED) from stop
         taken = round(time.perf_counter() - began, 1)
         done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
     found = {"model": model, "language": language, "steps": done, **wanted.outcome()}

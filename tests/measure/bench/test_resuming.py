@@ -61,7 +61,7 @@ def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -
         finally:
             process.kill()
     assert process.returncode == 130
-    kept = f"Interrupted. Finished work is kept in {folder}; the same command goes on from there."
+    kept = f"Interrupted. Finished work is kept in {folder}; the same command continues from there."
     assert errors.splitlines()[-1] == kept and "half-written" not in errors, errors
     assert list(folder.glob("block-*")) and not out.exists()
 
