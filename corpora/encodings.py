@@ -134,6 +134,11 @@ def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
             f"{path}: expected {asked or 'UTF-8'}, got text that looks like {wide} without a byte order mark. "
             f"Read it with --encoding {wide}"
         )
+    if not marked and asked in ("utf-16", "utf-32") and head:
+        raise CorpusError(
+            f"{path}: expected {asked}, got a file without its byte order mark. Leave out --encoding {asked} if it is "
+            f"UTF-8, or name {asked}-le or {asked}-be"
+        )
     return asked or marked or "utf-8"
 
 

@@ -96,6 +96,9 @@ def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(UKRAINIAN.encode())
     with pytest.raises(CorpusError, match=r"expected cp1251, got UTF-8. Leave out --encoding cp1251"):
         texts(path, encoding="cp1251")
+    for codec in ("utf-16", "utf-32"):
+        with pytest.raises(CorpusError, match=rf"a\.txt: expected {codec}, got a file without its byte order mark"):
+            texts(path, encoding=codec)
     path.write_bytes("ціле".encode("utf-16") + b"\x00")
     with pytest.raises(CorpusError, match=r"a\.txt:1: expected utf-16, got the byte 00 at byte 10"):
         texts(path)

@@ -80,7 +80,7 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object a line, got '\{\"text\": oops\}'"),
+        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object per line, got '\{\"text\": oops\}'"),
         ("[1]", r"a\.jsonl:2: expected one JSON object per line, got a list"),
         ('{"title": "a", "body": "b"}', r"a\.jsonl:2: expected a column 'text', found title, body"),
         ("{}", r"a\.jsonl:2: expected a column 'text', found none"),
