@@ -70,7 +70,7 @@ def inspect(
     reader = None if manifest is None else class_of(manifest, directory)
     for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
         if value is not None and kind != "spectool-dictionary":
-            raise click.UsageError(f"{option} works on dictionaries; {path} is a {kind}")
+            raise click.UsageError(f"{option} works on dictionaries; {path} is {f'a {kind}' if manifest else 'none'}")
     if reader is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return
