@@ -5,6 +5,8 @@ Command modules are light: what they need is imported when a command runs, so th
 """
 
 import importlib
+import io
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,6 +81,12 @@ class _LazyGroup(click.Group):
         imported_later: Any = dict.fromkeys(self._places)
         super().__init__(name, imported_later, **others)
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; characters that the encoding of the output lacks are escaped."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; where it has no such option, suggest what it calls the same thing."""
         try:
@@ -120,19 +128,19 @@ def _imported(module: str, name: str) -> click.Command:
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Speculative decoding for mlx-lm models, for languages whose words take many tokens.
+    """Run mlx-lm models faster in languages whose words take many tokens, by speculative decoding.
 
     \b
     Once:        spectool setup ./model --language pl --corpus texts/
     Every time:  spectool generate --model ./model --prompt "…"
 
-    The output is what the model alone would give; only the number of passes changes.
+    The output is what the model alone would write, in fewer passes.
     """
 
 
 @click.group("lab", cls=_LazyGroup, purposes=_LAB_PURPOSES)
 def lab() -> None:
-    """Repeat the experiments of the papers: grids of dictionaries, fairness, small drafts.
+    """Repeat the papers' experiments: grids of dictionaries, fairness, small draft models.
 
     \b
     Example:

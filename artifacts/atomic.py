@@ -58,7 +58,7 @@ def atomic_directory(out: Path) -> Iterator[Path]:
     try:
         partial.mkdir(parents=True)
     except OSError as error:
-        raise ArtifactError(f"{out}: cannot be written there ({error.strerror}). Choose another -o") from error
+        raise ArtifactError(f"{out}: cannot be written ({error.strerror}). Choose another -o") from error
     try:
         with explain_full_disk(out):
             yield partial
@@ -101,7 +101,7 @@ def check_replaceable(
     above = out.resolve().parents or (out.resolve(),)  # the root has no parents
     folder = next(parent for parent in above if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise ArtifactError(f"{out}: cannot be written there ({folder} is no writable directory). Choose another -o")
+        raise ArtifactError(f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir() or not (out / MANIFEST).is_file():

@@ -39,7 +39,7 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
         ArtifactError: Something is there, or it cannot be written there.
     """
     if path.exists():
-        raise ArtifactError(f"{path}: exists and is not replaced. Choose another -o, or remove it first")
+        raise ArtifactError(f"{path}: exists and is not replaced. Choose another name, or remove it first")
     number = 0
     try:
         with atomic_file(path) as partial, partial.open("wb") as stream:
@@ -51,5 +51,5 @@ def write_cache(path: Path, ngrams: Iterable[tuple[Ngram, TokenCounts]]) -> int:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written ({error.strerror}). Choose another -o") from error
+        raise ArtifactError(f"{path}: cannot be written ({error.strerror}). Choose another place") from error
     return number

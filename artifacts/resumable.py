@@ -81,7 +81,7 @@ def resumable_work(
             if not _any(work, keep):
                 shutil.rmtree(work)
             elif isinstance(error, KeyboardInterrupt) and not error.args:
-                error.args = (f"Interrupted. Finished work is kept in {work}; the same command goes on from there.",)
+                error.args = (f"Interrupted. Finished work is kept in {work}; the same command continues from there.",)
             raise
         shutil.rmtree(work)
 

@@ -23,18 +23,22 @@ from spectool.commands.shared.options import (
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @click.option(
-    "--corpus", default="sample:pl", show_default=True, metavar="C", help="Text to count on, as for build-dict."
+    "--corpus",
+    default="sample:pl",
+    show_default=True,
+    metavar="C",
+    help="Text to judge the pair on, as for build-dict.",
 )
 @out_option
 @text_options
 @json_option
 @guarded
 def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
-    """Prepare a draft model of another family for a target, and report on the pair.
+    """Prepare a draft model with another tokenizer for a target, and report on the pair.
 
-    Only the tokenizers are read, so you can ask about a pair before you download its models. The report ends with a
-    verdict. The exit status is 1 if more than 1% of the translated tokens differ from the tokenizer's own encoding;
-    drafts are then lost, but the output is unaffected.
+    Only the tokenizers are read, so you can judge a pair before you download its models. The report ends with a
+    verdict. The exit status is 1 if more than 1% of the translated tokens differ from the tokenizer's own encoding.
+    Then drafts are lost, but the output stays the same.
 
     \b
     Example:

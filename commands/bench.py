@@ -8,17 +8,15 @@ import click
 
 from spectool.commands.shared.console import guarded, progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
-from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option, path_option
+from spectool.commands.shared.options import Finite, SectionedCommand, Whole, json_option, option, path_option
 
-_PROMPTS = (
-    "pl, uk, en, crh, crh-cyrl: built-in prompts, one kind alone as pl:list; or a corpus, as for --corpus of build-dict"
-)
+_PROMPTS = "pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict"
 _DRAFTER = {
     **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
     **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
 }
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_NUMBER = click.IntRange(1)
+_NUMBER = Whole(1)
 
 
 @click.command(cls=SectionedCommand)
@@ -29,14 +27,14 @@ _NUMBER = click.IntRange(1)
     "drafters",
     multiple=True,
     metavar="SPEC",
-    help="What drafts: dict=… (one or more), history, model=… with align=…, joined by commas; may be repeated. "
-    "name=…, verify=… and min-prob=… apply to it alone.",
+    help="What drafts, joined by commas: dict=… (one or more), history, model=…, align=…; and settings for it alone: "
+    "name=…, verify=…, min-prob=…. May be repeated, to compare.",
 )
 @option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
 @option(
     "--count",
     type=_NUMBER,
-    help="Total number of prompts, spread evenly over sources and kinds; by default 60 of a language, 12 of a corpus.",
+    help="Total number of prompts, spread evenly over sources and kinds; by default 60 per language, 12 per corpus.",
 )
 @option(
     "--num-draft-tokens",
@@ -55,11 +53,11 @@ _NUMBER = click.IntRange(1)
     metavar="T",
     help="Temperature; 0 by default, may be repeated.",
 )
-@option("--ignore-eos", is_flag=True, help="Go on after the model ends its text.")
+@option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
 @option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", rare=True)
-@option("--window", type=click.IntRange(0), help="Tokens of a prompt from a corpus; 0 for documents.", rare=True)
-@option("--seed", type=click.IntRange(0), help="Seed of orders, sampling and --sample; 0 by default.", rare=True)
+@option("--window", type=Whole(0), help="Tokens of each prompt from a corpus; 0 for whole documents.", rare=True)
+@option("--seed", type=Whole(0), help="Seed for order, sampling and --sample; 0 by default.", rare=True)
 @option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", rare=True)
 @json_option
 @guarded
@@ -82,9 +80,8 @@ def bench(
 ) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 
-    Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. A run that was killed is
-    continued by the same command. A page with the verdict is written to RUN-report. Options override what EXPERIMENT
-    (TOML) says.
+    Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. If a run is killed, the same
+    command resumes it. A page with the verdict is written to RUN-report. Options override EXPERIMENT, a TOML file.
 
     \b
     Examples:
@@ -106,9 +103,12 @@ def bench(
         keys["ignore_eos"] = True
     if model is not None:
         keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
-    elif drafters:
+    if drafters and model is None:
         raise click.UsageError("--drafter needs --model")
-    _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
+    if model is not None and not drafters:
+        raise click.UsageError("--model needs --drafter, such as --drafter dict=pl.dict,history")
+    if experiment is None or prompts or keys.get("prompts"):  # else the check of the keys says what is missing
+        _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
     planned = make_experiment(keys, experiment)
     folder = page_folder(out)
     run = run_experiment(planned, out, pause, say, progress)
@@ -161,7 +161,7 @@ def _put_prompts(
         raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
     corpora = [source for source in sources if "source" in source]
     if window is not None and not corpora:
-        raise click.UsageError("--window cuts prompts from a corpus, and all of these are built-in ones")
+        raise click.UsageError("--window applies to prompts from a corpus, and all of these are built in")
     for source in corpora if window is not None else ():
         source["window"] = window
     for key, total in totals.items():

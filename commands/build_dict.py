@@ -11,6 +11,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     memory_option,
     option,
@@ -45,16 +46,16 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     metavar="SIZE",
     help="Maximum size on disk; the entries with the highest expected gain are kept.",
 )
-@option("--entries", type=click.IntRange(1), help="Maximum number of entries.")
+@option("--entries", type=Whole(1), help="Maximum number of entries.")
 @option(
     "--min-count",
-    type=click.IntRange(1),
-    help="Leave out windows that occur less often; by default 2, and 1 for a text below 4 MB.",
+    type=Whole(1),
+    help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
     rare=True,
 )
 @option(
     "--max-context",
-    type=click.IntRange(1, 15),
+    type=Whole(1, 15),
     default=BackoffOptions.max_context,
     show_default=True,
     help="Longest context, in tokens.",
@@ -79,10 +80,10 @@ def build_dict(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Build a dictionary for a tokenizer from plain text, or from the counts of one.
+    """Build a dictionary for a tokenizer, from plain text or from counts.
 
-    The dictionary serves every model with that tokenizer. It gets better with more text, up to some hundred million
-    words, and with text of the kind that the model is to write.
+    The dictionary works with every model that has that tokenizer. It gets better with more text, up to some hundred
+    million words, and with text like what the model will write.
 
     \b
     Examples:

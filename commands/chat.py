@@ -33,10 +33,10 @@ def chat(
     sampling: SamplingChoice,
     cache: CacheChoice,
 ) -> None:
-    """Talk with a model: the same answers as without drafts, in less time.
+    """Chat with a model: the same answers, faster.
 
-    The conversation stays in the model's cache, so each turn only costs what is new in it. From a pipe, each line is a
-    turn.
+    The conversation stays in the model's cache, so only what is new is read at each turn. In piped input, each line is
+    a turn.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def chat(
     except SpectoolError as error:
         raise SpectoolError(f"{model}: {error}") from error
     if sys.stdin.isatty():
-        say(f"This is {model}. Type a message and press Enter; Ctrl-D ends the conversation, /help shows more.")
+        say(f"Chatting with {model}. Type a message and press Enter. Ctrl-D ends the chat, /help shows more.")
     for line in _turns():
         match line.strip():
             case "":
@@ -69,7 +69,7 @@ def chat(
                 break
             case "/reset":
                 conversation.reset()
-                say("The conversation so far is forgotten.")
+                say("Starting a new conversation.")
             case "/help":
                 say(_HELP)
             case command if command.startswith("/") and " " not in command:

@@ -10,6 +10,7 @@ from spectool.build.counting.options import CountOptions
 from spectool.commands.shared.console import guarded, say, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     memory_option,
     option,
@@ -28,10 +29,10 @@ from spectool.commands.shared.options import (
 @out_option
 @memory_option
 @workers_option
-@option("--orders", type=click.IntRange(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
+@option("--orders", type=Whole(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
 @option(
     "--min-count",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=CountOptions.min_count,
     show_default=True,
     help="Leave out windows that occur less often; the counts of all others are exact.",
@@ -50,9 +51,10 @@ def count(
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Count the windows of a tokenizer's tokens in a text exactly, in bounded memory.
+    """Count windows of tokens (n-grams) in a text, exactly and in bounded memory.
 
-    The counts serve dictionaries of every size (`build-dict --counts`). After a kill, the same command resumes.
+    Dictionaries of any size can be built from the counts (`build-dict --counts`). If the command is killed, the same
+    command resumes.
 
     \b
     Example:

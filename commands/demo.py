@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from spectool.commands.shared.console import guarded, say, table
+from spectool.commands.shared.options import Whole
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
@@ -25,13 +26,13 @@ _PROMPTS = (
 
 
 @click.command()
-@click.option("--max-tokens", type=click.IntRange(8), default=64, show_default=True, help="Tokens for each prompt.")
+@click.option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
 @guarded
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
-    Builds a dictionary from the bundled texts, shows a text with its drafts, and counts the passes that each drafter
+    Builds a dictionary from bundled texts, shows a text with its drafts, and counts the passes that each drafter
     saves. The bundled models know these texts by heart, so the figures say nothing about your model.
 
     \b

@@ -16,7 +16,7 @@ _BAR = 24  # characters of a pass as long as the longest one
 @click.command("doctor")
 @click.option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
 @click.option(
-    "--draft-model", "--draft", "draft", metavar="D", help="Draft model that it would be used with, likewise."
+    "--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id."
 )
 @click.option(
     "--seconds",
@@ -28,12 +28,12 @@ _BAR = 24  # characters of a pass as long as the longest one
 @click.option(
     "--exact",
     is_flag=True,
-    help="From now on, keep to draft lengths whose passes have the same bits as plain decoding.",
+    help="From now on, draft only as many tokens as give the same bits as plain decoding.",
 )
 @json_option
 @guarded
 def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
-    """Measure what drafts cost on this machine, and keep it for later commands.
+    """Measure what drafts cost on this machine, and save it for later commands.
 
     Measures passes over 1 to 32 tokens, works out how often a draft has to be right to pay, and checks whether such a
     pass gives the same bits as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from these

@@ -10,6 +10,7 @@ from spectool.commands.shared.console import divided, guarded, progress, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     SectionedCommand,
+    Whole,
     json_option,
     option,
     path_option,
@@ -21,7 +22,7 @@ from spectool.commands.shared.options import (
 @click.command(cls=SectionedCommand)
 @option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", heading="Text")
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
-@option("--max-tokens", type=click.IntRange(1), help="Replay this many tokens, not the whole text.", heading="Text")
+@option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option(
     "--dict",
     "dictionaries",
@@ -40,7 +41,7 @@ from spectool.commands.shared.options import (
     default="auto",
     show_default=True,
     metavar="auto|N",
-    help="Maximum number of tokens of a proposal; auto: what --min-draft-prob lets pass, up to 16.",
+    help="Maximum number of draft tokens per pass; auto: as many as --min-draft-prob allows, up to 16.",
     heading="Drafting",
     rare=True,
 )
@@ -59,9 +60,10 @@ def emulate(
     reads: Mapping[str, Any],
     as_json: bool,
 ) -> None:
-    """Replay a text as if the target had written it, and count verification passes.
+    """Count the passes that drafts would save on a text, without running a model.
 
-    No model is needed. Replay a text that the dictionary was not built from. Each document is a generation of its own.
+    Replays the text as if the target had written it, each document as a generation of its own. Use a text that the
+    dictionary was not built from.
 
     \b
     tokens per pass       1.0 is plain decoding

@@ -46,23 +46,23 @@ _cache = partial(option, heading="Cache", rare=True)
     "schema_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Answer in JSON of the schema in this file.",
+    help="Answer in JSON that fits the schema in this file.",
     heading="Sampling",
 )
 @_cache(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Continue after the prompt that --save-prompt-cache or mlx-lm has saved there.",
+    help="Continue after a prompt that was saved by --save-prompt-cache or by mlx-lm.",
 )
 @_cache(
     "--save-prompt-cache",
     "saved_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the caches of both models after the prompt, without an answer.",
+    help="Read the prompt, save the models' caches, and write no answer.",
 )
-@click.option("--show-drafts", is_flag=True, help="Colour the draft tokens by what became of them.")
+@click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 @guarded
 def generate(
@@ -85,8 +85,8 @@ def generate(
 ) -> None:
     """Generate text faster, with the same output.
 
-    At temperature 0 the output is token for token that of the model alone; above, it is drawn from the same
-    distribution.
+    At temperature 0, the output is token for token what the model alone would write. Above 0, it is drawn from the
+    same distribution.
 
     \b
     Examples:
@@ -114,6 +114,8 @@ def generate(
         )
     text = _read_prompt(prompt)
     prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
+    if prediction == "":
+        raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.shared.blas import blas_hint
@@ -173,7 +175,10 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
     reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
-    return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
+    try:
+        return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
+    except SpectoolError as error:
+        raise SpectoolError(f"{schema}: {error}") from error
 
 
 def _figures(response: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.describe import artifact_facts
-from spectool.commands.shared.options import Finite, Text, json_option, path_option, tokenizer_option
+from spectool.commands.shared.options import Finite, Text, Whole, json_option, path_option, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @click.option(
     "--entries",
-    type=click.IntRange(0, 100_000),
+    type=Whole(0, 100_000),
     default=5,
     show_default=True,
     help="Number of sample entries of a dictionary to show.",
@@ -47,7 +47,7 @@ def inspect(
 ) -> None:
     """Explain an artifact or a tokenizer, or export a dictionary to llama.cpp.
 
-    An artifact in the user's cache can be given by its name. The lookup cache is for llama.cpp's
+    PATH may be the name of an artifact in your cache folder. The lookup cache is for llama.cpp's
     --lookup-cache-dynamic.
 
     \b
@@ -70,7 +70,7 @@ def inspect(
     reader = None if manifest is None else class_of(manifest, directory)
     for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
         if value is not None and kind != "spectool-dictionary":
-            raise click.UsageError(f"{option} works on dictionaries; {path} is a {kind}")
+            raise click.UsageError(f"{option} works on dictionaries; {path} is {f'a {kind}' if manifest else 'none'}")
     if reader is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return

@@ -128,8 +128,8 @@ def _reason(words: DictionaryText, text: str, context: Sequence[int]) -> str:
     if text != text.rstrip():
         return f"no entry ends in {last}. Tokens begin with the space before a word: leave out the space at the end"
     return (
-        f"no entry ends in {last}, which is too rare in the counted text, or which no whole word ends in. Give whole "
-        "words, as in the sample entries"
+        f"no entry ends in {last}: it is too rare in the counted text, or no whole word ends in it. Give whole words, "
+        "as in the sample entries"
     )
 
 

@@ -7,7 +7,7 @@ import click
 
 from spectool.build.dictionary.options import Limits
 from spectool.commands.shared.console import guarded, say, stage
-from spectool.commands.shared.options import Finite, json_option, path_option, size_in_bytes
+from spectool.commands.shared.options import Finite, Whole, json_option, path_option, size_in_bytes
 
 if TYPE_CHECKING:
     from spectool.artifacts.dictionary import Dictionary
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     "weights",
     type=Finite(0, 1_000_000, min_open=True),
     multiple=True,
-    help="How often the text of each dictionary counts, in their order; by default once.",
+    help="How many times the text of each dictionary counts, in their order; by default once.",
 )
 @path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
 @click.option(
     "--entries",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Maximum number of entries; those with the highest expected gain are kept.",
 )
@@ -40,9 +40,9 @@ def merge_dict(
     max_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Merge dictionaries of one tokenizer, as if their texts had been joined.
+    """Merge dictionaries of one tokenizer, as if they had been built from all their texts.
 
-    A dictionary from little text needs a higher weight to count next to one from much text.
+    Next to a dictionary from much text, one from little text needs a higher weight to have an effect.
 
     \b
     Example:

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, say, say_next, say_notes, stage
-from spectool.commands.shared.options import SectionedCommand, draft_option, json_option, path_option, text_options
+from spectool.commands.shared.options import (
+    SectionedCommand,
+    Whole,
+    draft_option,
+    json_option,
+    path_option,
+    text_options,
+)
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _TURNS, _PASSES = 5, 6  # of each model, in turns
@@ -27,7 +34,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
 @click.option(
     "--ids",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )
@@ -42,8 +49,8 @@ def prune_draft(
     Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
     still read and write any text, but other languages take more tokens, so use it for drafting only.
 
-    The copy has a tokenizer of its own, so align it with the target model (`spectool align`), even if the original
-    shares the target's tokenizer.
+    The copy has its own tokenizer, so align it with the target model (`spectool align`), even if the original has the
+    target's tokenizer.
 
     \b
     Example:

@@ -21,7 +21,7 @@ from spectool.commands.shared.options import json_option
 @json_option
 @guarded
 def report(run: Path, out: Path | None, as_json: bool) -> None:
-    """Write the page of a run that `spectool bench` saved, and say whether drafting pays.
+    """Write the page of a saved `spectool bench` run again, and say whether drafting pays.
 
     `spectool bench` writes the same page when it ends. No model is loaded.
 

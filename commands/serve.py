@@ -21,13 +21,13 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, SectionedCommand, Text, option
+from spectool.commands.shared.options import Decorator, SectionedCommand, Text, Whole, option
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.opening import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_COUNT = click.IntRange(1)
+_COUNT = Whole(1)
 _DEFAULTS = "Defaults for requests that leave them out"
 _access = partial(option, heading="Access")
 _limit = partial(option, heading="Limits", rare=True)
@@ -45,9 +45,12 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
 @model_option(heading="Model")
 @drafting_options
 @_access(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; the default is this machine alone."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; by default reachable from this machine only.",
 )
-@_access("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any that is free.")
+@_access("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
 @_access(
     "--api-key",
     "api_keys",
@@ -55,7 +58,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
-    help="Key that clients have to present; may be repeated. SPECTOOL_API_KEY has them separated by spaces.",
+    help="Key that clients have to send; may be repeated. Or set SPECTOOL_API_KEY to keys separated by spaces.",
 )
 @_access(
     "--served-model-name",
@@ -86,7 +89,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     "allowed_origins",
     multiple=True,
     metavar="URL",
-    help="Web page that browsers may ask from; * for all. May be repeated.",
+    help="Web site whose pages may send requests; * for all. May be repeated.",
 )
 @_count("Limits", "max_connections", "Connections that may be open at once.")
 @_limit(
@@ -102,7 +105,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     "--max-prompt-tokens",
     type=_COUNT,
     metavar="N",
-    help="Longest prompt; by default what the model was made for, with room for an answer.",
+    help="Longest prompt; by default the model's context, with room for an answer.",
 )
 @_count("Cache", "prompt_cache_size", "Number of texts whose caches are kept for the next turn.")
 @_cache(
@@ -117,7 +120,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
     show_default=True,
-    help="How much to log on stderr; DEBUG logs the requests, texts included.",
+    help="How much to log on stderr; DEBUG also logs requests with their texts.",
     heading="Log",
     rare=True,
 )
@@ -130,7 +133,7 @@ def serve(
     log_level: str,
     **options: Any,
 ) -> None:
-    """Serve a model, with drafters, to clients of OpenAI's and Anthropic's protocols.
+    """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
     tokens proposed and accepted.
@@ -166,7 +169,7 @@ def serve(
         server.wait_until_loaded()
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
-        say(f"{server.url}/v1 serves {' and '.join(started.names)}, drafting from {source}. Ctrl-C ends it.")
+        say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if hint := blas_hint(loaded.model):
             say(hint)
         if host not in _LOOPBACK and not started.api_keys:

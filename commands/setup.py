@@ -7,20 +7,21 @@ import click
 from spectool.commands.shared.console import guarded, say, show, table
 from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
 
+_STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
+
 
 @click.command(cls=SectionedCommand)
 @click.argument("model")
-@option("--language", required=True, metavar="CODE", help="Language that the model is to write, such as pl or uk.")
+@option("--language", required=True, metavar="CODE", help="Language that the model will write, such as pl or uk.")
 @option(
     "--corpus",
     "corpora",
     multiple=True,
     metavar="C",
-    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, which pl, uk and "
-    "crh have.",
+    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, for pl, uk and crh.",
 )
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
-@option("--prune/--no-prune", default=True, show_default=True, help="Leave out tokens that the draft does not need.")
+@option("--prune/--no-prune", default=True, show_default=True, help="Remove tokens that the draft model does not need.")
 @option(
     "--seconds",
     type=Finite(0.1),
@@ -39,11 +40,11 @@ def setup(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Build what drafts for a model in a language, measure it here, and say what to type from now on.
+    """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Fetches text, builds a dictionary, runs the doctor, prunes and aligns a draft model if one is named, and measures
-    all of it against plain decoding, which is recommended where drafting does not pay. `generate`, `chat` and `serve`
-    find the dictionary. After Ctrl-C, the same command goes on.
+    Fetches text, builds a dictionary and runs the doctor. If you name a draft model, it is pruned and aligned. Then all
+    of this is measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and
+    `serve` find the dictionary. After Ctrl-C, run the same command to continue.
 
     \b
     Examples:
@@ -58,9 +59,12 @@ def setup(
     from spectool.runtime.loading import load_model
 
     if len(set(map(slug, corpora))) < len(corpora):
-        raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
+        raise click.UsageError(
+            "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
+        )
     for name in filter(None, (model, draft)):
         model_directory(name)
+    say("looking at the models and at what is there already")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())
     missing = [step for step in plan if not step.kept]
@@ -69,8 +73,8 @@ def setup(
     if missing:
         total = _minutes(sum(step.seconds for step in missing))
         say(
-            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. After Ctrl-C "
-            "the same command goes on."
+            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. You can stop "
+            "with Ctrl-C and continue later with the same command."
         )
         if hint := blas_hint(load_model(model, lazy=True)[0]):
             say(hint)
@@ -79,7 +83,10 @@ def setup(
         began = time.perf_counter()
         if not step.kept:
             say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
-            step.make()
+            try:
+                step.make()
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt(str(stop) or _STOPPED) from stop
         taken = round(time.perf_counter() - began, 1)
         done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
     found = {"model": model, "language": language, "steps": done, **wanted.outcome()}
@@ -95,6 +102,7 @@ def setup(
     if found["pays"] is None:
         click.echo(f"A longer benchmark may tell: --seconds {5 * seconds:.0f}")
     click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
+    click.echo("`spectool chat` and `spectool serve` take the same options.")
 
 
 def _minutes(seconds: float) -> str:

@@ -221,7 +221,9 @@ def _dictionary(target: Tokenizer, text: Corpus) -> SetupStep:
 
     kept = _made(path, Dictionary.format, {"target": target}, [text])
     seconds = 10 + (text.total_bytes or _HUB_BYTES) / 250_000
-    return SetupStep("dictionary", f"{slug(text.spec)}, {options.max_bytes or 0:,} bytes at most", seconds, kept, make)
+    return SetupStep(
+        "dictionary", f"from {slug(text.spec)}, at most {options.max_bytes or 0:,} bytes", seconds, kept, make
+    )
 
 
 def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:

@@ -18,7 +18,7 @@ from spectool.commands.shared.options import json_option
 @json_option
 @guarded
 def verify(paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check that artifacts are whole: checksums of all files, then every invariant of the format.
+    """Check artifacts for damage: the checksums of all files, then the rules of the format.
 
     All of them are checked, even if one is damaged; the exit status is then 1.
 

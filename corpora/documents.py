@@ -72,4 +72,4 @@ def too_long(place: str) -> CorpusError:
 def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
     """The error for a table without the column that was asked for."""
     columns = ", ".join(present) if present else "none"
-    return CorpusError(f"{place}: expected a column {field!r}, got these: {columns}. Name the right one: SOURCE#COLUMN")
+    return CorpusError(f"{place}: expected a column {field!r}, found {columns}. Name the right one: SOURCE#COLUMN")

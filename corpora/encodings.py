@@ -16,6 +16,16 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# What a file that is named as text may be, by its first bytes, and what to do.
+_NOT_TEXT = {
+    b"%PDF-": "a PDF. Save it as plain text, for example with pdftotext",
+    b"PK\x03\x04": "a zip archive, as .docx, .odt and .epub files are. Unpack it, or save the document as plain text",
+    b"\xd0\xcf\x11\xe0": "an old Office document. Save it as plain text",
+    b"\x1f\x8b": "a gzip archive. Let its name end in .gz",
+    b"\xfd7zXZ": "an xz archive. Let its name end in .xz",
+    b"\x28\xb5\x2f\xfd": "a zstd archive. Let its name end in .zst",
+    b"PAR1": "a Parquet file. Let its name end in .parquet",
+}
 _OLD = ("cp1250", "iso-8859-2", "cp1251", "koi8-u", "cp1254")  # Polish, Ukrainian, Crimean Tatar and Turkish
 _SURE = 4  # this many letters that are valid in an encoding, or bytes that are not, are no coincidence
 _SAMPLE = 1 << 16  # bytes that tell damage from another encoding
@@ -76,6 +86,8 @@ def _decoded(path: str, chunks: Iterable[bytes], reading: Reading) -> Iterator[s
     stream, head = filter(None, chunks), b""
     while len(head) < len(codecs.BOM_UTF32_LE) and (chunk := next(stream, b"")):
         head += chunk
+    if kind := next((kind for start, kind in _NOT_TEXT.items() if head.startswith(start)), None):
+        raise CorpusError(f"{path}: expected text, got {kind}")
     encoding = _encoding_of(path, head, reading.encoding)
     utf8 = encoding == "utf-8"
     decoder = codecs.getincrementaldecoder(encoding)("spectool-drop" if reading.repair and not utf8 else "strict")
@@ -122,6 +134,11 @@ def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
             f"{path}: expected {asked or 'UTF-8'}, got text that looks like {wide} without a byte order mark. "
             f"Read it with --encoding {wide}"
         )
+    if not marked and asked in ("utf-16", "utf-32") and head:
+        raise CorpusError(
+            f"{path}: expected {asked}, got a file without its byte order mark. Leave out --encoding {asked} if it is "
+            f"UTF-8, or name {asked}-le or {asked}-be"
+        )
     return asked or marked or "utf-8"
 
 
@@ -159,13 +176,15 @@ def not_utf8(place: str, error: UnicodeDecodeError, at: int, repair: bool, after
     got = f"{place}: expected UTF-8, got {_bytes(error)} at byte {at}"
     if not foreign:
         return CorpusError(
-            f"{got}. The text around it is UTF-8, so this place is damaged. Correct it, or have such bytes dropped and "
-            "counted: --on-error repair"
+            f"{got}. The text around it is UTF-8, so this place is damaged. Correct it, or drop and count such bytes: "
+            "--on-error repair"
         )
+    if b"\0" in sample:
+        return CorpusError(f"{got}. The file is not text: it has zero bytes. Name a file of text")
     shown = raw[max(0, start - _SHOWN) : start + _SHOWN]
     readings = "; ".join(f"in {name} {shown.decode(name, 'replace').strip()!r}" for name in _OLD)
     return CorpusError(
-        f"{got}. The file is in another encoding. The place reads {readings}. Name the one that is right, such as "
+        f"{got}. The file is in another encoding. The place reads {readings}. Name the right one, such as "
         f"--encoding {_OLD[0]}"
     )
 

@@ -76,8 +76,8 @@ def _require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> N
     version = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     if reading.versions.setdefault(path, version) != version:
         raise CorpusError(
-            f"{path}: expected a file that stays as it is while it is read, got one that was replaced or written to "
-            "in the meantime. Nothing was written. Run the same command again when the file is complete"
+            f"{path}: expected a file that does not change while it is read, got one that was replaced or written "
+            "to. Nothing was written. Run the same command again when the file is complete"
         )
 
 

@@ -25,8 +25,12 @@ TEXT_FORMATS = {
 }
 """Formats by suffix. A file with another suffix is plain text if it is named, and is skipped in a folder."""
 
+_READ_TABLE = "python -c 'import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin{})]'"
+_AS_LINES = "turn it into one object per line: {} < {{path}} > {{stem}}.jsonl"
 _NOT_READ = {
-    ".json": "turn it into one object a line: jq -c '.[]' {path} > {stem}.jsonl",
+    ".json": "turn it into one object per line: jq -c '.[]' {path} > {stem}.jsonl",
+    ".csv": _AS_LINES.format(_READ_TABLE.format("")),
+    ".tsv": _AS_LINES.format(_READ_TABLE.format(", dialect=csv.excel_tab")),
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",

@@ -176,12 +176,15 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise CorpusError(
-            f"{place}:{error.colno}: expected one JSON object a line, got {line[:40]!r} ({error.msg}). Correct the line"
+            f"{place}:{error.colno}: expected one JSON object per line, got {line[:40]!r} ({error.msg}). Correct "
+            "the line"
         ) from error
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: this JSON cannot be read ({error}). Correct the line") from error
     if not isinstance(record, dict):
-        raise CorpusError(f"{place}: expected one JSON object a line, got a {type(record).__name__}. Correct the line")
+        raise CorpusError(
+            f"{place}: expected one JSON object per line, got a {type(record).__name__}. Correct the line"
+        )
     return record
 
 

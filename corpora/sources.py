@@ -109,7 +109,7 @@ def open_corpus(
     if spec.startswith("sample:"):
         return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, reading)
     if not spec:
-        raise CorpusError(f"expected a source, got an empty name. By name there are: {', '.join(PRESETS)}")
+        raise CorpusError(f"expected the name of a source, got an empty one. Presets: {', '.join(PRESETS)}")
     try:
         path, field = _split_field(spec)
         exists = path.exists()

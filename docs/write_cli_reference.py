@@ -36,7 +36,7 @@ def _commands(group: click.Group) -> list[tuple[str, click.Command]]:
 
 
 def _page(title: str, sections: list[str]) -> str:
-    intro = "Written from the code by `make docs`: what `--help` says, with every option explained.\n"
+    intro = "Written from the code by `make docs`: what `--help` says, with every option but itself explained.\n"
     return "\n".join([f"# {title}\n", intro, *sections])
 
 
@@ -46,7 +46,8 @@ def _section(title: str, command: click.Command) -> str:
     other = SAME_OPTIONS.get(command.name or "")
     note = f"The options that are only named are explained under [`{other}`](#spectool-{other}).\n" if other else ""
     context.meta.update({} if other else {EXPLAIN_ALL: True})
-    return f"## {title}\n\n```\n{command.get_help(context)}\n```\n\n{note}".rstrip() + "\n"
+    text = "\n".join(line for line in command.get_help(context).splitlines() if not line.startswith("  -h, --help"))
+    return f"## {title}\n\n```\n{text.rstrip()}\n```\n\n{note}".rstrip() + "\n"
 
 
 if __name__ == "__main__":

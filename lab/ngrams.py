@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, progress, say, say_notes, show, table
-from spectool.commands.shared.options import draft_option, json_option, text_options
+from spectool.commands.shared.options import Whole, draft_option, json_option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 
@@ -21,7 +21,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 )
 @click.option("--count-on", required=True, metavar="C", help="Text to count the n-grams on, as --corpus.")
 @click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict; another one than C.")
-@click.option("--order", type=click.IntRange(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
+@click.option("--order", type=Whole(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
 @click.option(
     "--alignment",
     type=click.Path(path_type=Path),
@@ -40,7 +40,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 @click.option(
     "--num-draft-tokens",
     "lengths",
-    type=click.IntRange(1, 64),
+    type=Whole(1, 64),
     multiple=True,
     default=(2, 4),
     show_default=True,

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.commands.shared.options import Finite
+from spectool.commands.shared.options import Finite, Whole
 
-count_option = partial(click.option, type=click.IntRange(1), metavar="N", show_default=True)
+count_option = partial(click.option, type=Whole(1), metavar="N", show_default=True)
 """A whole number of 1 or more."""
 
 rate_option = partial(click.option, "--rate", type=Finite(0, min_open=True), metavar="R", show_default=True)
@@ -19,7 +19,7 @@ rate_option = partial(click.option, "--rate", type=Finite(0, min_open=True), met
 corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
 """Texts, each with a name if it is given one."""
 
-seed_option = partial(click.option, "--seed", type=click.IntRange(0), default=0, show_default=True)
+seed_option = partial(click.option, "--seed", type=Whole(0), default=0, show_default=True)
 """The seed of what is random."""
 
 

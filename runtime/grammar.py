@@ -64,7 +64,7 @@ class Grammar:
         try:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (ValueError, RecursionError) as error:
-            raise RuntimeUnsupported(f"{kind}: expected what JSON can say ({error})") from error
+            raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
         matcher = self.matcher()
         matcher.compute_bitmask()  # finds more errors
         if problem := matcher.get_error():
@@ -154,7 +154,7 @@ class GrammarConstraint:
     def _stuck(self, error: str) -> RuntimeUnsupported:
         reason = _shortened(error) or "the model has no token for what has to follow"
         return RuntimeUnsupported(
-            f"{self._grammar.kind}: cannot go on after {len(self._committed)} tokens ({reason}). Make it simpler"
+            f"{self._grammar.kind}: cannot continue after {len(self._committed)} tokens ({reason}). Make it simpler"
         )
 
     def _mask(self) -> NDArray[np.bool_]:

@@ -40,6 +40,10 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
+    if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
+        raise RuntimeUnsupported(
+            f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
+        )
     try:
         model, tokenizer = mlx_lm.load(
             name,
@@ -103,10 +107,10 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
             warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
-            warn(f"warning: a dictionary is left out: {error}")
+            warn(f"warning: skipping a dictionary: {error}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
-        say(f"drafting from {names} in {folder}; --no-dict drafts without")
+        say(f"drafting from {names} in {folder}; --no-dict turns this off")
     return found
 
 

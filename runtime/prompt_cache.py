@@ -92,7 +92,7 @@ def check_save_path(path: Path) -> None:
     """Raise `RuntimeUnsupported` if something other than a prompt cache is at ``path``, such as a model's weights."""
     if path.exists() and not _is_prompt_cache(path):
         raise RuntimeUnsupported(
-            f"{path}: exists and is no prompt cache, so it is not replaced. Choose another name, or remove it first"
+            f"{path}: exists and is not a prompt cache, so it is not replaced. Choose another name, or remove it first"
         )
 
 

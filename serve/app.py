@@ -137,9 +137,8 @@ class Service:
         return name, await self._apart(long or wanted.constrained, lambda: read_prompts(wanted, model, self._options))
 
     def _unknown(self, name: str) -> RequestRefused:
-        names = " or ".join(self._options.names)
-        first = " for the first of them" * (len(self._options.names) > 1)
-        problem = f"expected {names}, or {DEFAULT_MODEL}{first}, got {quoted(name)}"
+        first = " (the first of them)" * (len(self._options.names) > 1)
+        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}{first}, got {quoted(name)}"
         return wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:

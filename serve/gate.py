@@ -93,7 +93,11 @@ class Gate:
         headers = request.headers
         if self._only_loopback and not _is_loopback(_name(headers.get("host", ""))):
             # A page can make its own name mean this machine, and would pass for one of ours.
-            raise RequestRefused(403, f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}")
+            raise RequestRefused(
+                403,
+                f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host "
+                "0.0.0.0 and an --api-key to be reached by other names",
+            )
         origin = headers.get("origin")
         # On this machine alone, a page that this server has sent; elsewhere its Host could be anybody's name.
         own = self._only_loopback and origin == f"http://{headers.get('host')}"
@@ -103,7 +107,9 @@ class Gate:
             )
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
         if client is None and request.url.path != "/health" and request.method != "OPTIONS":
-            raise RequestRefused(401, "expected one of the server's keys as Authorization: Bearer, got none of them")
+            raise RequestRefused(
+                401, "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
+            )
 
     def _client(self, authorization: str | None, key: str | None) -> str | None:
         """A name for the client whose key this is, None for a wrong key, and nobody's name where there are none."""
@@ -166,7 +172,9 @@ async def _drain(request: Request) -> None:
 
 
 def _too_large(most: int, got: int) -> RequestRefused:
-    return RequestRefused(413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets it")
+    return RequestRefused(
+        413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
+    )
 
 
 def _name(host: str) -> str:

@@ -62,7 +62,7 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     """The rules of one call of a tool with one of these names or, if there are several, of one or more."""
     tools = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
     if not names or not set(names) <= tools.keys():
-        raise wrong_field("tool_choice", f"expected a name of one of the tools, got {names or 'no tools'}")
+        raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
     tokenizer = model.tokenizer
     kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
     if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():

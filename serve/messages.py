@@ -19,7 +19,7 @@ from spectool.serve.protocol import (
     new_id,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
@@ -38,7 +38,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         chat["messages"].append({"role": "system", "content": joined(system, "system")})
     messages = body.pop("messages", None)
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise wrong_field("messages", "expected a list of messages")
+        raise wrong_field("messages", f"expected a list of messages, got {quoted(messages)}")
     for message in messages:
         chat["messages"] += _messages(message)
     if stops := body.pop("stop_sequences", None):
@@ -50,6 +50,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     chat["tool_choice"] = "required" if kind == "any" else kind
     if kind == "tool":
         chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
+    config = body.get("output_config")
+    if isinstance(config, dict) and (form := config.get("format")):
+        chat["response_format"] = {"type": "json_schema", "json_schema": form}
+        others |= {f"output_config_{name}": True for name in body.pop("output_config") if name != "format"}
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}

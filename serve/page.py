@@ -60,7 +60,7 @@ async function ask(text) {
         const {delta, finish_reason} = data.choices[0];
         thoughts.append(delta.reasoning || '');
         answer.append(delta.content || '');
-        if (finish_reason === 'length') add('note').textContent = 'The answer is as long as it may be, and ends here.';
+        if (finish_reason === 'length') add('note').textContent = 'The answer has reached its maximum length.';
         if (atEnd) scrollTo(0, document.body.scrollHeight);
       }
     }

@@ -66,7 +66,9 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
             400, f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         )
     if request.offered and not tokenizer.has_tool_calling:
-        raise wrong_field("tools", f"expected none, because mlx-lm knows no tool calls of {model.name}. Leave them out")
+        raise wrong_field(
+            "tools", f"expected none, because mlx-lm cannot read tool calls of {model.name}. Leave them out"
+        )
     _check_characters("messages", sum(len(message.text) for message in request.messages), model, options)
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
@@ -106,7 +108,7 @@ def _check_length(name: str, tokens: int, got: str, model: LoadedModel, options:
     limit = options.max_prompt_tokens or model.context
     if limit is None or tokens < limit + (options.max_prompt_tokens is not None):  # one token has to be left
         return
-    answer = "" if options.max_prompt_tokens else ", the answer among them"
+    answer = "" if options.max_prompt_tokens else ", including the answer"
     problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
     raise wrong_field(name, problem, code="context_length_exceeded")
 

@@ -14,11 +14,19 @@ from uuid import uuid4
 
 from spectool.serve.answers import Delta
 from spectool.serve.engine import Job
-from spectool.serve.requests import ChatRequest, RequestRefused, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, quoted, wrong_field
 from spectool.serve.tool_calls import Call
 
 MESSAGES = "/v1/messages"
 """The address of Anthropic's protocol."""
+# What the protocols that are translated into a chat call fields of the chat.
+_OWN_NAMES = {
+    ("/v1/responses", "messages"): "input",
+    ("/v1/responses", "max_completion_tokens"): "max_output_tokens",
+    ("/v1/responses", "response_format"): "text.format",
+    (MESSAGES, "stop"): "stop_sequences",
+    (MESSAGES, "response_format"): "output_config.format",
+}
 
 
 class Event(dict[str, Any]):
@@ -125,14 +133,14 @@ class BlockWriter(Writer):
 
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
-    """An error as the protocol of an address has it."""
+    """An error as the protocol of an address has it, with its own name of the field."""
+    error: dict[str, Any] = refusal.body["error"]
+    if own := _OWN_NAMES.get((path, error["param"])):
+        error = {**error, "param": own, "message": own + error["message"].removeprefix(error["param"])}
     if not path.startswith(MESSAGES):
-        return refusal.body
-    kind = refusal.body["error"]["type"]
-    return {
-        "type": "error",
-        "error": {"type": "api_error" if kind == "server_error" else kind, "message": str(refusal)},
-    }
+        return {"error": error}
+    kind = "api_error" if error["type"] == "server_error" else error["type"]
+    return {"type": "error", "error": {"type": kind, "message": error["message"]}}
 
 
 def as_json(content: Any) -> str:
@@ -194,7 +202,7 @@ def own_tools(
         RequestRefused: It is no list of tools.
     """
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise wrong_field("tools", "expected a list of tools")
+        raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters"}
     functions = [
         {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}
@@ -222,4 +230,4 @@ def joined(content: Any, field: str) -> str:
         isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise wrong_field(field, "expected a text, or parts of text alone, because nothing else can be read")
+    raise wrong_field(field, "expected a text or a list of text parts, because nothing else can be read")

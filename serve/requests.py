@@ -91,7 +91,7 @@ _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _JSON = "json_schema", {"type": "object"}
-_STARTED = "no such field, because the server decides it when it starts"
+_STARTED = "no such field, because this is fixed when the server starts"
 
 
 class _Given(BaseModel):
@@ -206,7 +206,7 @@ class GenerationRequest(_Given):
         "a text, or a list of at most 16, none of them empty", []
     )
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
-    response_format: _PlainFormat | _SchemaFormat | None = _field(
+    response_format: Annotated[_PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = _field(
         'an object with the type "text", "json_object", or "json_schema" and an object "json_schema" with a "schema"'
     )
     structured_outputs: _StructuredOutputs | None = _field(
@@ -257,7 +257,7 @@ class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
     messages: list[Message] = _field(
-        "a list of messages with the role system, developer, user, assistant or tool, and a content of text alone",
+        "a list of messages, each with a role (system, developer, user, assistant or tool) and text as content",
         ...,
         min_length=1,
     )
@@ -265,7 +265,7 @@ class ChatRequest(GenerationRequest):
     tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
         "auto, none, required, or an object that names a function", "auto"
     )
-    prediction: _Prediction | None = _field('an object with the type "content" and a content of text alone')
+    prediction: _Prediction | None = _field('an object with the type "content" and text as content')
     logprobs: _Flag = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
@@ -308,8 +308,8 @@ class CompletionRequest(GenerationRequest):
     )
     logprobs: StrictBool | _UpTo20 = _field("a whole number from 0 to 20", False)
     echo: Literal[False] = _field("false, because an answer does not repeat its prompt", False)
-    suffix: Literal[""] = _field("nothing, because what follows the answer is not considered", "")
-    best_of: Literal[1] = _field("1, because no answer is generated and left out", 1)
+    suffix: Literal[""] = _field("nothing, because text after the answer is not taken into account", "")
+    best_of: Literal[1] = _field("1, because every generated answer is returned", 1)
 
     @property
     def shown_logprobs(self) -> int | None:
@@ -343,7 +343,8 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         return kind.model_validate(body)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        first, deepest = errors[0], max(errors, key=lambda each: len(each["loc"]))
+        # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
+        first, deepest = errors[0], max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
         name = str(first["loc"][0]) if first["loc"] else "body"
         declared = kind.model_fields.get(name)
         told = None if first["type"] == "tiny" or declared is None else declared.description
@@ -369,11 +370,11 @@ def _joined(content: str | list[_Part]) -> str:
 def _place(body: dict[str, Any], problem: Mapping[str, Any]) -> str:
     """What a body has at the place of a problem, and where that is inside a field."""
     value, path = body, ""
-    for step in problem["loc"]:
+    missing = problem["type"] == "missing"  # or null
+    for step in problem["loc"][: -1 if missing else None]:
         inside = isinstance(step, int) if isinstance(value, list) else isinstance(value, dict) and step in value
-        if inside:  # otherwise it names one of several kinds of values, or what is missing
+        if inside:  # otherwise it names one of several kinds of values
             value, path = value[step], f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
-    missing = problem["type"] == "missing"
     found, path = ("nothing", f"{path}.{problem['loc'][-1]}") if missing else (quoted(value), path)
     return f"{found} at {path[1:]}" if path.count(".") + path.count("[") > 1 else found
 

@@ -17,10 +17,11 @@ from spectool.serve.protocol import (
     now,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
 _PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
 _WITHOUT_EFFECT = {"include", "background", "truncation"}
+_NO_LOGPROBS: dict[str, list[Any]] = {"logprobs": []}  # which clients require
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -32,7 +33,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     body = {name: value for name, value in body.items() if value is not None}
     chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
     if "previous_response_id" in body:
-        raise wrong_field("previous_response_id", "expected none, because nothing is stored. Send the conversation")
+        raise wrong_field(
+            "previous_response_id", "expected none, because nothing is stored. Send the whole conversation"
+        )
     text = body.pop("text", None) or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None:
@@ -44,11 +47,12 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     given, instructions = body.pop("input", None), body.pop("instructions", None)
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
-        raise wrong_field("input", "expected a text or a list of items")
+        raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
     chat["tools"], others = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
+    others |= {f"text_{name}": True for name in (text if isinstance(text, dict) else ()) if name != "format"}
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
     return checked(ChatRequest, {**ignored, **others, **chat})
 
@@ -130,13 +134,14 @@ class ResponseWriter(BlockWriter):
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
         name = "output_text.delta" if block.kind == "text" else "reasoning_text.delta"
-        yield self._event(name, **self._place(block), content_index=0, delta=text)
+        logprobs = _NO_LOGPROBS if block.kind == "text" else {}
+        yield self._event(name, **self._place(block), content_index=0, delta=text, **logprobs)
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of an item."""
         place = self._place(block)
         if block.kind == "text":
-            yield self._event("output_text.done", **place, content_index=0, text=block.text)
+            yield self._event("output_text.done", **place, content_index=0, text=block.text, **_NO_LOGPROBS)
             yield self._event("content_part.done", **place, content_index=0, part=_part(block.text))
         elif block.kind == "reasoning":
             yield self._event("reasoning_text.done", **place, content_index=0, text=block.text)

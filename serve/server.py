@@ -109,5 +109,8 @@ def _bound(host: str, port: int) -> socket.socket:
             made.close()
             raise
     except (OSError, OverflowError) as error:
-        raise SpectoolError(f"{host}:{port}: cannot listen there ({error}). Choose another --host or --port") from error
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise SpectoolError(
+            f"{host}:{port}: cannot listen there ({reason}). Choose another --host or --port"
+        ) from error
     return made

@@ -34,7 +34,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         elif tokenizer.unknown is None:
             found.append("leaves out what it has no token for")
         else:
-            found.append("replaces what it cannot spell by an unknown token")
+            found.append("replaces what it cannot spell with an unknown token")
     found += unread(tokenizer)
     keeps_spaces = _KEEPS_NO_SPACES not in found
     if keeps_spaces and not tokenizer.lacking and (changed := _changed_tokens(tokenizer, " " * adds_space)):
@@ -86,7 +86,7 @@ def _named(step: dict[str, Any]) -> str:
         case "NFC" | "NFD" | "NFKC" | "NFKD":
             return f"normalizes to {step['type']}"
         case "Precompiled":
-            return "normalizes to NFKC with a character map of its own"
+            return "normalizes to NFKC, by its own character map"
         case "Lowercase":
             return "lower-cases"
         case "BertNormalizer":
@@ -96,7 +96,7 @@ def _named(step: dict[str, Any]) -> str:
             return ", ".join(filter(None, parts))
         case "Replace":
             pattern = next(iter(step["pattern"].values()))
-            return f"replaces {pattern[:40]!r} by {step['content']!r}"
+            return f"replaces {pattern[:40]!r} with {step['content']!r}"
         case "Strip":
             return "strips spaces at the ends"
     return f"normalizes with {step['type']}"

@@ -31,7 +31,7 @@ def summarize(manifest: Manifest) -> dict[str, Any]:
     }
     facts["text"] = f"{inputs['corpus']}: {inputs['documents']:,} documents, {inputs['characters']:,} characters"
     if left_out := s["draft_to_target"]["lossy_texts"]:
-        facts["text"] += f"; {left_out:,} of the sample are left out, which one of the tokenizers does not keep"
+        facts["text"] += f"; {left_out:,} of the sample are left out, because one of the tokenizers does not keep them"
     return facts | figures_of_pair(s)
 
 
@@ -54,7 +54,7 @@ def judge(manifest: Manifest) -> Verdict:
     if lost := [(side, found) for side, _, found in checked_sides(manifest) if found.share > LOST]:
         where = " and ".join(f"at {found.share:.1%} of places in the {side}'s ids" for side, found in lost)
         return Verdict(
-            False, f"do not use this pair: translated tokens are not those that the tokenizer writes, {where}"
+            False, f"do not use this pair: translated tokens differ from the tokenizer's own encoding, {where}"
         )
     draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
     if _mostly_left_out(s):

@@ -169,14 +169,14 @@ def repairs(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
 
 
-def require_utf8(text: str, where: str = "") -> None:
-    """Check typed text, in which bytes that are not UTF-8 are lone surrogates.
+def require_utf8(text: str, where: str = "") -> str:
+    """Typed text as UTF-8; its bytes are lone surrogates where the locale has another encoding, or they are not UTF-8.
 
     Raises:
         SpectoolError: It has such bytes; the message begins with ``where``, such as ``standard input: ``.
     """
     try:
-        text.encode("utf-8", "surrogateescape").decode("utf-8")
+        return text.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeDecodeError as error:
         raise SpectoolError(f"{where}not UTF-8 at byte {error.start}. Convert it first") from error
 

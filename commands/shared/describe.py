@@ -38,7 +38,9 @@ def needing_figures(whose: str) -> Iterator[None]:
         raise
     except Exception as error:  # templates have errors of their own
         reason = f"{type(error).__name__}: {error}"
-        raise ArtifactError(f"{whose} lacks a figure, or has one of another type ({reason}). Make it again") from error
+        raise ArtifactError(
+            f"{whose} lacks a figure or has one of the wrong type ({reason}). Build it again"
+        ) from error
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
         facts[f"{side} check"] = str(JoinCheck(**figures["check"]))
         facts[f"{side} replayed"] = (
             f"{counts['texts']:,} texts, {counts['tokens']:,} tokens; {counts['lossy_texts']:,} texts were left out, "
-            f"{counts['different_texts']:,} came out otherwise than the {other}'s tokenizer writes them"
+            f"{counts['different_texts']:,} came out differently from the {other}'s own encoding"
         )
     facts |= figures_of_pair(manifest.statistics)
     return facts | ({"verdict": wrap(judge(manifest).verdict, TEXT_WIDTH)} if "ceiling" in facts else {})

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, gathered, option, together
+from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
 from spectool.runtime.decoding.settings import SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
@@ -93,7 +93,7 @@ def _dictionaries(
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
     if context.meta.get(_NO_DICTIONARIES):
         if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
-            raise click.BadParameter("names a dictionary, and --no-dict takes none. Leave one out", context, parameter)
+            raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
     try:
         return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
@@ -117,7 +117,7 @@ min_draft_prob_option = partial(
     metavar="P",
     default=0.2,
     show_default=True,
-    help="End a proposal when its probability falls below this.",
+    help="Stop drafting when the probability of the draft falls below this.",
 )
 verify_option = partial(
     option,
@@ -125,8 +125,8 @@ verify_option = partial(
     type=click.Choice(["exact", "rejection"]),
     default="rejection",
     show_default=True,
-    help="Above temperature 0: compare draft tokens with drawn ones, or keep more of a draft model's by rejection "
-    "sampling.",
+    help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
+    "draft model's, by rejection sampling.",
 )
 template_variables_option = partial(
     option,
@@ -139,12 +139,12 @@ template_variables_option = partial(
 )
 kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
 SAMPLING = {
-    "temp": "Temperature; 0 draws nothing at random.",
-    "top_p": "Sample from the most probable tokens up to this mass.",
-    "top_k": "Sample from this many most probable tokens; 0 for all.",
+    "temp": "Temperature; 0 always takes the most probable token.",
+    "top_p": "Sample from the most probable tokens that make up this share of probability.",
+    "top_k": "Sample from the N most probable tokens; 0 for all.",
     "min_p": "Leave out tokens below this share of the best one's probability.",
-    "xtc_probability": "How often to leave out all tokens above --xtc-threshold but the least probable.",
-    "xtc_threshold": "See --xtc-probability.",
+    "xtc_probability": "How often to leave out all tokens above --xtc-threshold except the least probable of them.",
+    "xtc_threshold": "Probability above which --xtc-probability applies.",
 }
 
 
@@ -155,7 +155,7 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
     number = Finite(setting.least, None if most == math.inf else most)
     return option(
         f"--{name.replace('_', '-')}",
-        type=click.IntRange(0) if setting.whole else number,
+        type=Whole(0) if setting.whole else number,
         default=setting.default,
         show_default=True,
         metavar="T" if name == "temp" else "N",
@@ -180,8 +180,8 @@ drafting_options = gathered(
         show_default=AUTO,
         callback=_dictionaries,
         metavar="DIR",
-        help="Dictionary for this tokenizer, or its name; may be repeated. auto takes those that build-dict has kept "
-        "in the cache.",
+        help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
+        "setup put in your cache folder.",
     ),
     _drafting(
         "--no-dict",
@@ -197,7 +197,7 @@ drafting_options = gathered(
         "--alignment",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="What `spectool align` made for the two models.",
+        help="Output of `spectool align` for the two models.",
     ),
     _drafting(
         "--num-draft-tokens",
@@ -213,7 +213,7 @@ drafting_options = gathered(
 )
 """Options that say what drafts, which a command gets as ``drafting``."""
 
-_count = click.IntRange(1)
+_count = Whole(1)
 _sampling_options = gathered(
     SamplingChoice,
     "sampling",
@@ -238,9 +238,9 @@ _sampling_options = gathered(
     ),
     _rare_sampling(
         "--seed",
-        type=click.IntRange(0, 2**64 - 1),
+        type=Whole(0, 2**64 - 1),
         metavar="N",
-        help="Seed of the sampler; the same text again also needs a fixed draft length.",
+        help="Seed of the sampler; reproducing a text also needs a fixed draft length.",
     ),
     *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLING if name != "temp"),
     _rare_sampling(
@@ -262,7 +262,7 @@ _cache_options = gathered(
     ),
     _cache(
         "--quantized-kv-start",
-        type=click.IntRange(0),
+        type=Whole(0),
         default=5000,
         help="Quantise the cache once it holds this many tokens.",
     ),

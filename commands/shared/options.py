@@ -34,14 +34,25 @@ class Text(click.types.StringParamType):
         if not text and not self._empty:
             self.fail("expected a text, got nothing.", param, ctx)
         try:
-            require_utf8(text)
+            return require_utf8(text)
         except SpectoolError as error:
             self.fail(f"{error}.", param, ctx)
-        return text
+
+
+class Whole(click.IntRange):
+    """A range of whole numbers."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """How help texts show a value."""
+        return "N"
 
 
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, checked."""
@@ -137,18 +148,18 @@ tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metava
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
-out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in the user's cache.")
+out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in your cache folder.")
 memory_option = option(
     "--memory",
     type=size_in_bytes,
     default=f"{CountOptions.memory // 10**9}GB",
     show_default=True,
     metavar="SIZE",
-    help="Memory of all processes together.",
+    help="Memory for all processes together.",
 )
 workers_option = option(
     "--workers",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Processes; by default one per core, as far as --memory allows.",
 )
@@ -202,12 +213,12 @@ text_options = gathered(
         type=click.Choice(["stop", "repair"]),
         default="stop",
         show_default=True,
-        help="At damaged characters, stop, or drop and count them.",
+        help="Whether to stop at damaged characters, or to drop and count them.",
     ),
     _rare(
         "--documents",
         type=click.Choice(["lines", "blank-lines", "files"]),
-        help="What a document of plain text is; by default chosen for each file.",
+        help="What counts as a document in plain text; by default chosen for each file.",
     ),
 )
 """Options of every command that reads text, which it gets as ``reads``, arguments of `open_corpus`."""

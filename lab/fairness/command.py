@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import Finite, json_option, out_option, target_option, text_options
+from spectool.commands.shared.options import Finite, Whole, json_option, out_option, target_option, text_options
 from spectool.lab.options import by_name, count_option, seed_option
 
 
@@ -39,7 +39,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
     "vocabularies, and found by fingerprint. May be repeated.",
 )
-@click.option("--gamma", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
+@click.option("--gamma", type=Whole(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
 @click.option(
     "--temp",
     "--temperature",
@@ -59,7 +59,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     help="Time of a draft's pass divided by that of the target's: one value for all drafts, or one for each in their "
     "order. By default the bytes of its weights divided by the target's.",
 )
-@click.option("--rows", type=click.IntRange(2), default=64, show_default=True, help="Passages to measure in each task.")
+@click.option("--rows", type=Whole(2), default=64, show_default=True, help="Passages to measure in each task.")
 @count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
 @seed_option(help="Seed that draws the passages.")
 @out_option

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import json_option, text_options
+from spectool.commands.shared.options import Whole, json_option, text_options
 
 
 @click.command()
@@ -23,7 +23,7 @@ from spectool.commands.shared.options import json_option, text_options
 )
 @click.option(
     "--workers",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",
 )
 @text_options

@@ -9,6 +9,7 @@ import click
 from spectool.commands.shared.console import guarded, say, show
 from spectool.commands.shared.options import (
     Finite,
+    Whole,
     json_option,
     out_option,
     text_options,
@@ -56,14 +57,14 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 @run_options
 @click.option(
     "--min-count",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=3,
     show_default=True,
     help="Ids that occur less often share one row of the vocabulary while training.",
 )
 @click.option(
     "--softmax-classes",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=3584,
     show_default=True,
     help="Classes in the softmax of a step, the rare ones sampled; 0 for all.",

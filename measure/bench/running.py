@@ -98,7 +98,7 @@ def run_experiment(experiment: Experiment, out: Path, pause: float, say: Say, pr
         missing = [job for job in jobs if not _is_measured(_block(work, job), say)]
         left, planned = (_generations(experiment, some) for some in (missing, jobs))
         if left < planned:
-            say(f"going on: {planned - left} of {planned} generations were measured before")
+            say(f"resuming: {planned - left} of {planned} generations are measured already")
         for model in experiment.models:
             if mine := [job for job in missing if job.model is model]:
                 _measure_model(experiment, model, mine, work, pause, say, progress)
@@ -159,7 +159,7 @@ def _measured_before(out: Path, identity: Row, say: Say) -> Benchmark:
     changed = differences(run.manifest.inputs.get("identity") or {}, identity)
     if changed:
         raise ArtifactError(f"{out}: is a run with other settings: {changed}. Name another -o, or remove it")
-    say(f"{out}: measured before, begun {run.manifest.statistics['began']}; nothing was run")
+    say(f"{out}: already measured, on {run.manifest.statistics['began']}; nothing was run")
     shutil.rmtree(work_path(out), ignore_errors=True)  # left by a process that was killed just before removing it
     return run
 

@@ -21,7 +21,7 @@ def page_folder(run: Path, out: Path | None = None) -> Path:
     """
     folder = out or run.resolve().with_name(f"{run.resolve().name}-report")
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / MARKDOWN).is_file())):
-        raise SpectoolError(f"{folder}: exists and is no report. Choose another -o")
+        raise SpectoolError(f"{folder}: exists and is not a report. Choose another -o")
     return folder
 
 

@@ -20,10 +20,12 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.randomness import Randomness
@@ -108,6 +110,8 @@ def open_text(
     tokens, cached, vocabulary = prompt_ids(prompt), as_ids(settings.cached_tokens), vocabulary_size(model)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
+    if isinstance(drafter, str | Path):
+        raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
     require_tokens("prompt", tokens, vocabulary)
     require_tokens("cached_tokens", cached, vocabulary)
     for processor in settings.logits_processors or ():

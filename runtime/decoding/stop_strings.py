@@ -13,7 +13,8 @@ class StopStrings:
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        self._strings = [string for string in strings if string]
+        """End at any of ``strings``, or at a single one."""
+        self._strings = [string for string in ([strings] if isinstance(strings, str) else strings) if string]
         self._held = ""
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:

@@ -72,8 +72,8 @@ def stream_generate(
         max_tokens: Tokens to generate; -1 for no limit, not 0.
         num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         on_cycle: Called for each cycle before its first token is yielded.
-        stop_strings: Texts that end the generation; the text ends before them. What may be the beginning of one is held
-            back until the next response decides.
+        stop_strings: Text or texts that end the generation; the text ends before them. What may be the beginning of
+            one is held back until the next response decides.
         own_text: The answer is a text of its own, such as a message of a conversation, so it begins without the space
             that tokenizers such as SentencePiece's put before every text. A continuation needs that space.
         **kwargs: Further options of `generate_step`, such as ``sampler``, ``grammar`` and ``prompt_cache``.

@@ -46,6 +46,8 @@ class Arm:
 class TranslatedDrafter(Drafter):
     """Proposes what a model with another tokenizer drafts; what was learnt about the arms outlives a generation."""
 
+    name = "model"  # as one with the same tokenizer
+
     def __init__(
         self,
         source: DraftSource,
@@ -60,7 +62,6 @@ class TranslatedDrafter(Drafter):
             num_draft_tokens: Maximum number of draft tokens in a cycle, which may become more or fewer target tokens.
                 None asks for as many as target tokens are wanted.
         """
-        self.name = translator.name
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens

@@ -91,7 +91,7 @@ def test_what_is_not_an_artifact_is_not_replaced(tmp_path: Path) -> None:
 def test_no_directory_can_be_made_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(
-        ArtifactError, match=r"file/x: cannot be written there \(.*file is no writable directory\)\. Choose another -o"
+        ArtifactError, match=r"file/x: cannot be written \(.*file is not a writable directory\)\. Choose another -o"
     ):
         build(tmp_path / "file" / "x")
 

@@ -35,7 +35,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
 def test_nothing_is_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "x")
-    with pytest.raises(ArtifactError, match=r"x: exists and is not replaced\. Choose another -o"):
+    with pytest.raises(ArtifactError, match=r"x: exists and is not replaced\. Choose another name"):
         write_cache(tmp_path / "x", NGRAMS)
 
 

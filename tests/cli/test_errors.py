@@ -21,7 +21,7 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert "no such file or directory" in error_of(run("build-dict", "--tokenizer", missing, "--corpus", "sample:pl"))
     assert "sample:xx: no such sample" in error_of(run(*build[:3], "--corpus", "sample:xx", "-o", out))
     assert "exists and is not a spectool artifact" in error_of(run(*build, tmp_path / "file"))
-    assert "is no writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
+    assert "is not a writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
     assert "no such artifact" in error_of(run("verify", missing))
     assert "no such artifact" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(

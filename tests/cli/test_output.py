@@ -131,6 +131,15 @@ def test_a_reader_that_goes_away(work: Path) -> None:
         assert len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.system
+def test_text_that_the_locale_lacks_neither_ends_a_command_nor_is_misread(work: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "iso-8859-2", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for command in (["--help"], ["inspect", work / "uk.dict", "--lookup", "комп"]):
+        done = process(*command, env={**environment, "LC_ALL": "C"}, encoding="iso-8859-2")
+        assert done.returncode == 0, done.stderr
+        assert command == ["--help"] or "комп".encode("iso-8859-2", "backslashreplace").decode() in done.stdout
+
+
 def test_the_default_place_is_the_users_cache(tmp_path: Path) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", 300, "--json")

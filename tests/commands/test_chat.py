@@ -128,7 +128,7 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
-    assert "The conversation so far is forgotten." in result.stderr and "/nonsense: no such command" in result.stderr
+    assert "Starting a new conversation." in result.stderr and "/nonsense: no such command" in result.stderr
 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:

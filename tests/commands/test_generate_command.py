@@ -33,7 +33,7 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
         (
             ["--prompt", "a", "--dict", "x", "--no-dict"],
-            "names a dictionary, and --no-dict takes none",
+            "cannot be combined with --no-dict",
         ),
     ],
 )
@@ -58,6 +58,14 @@ def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
     (model / "tokenizer.json").unlink()
     result = CliRunner().invoke(main, ["generate", "--model", str(model), "-p", "a"])
     assert result.exit_code == 1 and f"{model}: mlx-lm cannot load this model (no tokenizer.json" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--adapter-path", "--prediction"])
+def test_a_wrong_file_is_what_the_error_is_about(tmp_path: Path, option: str) -> None:
+    given = tmp_path / "given"
+    given.mkdir() if option == "--adapter-path" else given.touch()
+    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", option, str(given)])
+    assert result.exit_code == 1 and f"Error: {given}: expected " in result.stderr
 
 
 def test_a_short_answer_is_not_timed() -> None:
@@ -164,7 +172,10 @@ def test_an_answer_follows_a_json_schema(tmp_path: Path) -> None:
     schema.write_text(json.dumps({"type": "array", "items": {"enum": ["ґ", 5]}, "minItems": 2, "maxItems": 3}))
     found = json.loads(json.loads(CliRunner().invoke(main, command).stdout)["text"])
     assert len(found) in (2, 3) and set(found) <= {"ґ", 5}
-    for wrong, message in (('{"type": "strin"}', "strin"), ("{", "json_schema: expected one that can be read")):
+    for wrong, message in (
+        ('{"type": "strin"}', "strin"),
+        ("{", "schema.json: json_schema: expected one that can be read"),
+    ):
         schema.write_text(wrong)
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 1 and message in result.stderr, result.output

@@ -167,7 +167,7 @@ def test_weights_are_not_replaced_and_no_model_is_loaded_to_say_so(tmp_path: Pat
     file = tmp_path / "model.safetensors"
     shutil.copyfile(Path(TARGET) / "model.safetensors", file)
     result = run("-p", BEGIN, "--save-prompt-cache", str(file), model="./nowhere")
-    assert result.exit_code == 1 and f"{file}: exists and is no prompt cache" in result.stderr, result.stderr
+    assert result.exit_code == 1 and f"{file}: exists and is not a prompt cache" in result.stderr, result.stderr
     assert file.read_bytes() == (Path(TARGET) / "model.safetensors").read_bytes()
 
 

@@ -95,7 +95,7 @@ def test_a_file_that_is_described_first_must_be_the_one_that_is_read(tmp_path: P
     corpus = open_corpus(str(path))
     corpus.describe_inputs()
     replace(path, write_text)
-    with pytest.raises(CorpusError, match=r"a\.txt: expected a file that stays as it is .*same command again"):
+    with pytest.raises(CorpusError, match=r"a\.txt: expected a file that does not change .*same command again"):
         list(corpus)
 
 

@@ -1,9 +1,12 @@
 """Other encodings than UTF-8: read when they are named or marked, shown in errors, and never dropped."""
 
 import codecs
+import gzip
 import json
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spectool import CorpusError
@@ -93,14 +96,15 @@ def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(UKRAINIAN.encode())
     with pytest.raises(CorpusError, match=r"expected cp1251, got UTF-8. Leave out --encoding cp1251"):
         texts(path, encoding="cp1251")
+    for codec in ("utf-16", "utf-32"):
+        with pytest.raises(CorpusError, match=rf"a\.txt: expected {codec}, got a file without its byte order mark"):
+            texts(path, encoding=codec)
     path.write_bytes("ціле".encode("utf-16") + b"\x00")
     with pytest.raises(CorpusError, match=r"a\.txt:1: expected utf-16, got the byte 00 at byte 10"):
         texts(path)
 
 
 def test_characters_may_lie_across_pieces_and_archives_are_decoded(tmp_path: Path) -> None:
-    import gzip
-
     path = tmp_path / "a.txt.gz"
     text = "あい" * 400_000 + "\nкінець"
     path.write_bytes(gzip.compress(("a" + text).encode("shift_jis", "ignore")))
@@ -123,6 +127,26 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(json.dumps({"text": POLISH}, ensure_ascii=False).encode("cp1250"))
     assert texts(lines, encoding="cp1250") == [POLISH]
+
+
+def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path: Path) -> None:
+    path, archive = tmp_path / "a.txt", tmp_path / "b.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("word/document.xml", POLISH)
+    contents = {
+        "a PDF": b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n",
+        "a zip archive": archive.read_bytes(),
+        "a gzip archive": gzip.compress(POLISH.encode()),
+        "a zstd archive": pa.compress(POLISH.encode(), codec="zstd", asbytes=True),
+    }
+    for kind, content in contents.items():
+        path.write_bytes(content)
+        for how in ({}, {"encoding": "cp1250"}, {"on_error": "repair"}):
+            with pytest.raises(CorpusError, match=rf"a\.txt: expected text, got {kind}"):
+                texts(path, **how)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
+    with pytest.raises(CorpusError, match=r"a\.txt:1: .* is not text"):
+        texts(path)
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object a line, got '\{\"text\": oops\}'"),
-        ("[1]", r"a\.jsonl:2: expected one JSON object a line, got a list"),
-        ('{"title": "a", "body": "b"}', r"a\.jsonl:2: expected a column 'text', got these: title, body"),
-        ("{}", r"a\.jsonl:2: expected a column 'text', got these: none"),
+        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object per line, got '\{\"text\": oops\}'"),
+        ("[1]", r"a\.jsonl:2: expected one JSON object per line, got a list"),
+        ('{"title": "a", "body": "b"}', r"a\.jsonl:2: expected a column 'text', found title, body"),
+        ("{}", r"a\.jsonl:2: expected a column 'text', found none"),
         ('{"text": 5}', r"a\.jsonl:2: expected text in column 'text', got int"),
         ('{"text": "\\ud83d"}', r"a\.jsonl:2: expected text, got 1 lone surrogate"),
         ("[" * 100_000, r"a\.jsonl:2: this JSON cannot be read"),
@@ -125,7 +125,7 @@ def test_parquet_integer_ids_and_large_tables(tmp_path: Path) -> None:
 
 def test_parquet_errors(tmp_path: Path) -> None:
     path = table(tmp_path / "a.parquet", text=["а", "б"], number=[1, 2])
-    with pytest.raises(CorpusError, match=r"a\.parquet: expected a column 'body', got these: text, number"):
+    with pytest.raises(CorpusError, match=r"a\.parquet: expected a column 'body', found text, number"):
         read(f"{path}#body")
     with pytest.raises(CorpusError, match=r"a\.parquet: expected text in column 'number', got int64"):
         read(f"{path}#number")

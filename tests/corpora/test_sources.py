@@ -87,11 +87,21 @@ def test_empty_files(tmp_path: Path) -> None:
         list(open_corpus(str(tmp_path), on_error="repair"))
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.txt.bz2"])
+@pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.txt.bz2", "a.csv", "a.tsv"])
 def test_formats_that_are_not_read_say_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(CorpusError, match=r"expected plain text or .*; (turn|unpack|compress)"):
         open_corpus(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_the_command_that_is_given_for_a_table_makes_it_readable(tmp_path: Path, name: str, separator: str) -> None:
+    (tmp_path / name).write_text(f'id{separator}text\n1{separator}"Zażółć, gęślą"\n', encoding="utf-8")
+    with pytest.raises(CorpusError) as refused:
+        open_corpus(str(tmp_path / name))
+    command = str(refused.value).partition("per line: ")[2].replace("python", sys.executable, 1)
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert [document.text for document in open_corpus(str(tmp_path / "a.jsonl"))] == ["Zażółć, gęślą"]
 
 
 def test_a_column_of_plain_text_is_an_error(folder: Path) -> None:
@@ -113,7 +123,7 @@ def test_missing_paths_name_near_matches(folder: Path) -> None:
         open_corpus(str(folder / "nowhere" / "a.txt"))
     with pytest.raises(CorpusError, match=r"sample:xx: no such sample.*sample:pl"):
         open_corpus("sample:xx")
-    with pytest.raises(CorpusError, match="expected a source, got an empty name"):
+    with pytest.raises(CorpusError, match="expected the name of a source, got an empty one"):
         open_corpus("")
     with pytest.raises(CorpusError, match=r"cannot be read \(File name too long\)"):
         open_corpus("текст " * 100)

@@ -156,7 +156,7 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
     model, tokenizer, _ = demo()
     grammar = Grammar(tokenizer, "regex", "[b-d]?(a{1000}){1000}")
     constraint, text = grammar.constraint(ROWS), list[int]()
-    with pytest.raises(RuntimeUnsupported, match="regex: cannot go on after"):
+    with pytest.raises(RuntimeUnsupported, match="regex: cannot continue after"):
         while len(text) < 50:
             text.append(int(bits(constraint.masks())[0].argmax()))
             constraint.commit(text[-1:])
@@ -165,7 +165,7 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
     assert np.array_equal(bits(again.masks([*text[-1:], 100])), before)
     assert again.allowed([*text[-1:], 100]) >= 1
     assert np.array_equal(bits(again.masks()), before)
-    with pytest.raises(RuntimeUnsupported, match="regex: cannot go on after"):
+    with pytest.raises(RuntimeUnsupported, match="regex: cannot continue after"):
         list(generate_step([1], model, drafter=Reference(text, vocabulary=ROWS), num_draft_tokens=4, grammar=grammar))
 
 
@@ -175,7 +175,7 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
         (lambda t: Grammar(t, "json_schema", {"type": "strin"}), "json_schema: .*strin"),
         (lambda t: Grammar(t, "json_schema", {"propertyNames": {"pattern": "a"}}), "propertyNames"),
         (lambda t: Grammar(t, "json_schema", {"$ref": "http://127.0.0.1:1/x"}), "127.0.0.1"),
-        (lambda t: Grammar(t, "json_schema", {"enum": [float("nan")]}), "JSON can say"),
+        (lambda t: Grammar(t, "json_schema", {"enum": [float("nan")]}), "JSON can express"),
         (lambda t: Grammar(t, "json_schema", "{"), "json_schema: .*read"),
         (lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}), "(?i)schema"),
         (lambda t: Grammar(t, "regex", "a("), "regex: .*unclosed group"),

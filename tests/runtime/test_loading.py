@@ -56,7 +56,7 @@ def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment
     assert isinstance(load_drafter(tokenizer, draft_model=draft, history=False), ModelDrafter)
     assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), HybridDrafter)
     by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
-    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "byte-aligned"
+    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "model"
 
 
 def test_the_least_probability_ends_drafts_of_models_too(
@@ -84,7 +84,7 @@ def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
         mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=24, statistics=statistics
     )
     assert [token for token, _, _ in steps] == plain(model, prompt, 24)
-    assert set(statistics.proposed_by) == {"byte-aligned"}
+    assert set(statistics.proposed_by) == {"model"}
 
 
 def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:

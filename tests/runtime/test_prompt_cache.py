@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
         save_prompt_cache(tmp_path / "absent" / "cache.safetensors", cache)
     assert list(tmp_path.iterdir()) == []
     path.mkdir()
-    with pytest.raises(RuntimeUnsupported, match="exists and is no prompt cache"):
+    with pytest.raises(RuntimeUnsupported, match="exists and is not a prompt cache"):
         save_prompt_cache(path, cache)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -184,7 +184,7 @@ def test_only_a_prompt_cache_is_replaced(tmp_path: Path) -> None:
     headers = [len(text).to_bytes(8, "little") + text for text in (b"[]", b'{"__metadata__":1}', b'{"a":')]
     for data in (weights, b"", b"\xff" * 20, *headers):
         path.write_bytes(data)
-        with pytest.raises(RuntimeUnsupported, match=r"cache.safetensors: exists and is no prompt cache"):
+        with pytest.raises(RuntimeUnsupported, match=r"cache.safetensors: exists and is not a prompt cache"):
             save_prompt_cache(path, cache)
         assert path.read_bytes() == data
     assert list(tmp_path.iterdir()) == [path]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic, BadRequestError
+from openai.types.responses import ResponseTextDeltaEvent, ResponseTextDoneEvent
 
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
@@ -135,11 +136,12 @@ def test_tools_of_responses(chatting: Server) -> None:
             {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
             {"type": "web_search"},
         ],
+        "text": {"verbosity": "low"},
     }
     api = client(chatting).responses
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         raw = api.with_raw_response.create(**asked)
-        assert raw.headers["x-spectool-ignored-fields"] == "tools_web_search"
+        assert raw.headers["x-spectool-ignored-fields"] == "text_verbosity, tools_web_search"
         whole = raw.parse()
         with api.stream(**asked) as stream:
             final = stream.get_final_response()
@@ -158,6 +160,7 @@ def test_wrong_responses_are_refused(chatting: Server) -> None:
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/x"}]}]},
         {"input": "a", "previous_response_id": "resp_1"},
         {"input": "a", "text": {"format": {"type": "json_schema", "name": "a"}}},
+        {"input": "a", "text": 5},
         {"input": "a", "tools": 5},
         {"input": "a", "tools": [{"type": "function"}]},
         {"input": "a", "instructions": 5},
@@ -165,3 +168,44 @@ def test_wrong_responses_are_refused(chatting: Server) -> None:
     ):
         status, _, data = exchange(chatting, post("/v1/responses", body))
         assert status == 400 and json.loads(data)["error"]["message"], body
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value"),
+    [
+        ("/v1/responses", "max_output_tokens", 0),
+        ("/v1/responses", "input", [{"role": "robot", "content": "a"}]),
+        ("/v1/responses", "text.format", {"type": "json_schema", "name": "a"}),
+        ("/v1/messages", "stop_sequences", [""]),
+        ("/v1/messages", "output_config.format", {"type": "json_schema"}),
+    ],
+)
+def test_errors_name_fields_as_the_protocol_does(chatting: Server, path: str, field: str, value: Any) -> None:
+    outer, _, inner = field.partition(".")
+    asked = {"messages": [{"role": "user", "content": "a"}], "input": "a", outer: {inner: value} if inner else value}
+    status, _, data = exchange(chatting, post(path, asked))
+    error = json.loads(data)["error"]
+    assert (status, error.get("param", field)) == (400, field)
+    assert error["message"].startswith(f"{field}: expected ")
+
+
+def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
+    asked: Any = {"model": "demo", "max_tokens": 60, "messages": [{"role": "user", "content": "Pogoda?"}]}
+    schema = {"type": "object", "properties": {"city": {"enum": ["Łódź"]}}, "required": ["city"]}
+    form = {"effort": "low", "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}
+    raw = anthropic(chatting).messages.with_raw_response.create(**asked, extra_body={"output_config": form})
+    assert raw.headers["x-spectool-ignored-fields"] == "output_config_effort"
+    (block,) = raw.parse().content
+    assert block.type == "text" and json.loads(block.text) == {"city": "Łódź"}
+
+
+def test_events_of_responses_have_what_their_types_require(chatting: Server) -> None:
+    asked = {"instructions": "Wczoraj", "input": "wieczorem w domu", "max_output_tokens": TOKENS, "stream": True}
+    *_, data = exchange(chatting, post("/v1/responses", asked))
+    events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    kinds: dict[str, Any] = {
+        "response.output_text.delta": ResponseTextDeltaEvent,
+        "response.output_text.done": ResponseTextDoneEvent,
+    }
+    checked = [kinds[event["type"]].model_validate(event) for event in events if event["type"] in kinds]
+    assert "".join(event.delta for event in checked[:-1]) == checked[-1].text == SAID

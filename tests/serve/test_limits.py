@@ -93,7 +93,7 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (255, 1)
     status, error = refusal(server, post(TEXT, {"prompt": whole + "a ", "max_tokens": 1}))
     assert (status, error["code"]) == (400, "context_length_exceeded")
-    assert "at most 256 tokens, the answer among them, got 256" in error["message"]
+    assert "at most 256 tokens, including the answer, got 256" in error["message"]
 
 
 def test_every_drafter_that_fails_is_counted() -> None:

@@ -139,12 +139,30 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "field", "value", "got"),
+    [
+        (CHAT, "response_format", {"type": "json"}, '{"type": "json"}'),
+        (CHAT, "response_format", {"type": "json_schema"}, "nothing at response_format.json_schema"),
+        (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, "json_schema.schema"),
+        (TEXT, "prompt", ["a"] * 17, ",…"),
+    ],
+)
+def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
+    server: Server, path: str, field: str, value: Any, got: str
+) -> None:
+    status, error = refusal(server, post(path, {"messages": [{"role": "user", "content": "a"}], field: value}))
+    assert (status, error["param"]) == (400, field)
+    assert error["message"].endswith(got), error["message"]
+
+
+@pytest.mark.parametrize(
     ("messages", "got"),
     [
         ("hello", '"hello"'),
         ([], "[]"),
         ([5], "5 at messages[0]"),
         ([{"content": "no role"}], "nothing at messages[0].role"),
+        ([{"role": None, "content": "no role"}], "nothing at messages[0].role"),
         ([{"role": "user", "content": 5}], "5 at messages[0].content"),
         (
             [
@@ -272,7 +290,7 @@ def test_what_the_model_cannot_do_is_refused(server: Server, tmp_path: Path) -> 
     assert status == 400 and "no chat template" in error["message"]
     with serving(without_drafter, model=chat_model(tmp_path)) as chatting:
         status, error = refusal(chatting, post(CHAT, {**body, "tools": [tool]}))
-        assert (status, error["param"]) == (400, "tools") and "no tool calls of" in error["message"]
+        assert (status, error["param"]) == (400, "tools") and "cannot read tool calls of" in error["message"]
         for harmless in ({"tools": []}, {"tools": [tool], "tool_choice": "none"}):
             assert exchange(chatting, post(CHAT, {**body, **harmless}))[0] == 200
         calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{"}}]

@@ -44,7 +44,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
         try:
             for line in running.stderr:
                 if found := re.match(
-                    r"(http://127\.0\.0\.1:\d+/v1) serves .*, drafting from (.+)\. Ctrl-C ends it", line
+                    r"Serving .* at (http://127\.0\.0\.1:\d+/v1), drafting from (.+)\. Press Ctrl-C", line
                 ):
                     break
             else:

@@ -73,7 +73,7 @@ def test_limits_of_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
     assert limits(real("bert-base-uncased")) == (
         "lower-cases, strips accents, cleans control characters and spaces",
         "keeps no spaces, and writes one between any two words or signs",
-        "replaces what it cannot spell by an unknown token",
+        "replaces what it cannot spell with an unknown token",
     )
 
 
@@ -130,7 +130,7 @@ def test_unknown_tokens() -> None:
     backend.decoder = decoders.WordPiece("##", cleanup=False)
     tokenizer = open_tokenizer(backend)
     assert tokenizer.bytes_of(tokenizer.encode("kot pies")) == b"kot"
-    assert "replaces what it cannot spell by an unknown token" in limits(tokenizer)
+    assert "replaces what it cannot spell with an unknown token" in limits(tokenizer)
     assert tokenizer.unknown == 0
 
 

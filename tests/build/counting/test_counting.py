@@ -283,7 +283,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
         corpus, options = open_corpus(str(path)), CountOptions(workers=1)
         manifest = count_text(corpus, out, options, tokenizer, quiet, replacing(corpus), SMALL)
     except CorpusError as error:
-        assert "a.txt: expected a file that stays as it is" in str(error)
+        assert "a.txt: expected a file that does not change" in str(error)
         assert not out.exists()
     else:
         assert manifest.inputs["files"][0]["sha256"] == old

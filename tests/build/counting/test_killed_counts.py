@@ -128,7 +128,7 @@ def test_ctrl_c_keeps_the_work_and_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert f"Finished work is kept in {work_path(out)}; the same command goes on from there." in said
+    assert f"Finished work is kept in {work_path(out)}; the same command continues from there." in said
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     assert done.stdout.startswith("path ")
     Counts(out).verify()

@@ -144,7 +144,7 @@ def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
     compared = Measurement._compared
     monkeypatch.setattr(Measurement, "_compared", until_the_second)
     result = run("--draft", DRAFT, *tasks(work), "-o", out)
-    assert result.exit_code == 130 and "the same command goes on from there" in result.output
+    assert result.exit_code == 130 and "the same command continues from there" in result.output
     assert list(tmp_path.iterdir()) == [work_path(out)]
     other = run("--draft", DRAFT, *tasks(work), "--gamma", 4, "-o", out)
     assert other.exit_code == 1 and "another measurement was begun there: asked.gamma is 5" in other.output

@@ -63,7 +63,7 @@ def test_interrupted(whole: Path, tmp_path: Path) -> None:
     done = stopped(out, 25, signal.SIGINT)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
-    assert "the same command goes on from there" in done.stderr.splitlines()[-1]
+    assert "the same command continues from there" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
     result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which changes nothing
     begun = int(result.stderr.partition("resuming after step ")[2].split(" ")[0])

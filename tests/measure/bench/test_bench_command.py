@@ -47,14 +47,20 @@ def test_options_are_an_experiment_too(work: Path) -> None:
 HISTORY = ("--model", TARGET, "--drafter", "history")
 
 
+def test_a_misspelt_key_is_named_before_what_is_missing_for_it(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text('name = "x"\nprompst = []\n')
+    result = run("bench", tmp_path / "e.toml", "-o", tmp_path / "x.bench")
+    assert result.exit_code == 1 and "got prompst" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("--drafter", "history"), "--drafter needs --model"),
         (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
         (HISTORY, "no prompts: give --prompts"),
-        (("--model", TARGET, "--prompts", "pl"), "drafters: expected at least 1"),
-        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window cuts prompts from a corpus"),
+        (("--model", TARGET, "--prompts", "pl"), "--model needs --drafter"),
+        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window applies to prompts from a corpus"),
         (
             (*HISTORY, "--prompts", "pl", "--prompts", "uk", "--count", 1),
             "--count: expected at least one prompt of each source",

@@ -45,7 +45,7 @@ def test_a_killed_run_goes_on_and_says_the_same(work: Path, measured: Path) -> N
     assert not first.exists()
     block = pc.field("block") == 0
     assert [json.loads(line) for line in kept.splitlines()] == resumed.generations.filter(block).to_pylist()
-    assert "going on: 5 of 15 generations" in result.stderr
+    assert "resuming: 5 of 15 generations" in result.stderr
 
 
 def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_interrupted_run_says_where_it_is_kept_and_nothing_else(work: Path) -
         finally:
             process.kill()
     assert process.returncode == 130
-    kept = f"Interrupted. Finished work is kept in {folder}; the same command goes on from there."
+    kept = f"Interrupted. Finished work is kept in {folder}; the same command continues from there."
     assert errors.splitlines()[-1] == kept and "half-written" not in errors, errors
     assert list(folder.glob("block-*")) and not out.exists()
 

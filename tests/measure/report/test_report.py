@@ -203,7 +203,7 @@ def test_an_existing_folder_that_is_no_report_is_left_alone(run: Path, tmp_path:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     done = CliRunner().invoke(main, ["report", str(run), "-o", str(tmp_path)])
     assert done.exit_code == 1
-    assert "exists and is no report. Choose another -o" in done.output
+    assert "exists and is not a report. Choose another -o" in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -50,6 +50,8 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
     with pytest.raises(RuntimeUnsupported, match="positive"):
         batch_generate(*loaded, PROMPTS, max_tokens=0)
+    with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
+        batch_generate(*loaded, PROMPTS[0])
 
 
 @pytest.mark.parametrize("drafting", [False, True])

@@ -23,6 +23,10 @@ def let_through(text: str, stops: list[str], rng: random.Random) -> tuple[str, b
     return shown, False
 
 
+def test_one_text_is_one_stop_and_not_one_for_each_of_its_letters() -> None:
+    assert StopStrings("END").add("one N, two END") == ("one N, two ", "END")
+
+
 def test_the_same_as_looking_at_the_whole_text() -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")

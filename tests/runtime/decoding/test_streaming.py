@@ -143,6 +143,11 @@ def test_zero_tokens_are_refused(model: Any, tokenizer: TokenizerWrapper) -> Non
         next(stream_generate(model, tokenizer, TEXT, max_tokens=0))
 
 
+def test_a_drafter_that_is_only_named_is_refused(model: Any, tokenizer: TokenizerWrapper) -> None:
+    with pytest.raises(RuntimeUnsupported, match="drafter: expected what load_drafter returns"):
+        next(stream_generate(model, tokenizer, TEXT, drafter="pl.dict"))  # type: ignore[arg-type]
+
+
 def test_a_real_tokenizer(shared: Path) -> None:
     folder = shared / "tokenizers" / "bielik-11b-v2.5"
     tokenizer = TokenizerWrapper(

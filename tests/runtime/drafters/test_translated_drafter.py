@@ -79,7 +79,7 @@ def test_one_cycle_after_the_other() -> None:
     assert isinstance(drafter, Drafter)
     drafter.start([1, 2])
     proposal = drafter.propose(100)
-    assert (proposal.tokens, proposal.source) == ([7, 7, 8, 8], "scripted")
+    assert (proposal.tokens, proposal.source) == ([7, 7, 8, 8], "model")
     drafter.commit([7, 3])
     assert drafter.propose(3).tokens == [7, 7, 8], "cut to the limit"
     assert source.asked == [([1, 2], 2), ([1, 2, 7, 3], 2)], "the limit of target tokens is not the draft's"
@@ -116,7 +116,7 @@ def test_names_and_cost() -> None:
     source.costs_a_pass = True  # type: ignore[attr-defined]
     drafter = TranslatedDrafter(source, Scripted())
     assert drafter.costs_a_pass
-    assert drafter.name == drafter.propose(1).source == Scripted.name
+    assert drafter.name == drafter.propose(1).source == "model"
 
 
 class Knows(DraftSource):
@@ -142,4 +142,4 @@ def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> No
         statistics = replay([text, text], HybridDrafter([drafter]), 8)
         assert statistics.tokens_per_pass > 3.5
         assert (translator.string_calls == 0) == (strategy is PassThrough)
-    assert statistics.proposed_by.keys() == {"context"}
+    assert statistics.proposed_by.keys() == {"model"}
