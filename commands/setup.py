@@ -4,7 +4,7 @@ import time
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.console import guarded, open_text, say, show, table
 from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
 
 
@@ -61,6 +61,8 @@ def setup(
         raise click.UsageError("--corpus: expected different names, because dictionaries are named so. Rename a file")
     for name in filter(None, (model, draft)):
         model_directory(name)
+    for spec in corpora:
+        open_text(spec)  # says which files are left out
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())
     missing = [step for step in plan if not step.kept]
