@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, show, stage
+from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, show, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     draft_option,
@@ -48,11 +48,10 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import TEXT_WIDTH, judge, summarize
-    from spectool.corpora import open_corpus
     from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer
 
-    source = open_corpus(corpus, **reads)
+    source = open_text(corpus, **reads)
     sides = open_tokenizer(draft), open_tokenizer(target)
     for side in sides:
         say_notes(side)

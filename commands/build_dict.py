@@ -8,7 +8,7 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import guarded, model_of, say, say_next, say_notes, stage
+from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     Whole,
@@ -93,7 +93,6 @@ def build_dict(
     from spectool.artifacts.counts import Counts
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
-    from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
     if (corpus is None) == (counts is None):
@@ -101,7 +100,7 @@ def build_dict(
     if counts is not None and min_count is not None:
         raise click.UsageError("--min-count is for --corpus; --counts are counted already")
     options = BackoffOptions(entries, max_bytes, max_context)
-    source: Any = None if corpus is None else open_corpus(corpus, **reads)
+    source: Any = None if corpus is None else open_text(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
     least = min_count or least_count(source)

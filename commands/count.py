@@ -7,7 +7,7 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import guarded, say, say_notes, stage
+from spectool.commands.shared.console import guarded, open_text, say, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     Whole,
@@ -62,11 +62,10 @@ def count(
     """
     from spectool.artifacts.counts import Counts
     from spectool.build.counting.stage import count_text
-    from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
     options = CountOptions(orders=orders, min_count=min_count, memory=memory, workers=workers)
-    source = open_corpus(corpus, **reads)
+    source = open_text(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
     path = out or default_path(f"{slug(corpus)}.{target.fingerprint[:8]}-{digest(orders, min_count)}.counts")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import divided, guarded, progress, show
+from spectool.commands.shared.console import divided, guarded, open_text, progress, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     SectionedCommand,
@@ -70,6 +70,7 @@ def emulate(
     coverage              passes with a proposal / passes
     mean accepted length  accepted draft tokens / passes with a proposal
     acceptance            accepted draft tokens / proposed ones
+    proposed per pass     draft tokens / passes: what --min-draft-prob limits
     fertility             tokens / words of the text
 
     \b
@@ -80,14 +81,13 @@ def emulate(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter, gains
-    from spectool.corpora import open_corpus
     from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
     from spectool.tokenization.opening import open_named
 
-    text = open_corpus(corpus, **reads)
+    text = open_text(corpus, **reads)
     if not dictionaries and not history:
         raise click.UsageError("nothing to draft from: give --dict DIR, or leave out --no-history")
     if not dictionaries and tokenizer is None:
@@ -114,6 +114,7 @@ def emulate(
         "coverage": round(statistics.coverage, 4),
         "mean accepted length": round(statistics.mean_accepted_length, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
+        "proposed per pass": round(statistics.proposed / max(1, statistics.passes), 4),
         "accepted by source": drafters if as_json else gains(drafters) or "nothing was drafted",
     }
     show(facts, as_json)

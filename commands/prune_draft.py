@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, say_next, say_notes, stage
+from spectool.commands.shared.console import guarded, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     Whole,
@@ -59,10 +59,9 @@ def prune_draft(
     from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
     from spectool.commands.shared.describe import pruning
-    from spectool.corpora import open_corpus
     from spectool.tokenization.opening import open_tokenizer
 
-    sources = [open_corpus(corpus, **reads) for corpus in corpora]
+    sources = [open_text(corpus, **reads) for corpus in corpora]
     directory = model_directory(draft)
     whole = open_tokenizer(directory)
     say_notes(whole)

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.console import guarded, open_text, say, show, table
 from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
 
 _STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
@@ -64,6 +64,8 @@ def setup(
         )
     for name in filter(None, (model, draft)):
         model_directory(name)
+    for spec in corpora:
+        open_text(spec)  # says which files are left out
     say("looking at the models and at what is there already")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     plan = list(wanted.steps())

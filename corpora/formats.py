@@ -1,5 +1,6 @@
 """The formats that a corpus can have: a reader for each suffix, and the files of a folder that one of them reads."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -39,21 +40,27 @@ _NOT_READ = {
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 
 
-def input_files(path: Path) -> list[InputFile]:
-    """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name."""
+def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
+    """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name.
+
+    The counter has the numbers of other files in the folder that are not hidden, by suffix, or by name for those that
+    are about the folder or have no suffix.
+    """
     if path.is_fifo() or path.is_char_device():
         raise CorpusError(
             f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
         )
     if not path.is_dir():
-        return [_input_file(path, path.name)]
-    found = [_input_file(inner, name) for inner, name in visible_files(path) if _is_read(inner)]
+        return [_input_file(path, path.name)], Counter()
+    files = visible_files(path)
+    found = [_input_file(inner, name) for inner, name in files if _is_read(inner)]
+    others = (inner for inner, _ in files if not _is_read(inner))
     if not found:
         raise CorpusError(
             f"{path}: expected files that end in {', '.join(TEXT_FORMATS)} (or these and {', '.join(COMPRESSIONS)}), "
             "got a folder without any. Name a file, or rename them"
         )
-    return found
+    return found, Counter(inner.name if _is_about(inner) else _split_suffix(inner)[0] or inner.name for inner in others)
 
 
 def _split_suffix(path: Path) -> tuple[str, str]:
@@ -63,9 +70,11 @@ def _split_suffix(path: Path) -> tuple[str, str]:
 
 def _is_read(path: Path) -> bool:
     suffix, compression = _split_suffix(path)
-    if path.name.lower() in _ABOUT:
-        return False
-    return suffix in TEXT_FORMATS or (not suffix and compression != "")
+    return not _is_about(path) and (suffix in TEXT_FORMATS or (not suffix and compression != ""))
+
+
+def _is_about(path: Path) -> bool:
+    return path.name.lower() in _ABOUT
 
 
 def _input_file(path: Path, name: str) -> InputFile:

@@ -1,6 +1,7 @@
 """From what a user types to a corpus: paths, folders, hub data sets, samples, presets."""
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ class Corpus:
         licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
+        left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Corpus:
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
         self.licence = licence
+        self.left_out: Counter[str] = Counter()
         self._read = read
         self._reading = reading
         self._inputs = tuple(inputs)
@@ -133,7 +136,7 @@ def _split_field(spec: str) -> tuple[Path, str | None]:
 
 def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Corpus:
     try:
-        files = input_files(path)
+        files, left_out = input_files(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
     if field is not None and not any(file.format.has_columns for file in files):
@@ -144,7 +147,9 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
     inputs = [(file.path, file.name) for file in files]
     reading = replace(reading, field=field or reading.field)
     size = sum(file.size for file in files)
-    return Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
+    corpus = Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
+    corpus.left_out = left_out
+    return corpus
 
 
 def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:

@@ -21,12 +21,14 @@ from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
 
 if TYPE_CHECKING:
+    from spectool.corpora import Corpus
     from spectool.tokenization.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # when a command began, in the meta of its context
 SECONDS_BETWEEN_LINES = 30.0
+_KINDS = 5  # of files that are left out, in a note
 
 
 def say(message: str) -> None:
@@ -81,6 +83,17 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
                 say(tqdm.format_meter(done, total, now - began, prefix=title, bar_format=shape, **units))
 
         yield update
+
+
+def open_text(spec: str, **reads: Any) -> "Corpus":
+    """The corpus of that name, as from `open_corpus`; a note on stderr says which files of a folder are left out."""
+    from spectool.corpora import open_corpus
+
+    corpus = open_corpus(spec, **reads)
+    if left := corpus.left_out:
+        kinds = [f"{number:,} {name}" for name, number in left.most_common(_KINDS)] + ["…"] * (len(left) > _KINDS)
+        say(f"{spec}: left out {', '.join(kinds)}. Any file can be read as plain text by its own name")
+    return corpus
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool.commands.build_dict import amount_of_text
-from spectool.tests.running import TOKENIZER, run
+from spectool.tests.running import TOKENIZER, figures, run
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,30 @@ def test_build_dict_says_it_and_as_json(tmp_path: Path) -> None:
     assert facts["text"].startswith(f"{counted:,} ") and "enough for a demonstration" in facts["text"]
     (last,) = [line for line in shown if line.startswith("text ")]
     assert last.split(maxsplit=1)[1] == facts["text"]
+
+
+def test_files_of_a_folder_that_are_left_out_are_named(tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for name in ("a.txt", "b.py", "c.py", "notes"):
+        (texts / name).write_text("jeden i dwa, jeden i trzy")
+    out = tmp_path / "a.dict"
+    for command in (
+        ("build-dict", "--tokenizer", TOKENIZER, "--corpus", texts, "-o", out),
+        ("emulate", "--dict", out, "--corpus", texts),
+    ):
+        found = run(*command)
+        assert found.exit_code == 0 and ": left out 2 .py, 1 notes." in found.stderr, found.output
+    assert "left out" not in run("emulate", "--dict", out, "--corpus", texts / "b.py").stderr
+
+
+def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> None:
+    run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "a.dict")
+    found = [
+        figures("emulate", "--dict", tmp_path / "a.dict", "--corpus", "sample:pl", "--min-draft-prob", threshold)
+        for threshold in (0.05, 0.5)
+    ]
+    for facts in found:
+        proposed = sum(counts["proposed"] for counts in facts["accepted_by_source"].values())
+        assert facts["proposed_per_pass"] == round(proposed / facts["passes"], 4)
+    assert found[0]["proposed_per_pass"] > found[1]["proposed_per_pass"] > 0

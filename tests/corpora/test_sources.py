@@ -179,3 +179,10 @@ def test_real_corpora_are_clean_and_complete(shared: Path) -> None:
     assert corpus.bytes_read == corpus.total_bytes
     prompts = open_corpus(f"{shared / 'corpora' / 'prompts_uk.jsonl.zst'}#instruction")
     assert sum(1 for _ in prompts) == 4545
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(folder: Path) -> None:
+    for name in ("README.md", "a/README.md", "a/more.RST", "a/other.rst", "notes", "scan.pdf.gz"):
+        (folder / name).write_text("не корпус")
+    assert open_corpus(str(folder)).left_out == {"README.md": 2, ".rst": 3, "notes": 1, ".pdf": 1}
+    assert not open_corpus(str(folder / "b.txt")).left_out
