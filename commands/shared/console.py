@@ -30,6 +30,11 @@ SECONDS_BETWEEN_LINES = 30.0
 _POSITION_EVERY = 256  # documents between two updates of the progress bar
 
 
+def without_colours() -> bool:
+    """Whether the user, or the terminal, wants text without colours."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(message, err=True)

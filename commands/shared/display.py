@@ -3,12 +3,14 @@
 A character may be spread over several tokens, even of two cycles, so text is shown once its bytes are complete.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
+from spectool.commands.shared.console import without_colours
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -30,10 +32,15 @@ IN_MARKS: Styles = {
     "bonus": "<{}>".format,
     "undrafted": str,
 }
-"""For files and pipes, where colours would be control characters."""
+"""For files and pipes, where colours would be control characters, and for people who want none."""
 REPLACEMENT = "\ufffd"
 CONTEXT_TOKENS = 8  # shown tokens that are decoded again, because decoders drop a space at the start of a text
 MOST_HELD = 4  # a character has at most 4 bytes, so more tokens than this are not text
+
+
+def styles_of_output() -> Styles:
+    """Colours if the output is a terminal that may have them (https://no-color.org), marks otherwise."""
+    return IN_COLOUR if sys.stdout.isatty() and not without_colours() else IN_MARKS
 
 
 def legend(styles: Styles = IN_COLOUR) -> str:
