@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from spectool import __version__
-from spectool.commands.shared.console import guarded
+from spectool.commands.shared.console import guarded, without_colours
 
 _PURPOSES = {
     "Use": {
@@ -82,7 +82,9 @@ class _LazyGroup(click.Group):
         super().__init__(name, imported_later, **others)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line; characters that the encoding of the output lacks are escaped."""
+        """Run the command line; the output loses colours that are not wanted, and escapes what its encoding lacks."""
+        if without_colours():
+            kwargs["color"] = False
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)

@@ -1,6 +1,5 @@
 """The command ``demo``: from text to a dictionary to generation, offline, with what the package bundles."""
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,11 +93,11 @@ def _compare(path: Path, max_tokens: int) -> None:
 
 
 def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> None:
-    from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, legend
+    from spectool.commands.shared.display import Display, legend, styles_of_output
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     prompt = _PROMPTS[0]
-    styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
+    styles = styles_of_output()
     encoded = encode_prompt(tokenizer, prompt)
     display = Display(tokenizer, styles)
     click.echo(

@@ -12,7 +12,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
 from spectool.commands.shared.console import guarded, say, show
-from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, by_drafter, gains, legend
+from spectool.commands.shared.display import Display, by_drafter, gains, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
 from spectool.commands.shared.options import SectionedCommand, Text, option
@@ -147,7 +147,7 @@ def generate(
 
     display = None
     if show_drafts:
-        styles = IN_COLOUR if sys.stdout.isatty() else IN_MARKS
+        styles = styles_of_output()
         say(legend(styles))
         display = Display(tokenizer, styles)
     pieces: list[str] = []

@@ -108,4 +108,4 @@ def setup(
 
 
 def _minutes(seconds: float) -> str:
-    return f"about {seconds:.0f} seconds" if seconds < 90 else f"about {seconds / 60:.0f} minutes"
+    return f"about {max(2, seconds):.0f} seconds" if seconds < 90 else f"about {seconds / 60:.0f} minutes"

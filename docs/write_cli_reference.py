@@ -44,7 +44,7 @@ def _section(title: str, command: click.Command) -> str:
     # The width is fixed so that the page does not depend on the terminal that it is written in.
     context = click.Context(command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"])
     other = SAME_OPTIONS.get(command.name or "")
-    note = f"The options that are only named are explained under [`{other}`](#spectool-{other}).\n" if other else ""
+    note = f"Rare options: see [`{other}`](#spectool-{other}).\n" if other else ""
     context.meta.update({} if other else {EXPLAIN_ALL: True})
     text = "\n".join(line for line in command.get_help(context).splitlines() if not line.startswith("  -h, --help"))
     return f"## {title}\n\n```\n{text.rstrip()}\n```\n\n{note}".rstrip() + "\n"

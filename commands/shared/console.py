@@ -31,6 +31,11 @@ SECONDS_BETWEEN_LINES = 30.0
 _KINDS = 5  # of files that are left out, in a note
 
 
+def without_colours() -> bool:
+    """Whether the user, or the terminal, wants text without colours."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(message, err=True)

@@ -1,11 +1,13 @@
 """Cycles as coloured or marked text, which shows the draft tokens that were accepted and rejected."""
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import click
 
+from spectool.commands.shared.console import without_colours
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
 
@@ -24,7 +26,12 @@ IN_MARKS: Styles = {
     "bonus": "<{}>".format,
     "undrafted": str,
 }
-"""For files and pipes, where colours would be control characters."""
+"""For files and pipes, where colours would be control characters, and for people who want none."""
+
+
+def styles_of_output() -> Styles:
+    """Colours if the output is a terminal that may have them (https://no-color.org), marks otherwise."""
+    return IN_COLOUR if sys.stdout.isatty() and not without_colours() else IN_MARKS
 
 
 def legend(styles: Styles = IN_COLOUR) -> str:

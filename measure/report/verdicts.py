@@ -46,7 +46,7 @@ class RunVerdict(NamedTuple):
         if short := too_short(found.n):
             return f"{self.scope}: {short}."
         says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
-        which = f"the fastest of {number} configurations" if number > 1 else "the only one measured"
+        which = f"the fastest of {number} configurations" if number > 1 else "the only configuration"
         interval = f"95% interval {found.ends} over {found.n} prompts"
         interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if number > 1 else ""
         return (

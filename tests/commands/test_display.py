@@ -1,6 +1,8 @@
 """Coloured cycles: every committed character once, no broken ones, in the right colour."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper, load
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from spectool.commands.shared.display import IN_MARKS, Display, legend
+from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, Styles, legend, styles_of_output
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.tokenization.token_bytes import byte_symbols
 
@@ -68,6 +70,22 @@ def test_a_stop_token_inside_a_draft_ends_the_colours() -> None:
 
 def test_the_legend_names_every_colour() -> None:
     assert click.unstyle(legend()).split() == ["accepted", "rejected", "corrected", "bonus", "undrafted"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "styles"),
+    [({}, IN_COLOUR), ({"NO_COLOR": ""}, IN_COLOUR), ({"NO_COLOR": "1"}, IN_MARKS), ({"TERM": "dumb"}, IN_MARKS)],
+)
+def test_a_terminal_gets_colours_unless_they_are_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], styles: Styles
+) -> None:
+    leader, follower = os.openpty()
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **environment}.items():
+        monkeypatch.setenv(name, value)
+    with os.fdopen(follower, "w", encoding="utf-8") as terminal, os.fdopen(leader, "rb"):
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert styles_of_output() is styles
+    monkeypatch.undo()
 
 
 def test_a_character_waits_for_its_last_byte() -> None:

@@ -103,7 +103,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
         (normalizers.NFKD(), "ﬁ", "normalizes to NFKD"),
         (normalizers.Lowercase(), "Kot", "lower-cases"),
         (normalizers.Strip(), " kot", "strips spaces at the ends"),
-        (normalizers.Replace("’", "'"), "п’ять", "replaces '’' by \"'\""),
+        (normalizers.Replace("’", "'"), "п’ять", "replaces '’' with \"'\""),
         (normalizers.StripAccents(), "e\u0301", "normalizes with StripAccents"),
     ],
 )
