@@ -126,19 +126,19 @@ def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least:
     return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options, least)}.dict")
 
 
-_DEMONSTRATION, _USEFUL = 100_000, 1_000_000  # tokens, by the table in docs/dictionaries.md
+_NEXT_TO_ANOTHER, _USEFUL = 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
 
 
 def amount_of_text(tokens: int) -> str:
     """A sentence about how much a dictionary of this much text saves.
 
     >>> amount_of_text(24_597)
-    '24,597 tokens: enough for a demonstration. Expect gains from about a million tokens'
+    '24,597 tokens: enough for documents like these, next to a general dictionary, which needs about a million'
     """
-    if tokens < _DEMONSTRATION:
-        said = "enough for a demonstration. Expect gains from about a million tokens"
+    if tokens < _NEXT_TO_ANOTHER:
+        said = "enough for documents like these, next to a general dictionary, which needs about a million"
     elif tokens < _USEFUL:
-        said = "enough for part of the gain. Expect more from a million tokens on"
+        said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:
         said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
     return f"{tokens:,} tokens: {said}"

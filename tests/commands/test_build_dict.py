@@ -12,8 +12,8 @@ from spectool.tests.running import TOKENIZER, figures, run
 @pytest.mark.parametrize(
     ("counted", "said"),
     [
-        (99_999, "99,999 tokens: enough for a demonstration. Expect gains from about a million tokens"),
-        (100_000, "100,000 tokens: enough for part of the gain. Expect more from a million tokens on"),
+        (99_999, "99,999 tokens: enough for documents like these, next to a general dictionary"),
+        (100_000, "100,000 tokens: enough for documents like these. A general dictionary gains more"),
         (1_000_000, "1,000,000 tokens: enough for a useful dictionary."),
     ],
 )
@@ -26,7 +26,7 @@ def test_build_dict_says_it_and_as_json(tmp_path: Path) -> None:
     shown = run(*arguments, "-o", tmp_path / "a.dict").stdout.splitlines()
     facts = json.loads(run(*arguments, "-o", tmp_path / "b.dict", "--json").stdout)
     counted = facts["statistics"]["tokens"]
-    assert facts["text"].startswith(f"{counted:,} ") and "enough for a demonstration" in facts["text"]
+    assert facts["text"].startswith(f"{counted:,} ") and "next to a general dictionary" in facts["text"]
     (last,) = [line for line in shown if line.startswith("text ")]
     assert last.split(maxsplit=1)[1] == facts["text"]
 
