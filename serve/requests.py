@@ -18,6 +18,7 @@ from pydantic import (
     StrictBool,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -215,6 +216,14 @@ class GenerationRequest(_Given):
     chat_template: None = _field(_STARTED)
     adapters: None = _field(_STARTED)
     draft_model: None = _field(_STARTED)
+
+    @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
+    @classmethod
+    def _without_limit(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
+        if type(value) is not int or value != -1:
+            return value
+        return {"top_k": 0, "seed": None}.get(str(info.field_name), _LARGEST)
 
     @field_validator("temperature", "repetition_penalty")
     @classmethod

@@ -86,6 +86,8 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     answer = complete(server, PROMPTS[0], 1500)
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 256
     assert answer.choices[0].finish_reason == "length"
+    unlimited = {"prompt": PROMPTS[0], "max_tokens": -1, "top_k": -1, "seed": -1, "temperature": 0}
+    assert json.loads(exchange(server, post(TEXT, unlimited))[2])["usage"]["total_tokens"] == 256
     fitting = "a " * 200
     length = complete(server, fitting, 1).usage.prompt_tokens
     whole = fitting + "a " * (255 - length)
