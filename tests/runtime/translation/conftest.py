@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import spectool.build.alignment.stage
+import spectool.tokenization.incremental.encoder
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
@@ -35,7 +35,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     with pytest.MonkeyPatch.context() as patch:
         for name in ("boundary_table", "merge_table"):
             patch.setattr(
-                spectool.build.alignment.stage, name, by_fingerprint(getattr(spectool.build.alignment.stage, name))
+                spectool.tokenization.incremental.encoder,
+                name,
+                by_fingerprint(getattr(spectool.tokenization.incremental.encoder, name)),
             )
         yield aligned
 
