@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import spectool.tokenization.incremental.encoder
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
