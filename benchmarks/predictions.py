@@ -30,12 +30,12 @@ from spectool.runtime import stream_generate
 from spectool.runtime.decoding import prediction
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.prediction import PredictionDrafter
-from spectool.runtime.draft_length import controllers, record
+from spectool.runtime.draft_length import controller_pool, record
 from spectool.runtime.loading import load_model
 from spectool.tokenization import Tokenizer, open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "predictions.jsonl"
-FILES: tuple[ModuleType, ...] = (controllers, record, prediction)
+FILES: tuple[ModuleType, ...] = (controller_pool, record, prediction)
 POLISH = "Wczoraj wieczorem w domu kultury odbyło się spotkanie mieszkańców z burmistrzem miasta. "
 
 

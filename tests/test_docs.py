@@ -142,7 +142,10 @@ def test_examples_of_the_api_page_are_drawn_as_code() -> None:
     for module, _, name in shown:
         found = getattr(importlib.import_module(module), name)
         members = vars(found).items() if isinstance(found, type) else ()
-        for documented in (found, *(member for label, member in members if not label.startswith("_"))):
+        drawn = (
+            each for label, each in members if not label.startswith("_") and (callable(each) or type(each) is property)
+        )
+        for documented in (found, *drawn):
             before, arrows, _ = (getattr(documented, "__doc__", None) or "").partition(">>> ")
             assert not arrows or before.rstrip().endswith("Examples:"), f"{module}.{name}"
             examples += bool(arrows)

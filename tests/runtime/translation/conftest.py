@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import spectool.build.alignment.stage
 from spectool.artifacts import Alignment
 from spectool.build import build_alignment
 from spectool.corpora import open_corpus
@@ -16,6 +15,7 @@ from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin
 from spectool.tests.runtime.translation.worlds import BUNDLED, World
 from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.incremental import encoder
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("boundary_table", "merge_table"):
-            patch.setattr(
-                spectool.build.alignment.stage, name, by_fingerprint(getattr(spectool.build.alignment.stage, name))
-            )
+            patch.setattr(encoder, name, by_fingerprint(getattr(encoder, name)))
         yield aligned
 
 

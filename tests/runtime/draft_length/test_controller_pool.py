@@ -10,7 +10,7 @@ import pytest
 
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length import controllers
+from spectool.runtime.draft_length import controller_pool
 from spectool.runtime.draft_length.controller import Controller
 from spectool.tests.runtime.fake_drafters import Guesser
 from spectool.tests.runtime.models import tiny_model
@@ -95,7 +95,7 @@ def test_it_comes_back_however_a_generation_ends(model: Any, how: str) -> None:
 def test_what_is_gone_is_forgotten(model: Any) -> None:
     for _ in range(20):
         used(model, Guesser())
-    gone = [pair for pair, (_, drafter, _) in controllers._idle.items() if drafter() is None]
+    gone = [pair for pair, (_, drafter, _) in controller_pool._idle.items() if drafter() is None]
     assert len(gone) <= 1, "the last one"
 
 
@@ -104,12 +104,12 @@ def test_threads_never_hold_the_same_one() -> None:
 
     def work() -> None:
         for _ in range(500):
-            controller = controllers.acquire_controller(*pair)
+            controller = controller_pool.acquire_controller(*pair)
             if id(controller) in held:
                 twice.append(id(controller))
             held.add(id(controller))
             held.discard(id(controller))
-            controllers.release_controller(*pair, controller)
+            controller_pool.release_controller(*pair, controller)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -121,5 +121,5 @@ def test_threads_never_hold_the_same_one() -> None:
 
 def test_a_model_without_weak_references_generates_all_the_same() -> None:
     bare = object()
-    assert isinstance(controllers.acquire_controller(bare, Guesser()), Controller)
-    controllers.release_controller(bare, Guesser(), Controller())
+    assert isinstance(controller_pool.acquire_controller(bare, Guesser()), Controller)
+    controller_pool.release_controller(bare, Guesser(), Controller())
