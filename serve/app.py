@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -142,13 +143,14 @@ class Service:
         return wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:
-        entries = {
-            name: {"id": name, "object": "model", "created": self._created, "owned_by": "local"}
-            for name in self._options.names
-        }
+        # In OpenAI's form, and in Anthropic's.
+        openai = {"object": "model", "created": self._created, "owned_by": "local"}
+        anthropic = {"type": "model", "created_at": datetime.fromtimestamp(self._created, UTC).isoformat()}
+        entries = {name: {"id": name, **openai, **anthropic, "display_name": name} for name in self._options.names}
         wanted = request.path_params.get("name")
         if wanted is None:
-            return json_response({"object": "list", "data": list(entries.values())})
+            ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": next(reversed(entries))}
+            return json_response({"object": "list", "data": list(entries.values()), **ends})
         if wanted == DEFAULT_MODEL:
             wanted = next(iter(entries))
         if wanted not in entries:

@@ -8,6 +8,7 @@ from spectool.serve.protocol import (
     Block,
     BlockWriter,
     Event,
+    as_json,
     called,
     counts,
     drafting_figures,
@@ -21,6 +22,8 @@ from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted
 
 _PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
 _WITHOUT_EFFECT = {"include", "background", "truncation"}
+# What another server has thought or searched for earlier in a conversation; what came of it stands in its messages.
+_OTHERS_SIDE = {"reasoning", "web_search_call", "file_search_call"}
 _NO_LOGPROBS: dict[str, list[Any]] = {"logprobs": []}  # which clients require
 
 
@@ -66,17 +69,19 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for item in items:
         kind = item.get("type", "message")
-        if kind == "function_call":
-            call = called(item.get("call_id"), item.get("name"), item.get("arguments"))
+        if kind in ("function_call", "custom_tool_call"):
+            # A custom tool takes one text instead of arguments.
+            arguments = item.get("arguments") if kind == "function_call" else as_json({"input": item.get("input")})
+            call = called(item.get("call_id"), item.get("name"), arguments)
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": ""})
             messages[-1].setdefault("tool_calls", []).append(call)
-        elif kind == "function_call_output":
+        elif kind in ("function_call_output", "custom_tool_call_output"):
             result = joined(item.get("output") or "", "input")
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
         elif kind == "message":
             messages.append({"role": item.get("role"), "content": joined(item.get("content"), "input")})
-        elif kind != "reasoning":
+        elif kind not in _OTHERS_SIDE:
             problem = f"expected message, function_call, function_call_output or reasoning, got {kind!r}"
             raise wrong_field("input", problem)
     return messages

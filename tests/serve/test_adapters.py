@@ -108,6 +108,17 @@ def test_keys_of_anthropic_s_clients() -> None:
             anthropic(running, "two").models.list()
 
 
+def test_models_as_both_clients_list_them(chatting: Server) -> None:
+    (named,) = anthropic(chatting).models.list()
+    (same,) = client(chatting).models.list()
+    assert named.id == named.display_name == same.id and named.type == same.object == "model"
+    assert (
+        named.created_at.timestamp()
+        == same.created
+        == anthropic(chatting).models.retrieve(same.id).created_at.timestamp()
+    )
+
+
 def test_responses(chatting: Server) -> None:
     api = client(chatting).responses
     asked: Any = {"model": "demo", "instructions": "Wczoraj", "input": "wieczorem w domu", "max_output_tokens": TOKENS}
@@ -131,6 +142,10 @@ def test_tools_of_responses(chatting: Server) -> None:
             {"type": "reasoning", "summary": []},
             {"type": "function_call", "call_id": "a", "name": "weather", "arguments": '{"city": "Łódź"}'},
             {"type": "function_call_output", "call_id": "a", "output": "Pada."},
+            # As Codex sends them where another model has used such a tool before.
+            {"type": "web_search_call", "status": "completed"},
+            {"type": "custom_tool_call", "call_id": "b", "name": "apply_patch", "input": "*** Begin Patch"},
+            {"type": "custom_tool_call_output", "call_id": "b", "output": "Done!"},
         ],
         "tools": [
             {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False},
