@@ -24,6 +24,7 @@ def changeable(manifest: Manifest) -> tuple[dict[str, Any], Manifest]:
     return statistics, replace(manifest, statistics=statistics)
 
 
+@pytest.mark.system
 def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(work: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.align"
     printed = run("align", "--draft", OTHER, "--target", TOKENIZER, "--corpus", work / "few.txt", "-o", path)

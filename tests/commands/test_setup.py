@@ -41,6 +41,7 @@ def kept(found: dict[str, Any]) -> dict[str, bool]:
     return {step["step"]: step["kept"] for step in found["steps"]}
 
 
+@pytest.mark.system
 def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
     assert kept(found) == {"dictionary": False, "doctor": False, "bench": False}

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
@@ -31,6 +33,7 @@ print(json.dumps({name: file for name, file in ours.items() if file and Path(fil
 """
 
 
+@pytest.mark.system
 def test_a_generation_imports_only_the_runtime(tmp_path: Path) -> None:
     target, sample = open_tokenizer(demo_path("target")), open_corpus(str(sample_path("pl")))
     limits = CountOptions(min_count=1)

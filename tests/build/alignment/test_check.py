@@ -89,6 +89,7 @@ def test_every_kind_of_fault_is_found(
         assert ("KeyError" if wrong == "error" else "joined are [") in found.example
 
 
+@pytest.mark.system
 def test_a_side_that_fails_goes_through_text(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_an_example_shows_where_the_difference_is() -> None:
     assert compared.example == "after '' the tokenizer writes [0 'ab', 4 '\\\\xc5'], joined are [0 'ab']"
 
 
+@pytest.mark.system
 def test_the_closer_of_merges_and_text_is_taken(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

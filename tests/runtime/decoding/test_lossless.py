@@ -133,7 +133,7 @@ def test_the_draft_length_changes_nothing() -> None:
         check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
+@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("ministral3", marks=pytest.mark.system)])
 def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
     model = tiny_model(kind)
     noisy = perturbed(model, kind=kind, noise=0.01)
