@@ -259,7 +259,7 @@ class Engine:
             statistics=answer.statistics,
             on_cycle=on_cycle,
         )
-        target, _ = open_text(prompt[answer.cached :], model.model, settings)
+        target = open_text(prompt[answer.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)

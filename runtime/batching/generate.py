@@ -118,7 +118,7 @@ def batch_generate(
         drafter = each["drafters"][place] if shared is None else shared.fork() or shared
         prompt = prompts[place]
         try:
-            target, _ = open_text(
+            target = open_text(
                 encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
                 model,
                 GenerationSettings(

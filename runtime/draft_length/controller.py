@@ -15,7 +15,7 @@ takes the longer of the two. The k with the best ratio is used. Two rules bound 
 A drafter that chooses the length of each proposal itself is asked for the longest one that does not go too far beyond
 what was measured. It chooses by `Controller.pass_seconds`, and takes part in exploration and in the bound on losses.
 
-Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
+Nothing here reads a clock or runs a model: `CycleTimer` measures.
 """
 
 from collections import deque
@@ -101,6 +101,17 @@ class Controller:
         """Start from seconds of a pass by rows, and the processor share of a pass, that were measured before."""
         self.passes.carry(curve)
         self.processor_share = processor_share
+
+    def for_prediction(self) -> "Controller":
+        """A controller for drafts from a prediction, which are right at other times and for longer.
+
+        It shares the times of passes.
+        """
+        controller = Controller(MAX_PREDICTED_TOKENS, self.passes)
+        controller.processor_share = self.processor_share
+        if self.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+            controller.longest = self.longest
+        return controller
 
     def begin(self, prompt: int = 0, chooses_length: bool = False) -> None:
         """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts.

@@ -45,7 +45,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 break
             waiting.pop(0)
             settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
-            target, _ = open_text(one.prompt, model, settings)
+            target = open_text(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))
