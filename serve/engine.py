@@ -291,7 +291,7 @@ class Engine:
         self._end_where_nobody_waits()
 
     def _deliver(self, one: _Writing, gained: Commit) -> None:
-        for token, logprobs, _ in one.target.tokens_of(gained):
+        for token, logprobs, _ in one.target.text.tokens_of(gained):
             if not one.answer.tokens:
                 one.first = time.perf_counter()
             piece = one.answer.add(token, logprobs)

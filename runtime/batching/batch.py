@@ -110,7 +110,7 @@ class Batch:
     def step(self) -> list[Step]:
         """Advance every text by a pass, and one prompt by a piece; return what was committed.
 
-        Before the next step, the tokens of each commit have to be taken with ``tokens_of``, and each text that has
+        Before the next step, the tokens of each commit have to be taken with ``text.tokens_of``, and each text that has
         ended or failed has to be removed. If this raises, nothing here is of further use.
         """
         with mx.stream(self._stream):

@@ -153,7 +153,7 @@ def batch_generate(
                 for target, gained in batch.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    if any(take(target, token) for token, _, _ in target.tokens_of(gained)):
+                    if any(take(target, token) for token, _, _ in target.text.tokens_of(gained)):
                         place, usable = places.pop(target), batch.remove(target)
                         if return_prompt_caches and usable:
                             made.caches[place] = target.cache

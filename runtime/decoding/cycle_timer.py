@@ -27,9 +27,9 @@ class CycleTimer:
         self.begun = self.pass_is_typical = False
         self.draft_seconds = self.pass_seconds = self.processor_seconds = 0.0
         self.caller_seconds: float | None = None
-        self._began = self._pass_began = self._pass_ended = 0.0
-        self._processor_began = self._processor_ended = 0.0
+        self._began = 0.0
         self._ended: float | None = None
+        self._pass_from = 0.0, 0.0  # when the pass began, or what counts as that, and the processor time until then
 
     def begin(self) -> None:
         """Begin a cycle."""
@@ -38,21 +38,20 @@ class CycleTimer:
 
     def pass_begins(self) -> None:
         """End the time of the drafter; the target's begins, unless the pass is under way already."""
-        self._pass_began, self._processor_began = perf_counter(), process_time()
-        self.draft_seconds = self._pass_began - self._began
-        if self.begun:
-            self._pass_began, self._processor_began = self._pass_ended, self._processor_ended
+        now = perf_counter(), process_time()
+        self.draft_seconds = now[0] - self._began
+        if not self.begun:
+            self._pass_from = now
 
     def pass_ends(self, begins: bool) -> None:
         """End the time of the target; the drafter's goes on. ``begins`` says that the next pass is under way."""
-        self._pass_ended, self._processor_ended = perf_counter(), process_time()
-        self.pass_seconds = self._pass_ended - self._pass_began
-        self.processor_seconds = self._processor_ended - self._processor_began
+        (began, used), self._pass_from = self._pass_from, (perf_counter(), process_time())
+        self.pass_seconds, self.processor_seconds = self._pass_from[0] - began, self._pass_from[1] - used
         self.pass_is_typical, self.begun = self.begun == begins, begins
 
     def drafter_ends(self) -> None:
         """End the time of the drafter."""
-        self.draft_seconds += perf_counter() - self._pass_ended
+        self.draft_seconds += perf_counter() - self._pass_from[0]
 
     def end(self) -> None:
         """End the cycle; the caller's time begins."""

@@ -19,7 +19,6 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.sampling import biased_tokens
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
+from spectool.runtime.decoding.token_ids import prompt_ids, require_lengths, vocabulary_size
+from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
 
@@ -85,7 +84,7 @@ def generate_step(
                     commit = target.cycle()
                 if text.yielded == 0:
                     progress(total, total)
-                yield from target.tokens_of(commit)
+                yield from text.tokens_of(commit)
                 if text.statistics.passes % CLEAR_EVERY == 0:
                     mx.clear_cache()
         finally:
@@ -100,15 +99,11 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
 
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
-    tokens, vocabulary = prompt_ids(prompt), vocabulary_size(model)
+    tokens = prompt_ids(prompt)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
     if isinstance(drafter, str | Path):
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
-    require_tokens("prompt", tokens, vocabulary)
-    require_tokens("cached_tokens", as_ids(settings.cached_tokens), vocabulary)
-    for processor in settings.logits_processors or ():
-        require_tokens("logit_bias", biased_tokens(processor), vocabulary)
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)
@@ -116,11 +111,12 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         require_quantizable(cache, model)
     with ExitStack() as borrowed:
         if drafter is None and prediction is None:
-            length = 0 if length == 0 else None
+            length = 0
         elif length is None:
             # A controller is kept for the model and its drafter; a prediction is new every time.
             kept_by = model if drafter is None else drafter
             length = acquire_controller(model, kept_by)
             borrowed.callback(release_controller, model, kept_by, length)
-        text = TextState(tokens, vocabulary, replace(settings, num_draft_tokens=length))
+        length = length if isinstance(length, Controller) else int(length)
+        text = TextState(tokens, vocabulary_size(model), settings, length)
         return TargetRunner(model, cache, text, borrowed.pop_all())

@@ -9,14 +9,13 @@ Controllers choose its length, one for the prediction and one for the drafter, a
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.cycle_timer import CycleTimer
 from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.fixed_length import FixedLength
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class Proposer:
     def __init__(
         self,
         drafter: GuardedDrafter,
-        length: Controller | FixedLength,
+        length: int | Controller,
         vocabulary: int,
         *,
         prediction: "PredictionDrafter | None" = None,
@@ -48,12 +47,15 @@ class Proposer:
         """
         self.timer = CycleTimer()
         self._drafter, self._prediction = drafter, prediction
-        self._length, self._prediction_length = length, length if prediction is None else length.for_prediction()
         self._vocabulary, self._constraint = vocabulary, constraint
+        self._length, self._prediction_length = length, length
+        # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
+        self._longest = MAX_DRAFT_TOKENS
+        if isinstance(length, Controller):
+            self._longest = min(MAX_DRAFT_TOKENS, length.longest)
+            self._prediction_length = length if prediction is None else length.for_prediction()
         chosen_by = self._prediction_length if drafter.drafter is None else length
         self.controller = chosen_by if isinstance(chosen_by, Controller) else None
-        # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
-        self._longest = min(MAX_DRAFT_TOKENS, length.longest) if self.controller else MAX_DRAFT_TOKENS
         self._next_length: int | None = None  # of the drafter's next proposal, where it is settled already
         # Of this cycle:
         self._proposed: Sequence[int] = ()
@@ -64,7 +66,8 @@ class Proposer:
     def start(self, prompt: Sequence[int]) -> None:
         """Start the prediction and the drafter with the prompt."""
         drafter = self._drafter.drafter
-        self._length.begin(len(prompt), drafter is not None and drafter.chooses_length)
+        if isinstance(self._length, Controller):
+            self._length.begin(len(prompt), drafter is not None and drafter.chooses_length)
         if self._prediction is not None:
             self._prediction.start(prompt)
         self._drafter.start(prompt, self.controller)
@@ -72,7 +75,7 @@ class Proposer:
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
         prediction = self._prediction
-        may_return = prediction is not None and prediction.near and self._prediction_length.longest > 0
+        may_return = prediction is not None and prediction.near and self._length != 0
         return not may_return and self._constraint is None and self._settled_length() <= 0
 
     def propose(self, limit: int, refeed: int = 0, *, shared: bool = False) -> Proposal:
@@ -85,8 +88,8 @@ class Proposer:
                 neither asked nor taught.
         """
         self.timer.begin()
-        self._shared = shared and self.controller is not None
-        self._predicted, self._asked, self._refeed = False, 0, refeed
+        self._shared, self._refeed = shared, refeed
+        self._predicted, self._asked = False, 0
         if refeed:
             # A pass without drafts takes all of it in, and the next one is short again.
             limit = min(limit, self._longest - refeed)
@@ -109,22 +112,22 @@ class Proposer:
             return
         self._drafter.commit(tokens, later=self._paused)
         timer.drafter_ends()
-        if not self._shared:
-            length, waited = self._length, timer.caller_seconds
-            if self._predicted:  # the drafter has missed these tokens
-                length.learn(committed=len(tokens), caller_seconds=waited)
-                length, waited = self._prediction_length, None
-            length.learn(
-                asked=self._asked,
-                proposed=len(self._proposed),
-                accepted=accepted_length(self._proposed, tokens),
-                committed=len(tokens),
-                refed=self._refeed,
-                draft_seconds=timer.draft_seconds,
-                pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
-                processor_seconds=timer.processor_seconds,
-                caller_seconds=waited,
-            )
+        length, waited = self._length, timer.caller_seconds
+        if self._predicted:  # the drafter has missed these tokens
+            self._teach(length, committed=len(tokens), caller_seconds=waited)
+            length, waited = self._prediction_length, None
+        self._teach(
+            length,
+            asked=self._asked,
+            proposed=len(self._proposed),
+            accepted=accepted_length(self._proposed, tokens),
+            committed=len(tokens),
+            refed=self._refeed,
+            draft_seconds=timer.draft_seconds,
+            pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
+            processor_seconds=timer.processor_seconds,
+            caller_seconds=waited,
+        )
         timer.end()
 
     def _settled_length(self) -> int:
@@ -135,8 +138,14 @@ class Proposer:
             self._next_length = self._chosen(self._length)
         return self._next_length
 
-    def _chosen(self, length: Controller | FixedLength) -> int:
-        return MAX_DRAFT_TOKENS if self._shared else length.choose()
+    def _chosen(self, length: int | Controller) -> int:
+        if isinstance(length, Controller):
+            return MAX_DRAFT_TOKENS if self._shared else length.choose()
+        return length
+
+    def _teach(self, length: int | Controller, **cycle: Any) -> None:
+        if isinstance(length, Controller) and not self._shared:
+            length.learn(**cycle)
 
     def _from_grammar(self, limit: int) -> Proposal | None:
         """Forced tokens, and what look-ups expect after them; None where the target has a choice."""

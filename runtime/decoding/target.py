@@ -28,7 +28,6 @@ class TargetRunner:
         text: The text that is written.
         refeed: Committed tokens that the next pass feeds again, before the last committed one.
         next_pass: Returns the pass of the next cycle where it has begun already; None otherwise.
-        unrewindable: Tokens fed ahead that cannot be taken out until another token is yielded: 1 or 0.
     """
 
     def __init__(self, model: Any, cache: list[Any], text: TextState, borrowed: ExitStack) -> None:
@@ -36,7 +35,7 @@ class TargetRunner:
         self.model, self.cache, self.text, self._borrowed = model, cache, text, borrowed
         self.refeed: list[int] = []
         self.next_pass: Callable[[], Pass] | None = None
-        self.unrewindable = 0
+        self._unrewindable_at = -1  # yielded tokens at which the token fed ahead cannot be taken out
         self.resume(0)
 
     def resume(self, length: int, inputs: Sequence[int] = ()) -> None:
@@ -78,12 +77,6 @@ class TargetRunner:
             text.proposer.commit(commit.cycle.committed, begins=begun)
         return commit
 
-    def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
-        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
-        for step in self.text.tokens_of(commit):
-            self.unrewindable = 0
-            yield step
-
     def close(self) -> bool:
         """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
 
@@ -91,7 +84,7 @@ class TargetRunner:
         """
         self._borrowed.close()
         windows.use_mlx_lm_masks(flatten(self.cache))
-        length = self.text.held + self.unrewindable
+        length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
         if reached is not None and (missing := self._inputs[: length - reached]):
             prefill(self.model, self.cache, _array(missing), self.text.settings.prefill_step_size, self._quantize)
@@ -126,7 +119,8 @@ class TargetRunner:
         random_state = self.text.randomness.unread()
         mx.async_eval(current.tokens, random_state)  # type: ignore[no-untyped-call]
         self._quantize()
-        self.unrewindable = int(self._checkpoints.one_is_undone_alone())
+        if self._checkpoints.one_is_undone_alone():
+            self._unrewindable_at = self.text.yielded
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.

@@ -15,13 +15,12 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
 from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import as_ids, require_tokens
 from spectool.runtime.decoding.verification import choose, draw_for, ids
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.fixed_length import FixedLength
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
@@ -125,28 +124,30 @@ class TextState:
         ended: Whether the text is complete.
     """
 
-    def __init__(self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings) -> None:
-        """Write after ``prompt`` with a model that has ``vocabulary`` token ids.
-
-        Here, None as ``settings.num_draft_tokens`` means that there is nothing to draft.
+    def __init__(
+        self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, length: int | Controller
+    ) -> None:
+        """Write after ``prompt`` with a model that has ``vocabulary`` token ids, with drafts of this ``length``.
 
         Raises:
-            RuntimeUnsupported: ``seed`` or ``verify`` is wrong.
+            RuntimeUnsupported: ``seed`` or ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token
+                of the prompt, the cached tokens or a logit bias.
         """
         self.prompt, self.settings, self._vocabulary = prompt, settings, vocabulary
         self.cached = as_ids(settings.cached_tokens)
         self.processors = tuple(settings.logits_processors or ())
+        require_tokens("prompt", prompt, vocabulary)
+        require_tokens("cached_tokens", self.cached, vocabulary)
+        for processor in self.processors:
+            require_tokens("logit_bias", biased_tokens(processor), vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
-        length, draw = (
-            settings.num_draft_tokens,
-            draw_for(settings.verify, settings.sampler, self.processors, vocabulary),
-        )
-        drafts = length != 0
+        draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
+        drafts = settings.num_draft_tokens != 0
         self.proposer = Proposer(
             GuardedDrafter(settings.drafter if drafts else None, self.statistics, draw),
-            length if isinstance(length, Controller) else FixedLength(int(length or 0)),
+            length,
             vocabulary,
             prediction=settings.prediction,
             constraint=self.constraint if drafts else None,
@@ -224,7 +225,7 @@ class TextState:
         return Commit(cycle, current.logprobs, right)
 
     def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
-        """Yield the committed tokens, and count them as they are taken."""
+        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
         cycle, timer = commit.cycle, self.proposer.timer
         self.statistics.record_pass(cycle.source, len(cycle.proposal))
         if (on_cycle := self.settings.on_cycle) is not None:

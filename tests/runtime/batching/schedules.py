@@ -54,7 +54,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 raise gained
             one = running[target]
             left = target.text.ended
-            for token, logprobs, _ in target.tokens_of(gained):
+            for token, logprobs, _ in target.text.tokens_of(gained):
                 assert logprobs.ndim == 1
                 one.got.append(token)
                 if len(one.got) == one.leaves_after:

@@ -116,7 +116,7 @@ def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> N
         for _ in range(8):
             for one, gained in batch.step():
                 assert not isinstance(gained, Exception)
-                got[one] += len(list(one.tokens_of(gained)))
+                got[one] += len(list(one.text.tokens_of(gained)))
                 if one.text.ended:
                     batch.remove(one)
     first, second = got.values()
@@ -143,7 +143,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
             if isinstance(gained, Exception):
                 errors.append((target, str(gained)))
             else:
-                got[target] += [token for token, _, _ in target.tokens_of(gained)]
+                got[target] += [token for token, _, _ in target.text.tokens_of(gained)]
             if isinstance(gained, Exception) or target.text.ended:
                 assert batch.remove(target)
                 assert_holds(eight, target.cache, [*PROMPT, *got[target]][:-1])
@@ -178,7 +178,7 @@ def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     while len(batch):
         for target, gained in batch.step():
             assert not isinstance(gained, Exception)
-            got += [token for token, _, _ in target.tokens_of(gained)]
+            got += [token for token, _, _ in target.text.tokens_of(gained)]
             if target.text.ended:
                 batch.remove(target)
     assert got == plain(model, PROMPT, 4)
