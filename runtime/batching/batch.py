@@ -222,11 +222,10 @@ class Batch:
         for row in self._shared:
             refeed = len(row.target.refeed)
             row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
-        fixed = [row for row in self._shared if row.is_fixed]
-        likely = [() if row in fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
-        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in fixed)])
+        likely = [() if row.is_fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
+        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in self._shared if row.is_fixed)])
         for row in self._shared:
-            if row not in fixed:
+            if not row.is_fixed:
                 row.proposal = row.proposal.cut(longest)
 
     def _launch(self) -> None:

@@ -104,8 +104,8 @@ def batch_generate(
     batch = Batch(model, rows, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
-    made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
-    made.caches = [None] * len(prompts)
+    count, counts = len(prompts), [DraftStatistics() for _ in prompts]
+    made = BatchResponse([""] * count, [[] for _ in prompts], counts, [None] * count)
     places: dict[TargetRunner, int] = {}
     waiting = deque(range(len(prompts)))
 

@@ -13,10 +13,10 @@ class CycleTimer:
     """Measures the latest cycle of one text.
 
     Attributes:
-        begun: Whether the next pass is under way before the drafter is asked.
+        begun: Whether the pass of the next proposal is under way before the drafter is asked for it.
         draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
         pass_seconds: Time of the target, from the proposal to the committed tokens.
-        processor_seconds: Processor time of this process in the same interval.
+        processor_seconds: Processor time of this process meanwhile.
         pass_is_typical: Whether ``pass_seconds`` is what such a pass takes. MLX limits what is under way, so handing
             over a pass can last until the one before it is done. Then the first of several passes begun ahead seems too
             long, and the last one too short.

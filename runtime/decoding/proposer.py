@@ -40,10 +40,10 @@ class Proposer:
         prediction: "PredictionDrafter | None" = None,
         constraint: "GrammarConstraint | None" = None,
     ) -> None:
-        """Propose tokens of a target with ``vocabulary`` token ids.
+        """Propose tokens of a target with ``vocabulary`` token ids, of this ``length`` or as long as a controller says.
 
-        ``constraint`` says which tokens may follow; None allows all. ``length`` does not limit what it leaves no choice
-        about, which teaches no controller anything.
+        ``constraint`` says which tokens may follow; None allows all. What it leaves no choice about may be longer, and
+        teaches the controllers nothing.
         """
         self.timer = CycleTimer()
         self._drafter, self._prediction = drafter, prediction
@@ -100,7 +100,7 @@ class Proposer:
         return proposal
 
     def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
-        """Tell drafters and controllers what the target committed, a drafter that is paused when it is asked next.
+        """Tell drafters and controllers what the target committed; a drafter that is paused hears of it later.
 
         ``begins`` says that the pass of the next cycle is under way.
         """
@@ -187,15 +187,16 @@ class Proposer:
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
         """At most ``limit`` tokens of a proposal, as far as the target has them and the grammar allows them."""
-        drawn = None if proposal.distribution is None else proposal.distribution[:limit]
+        proposal = proposal.cut(limit)
+        drawn = proposal.distribution
         if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
-        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, proposal.tokens[:limit])))
+        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, proposal.tokens)))
         if self._constraint is not None:
             tokens = tokens[: self._constraint.allowed(tokens)]
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         if not tokens and drawn is None:
             return NOTHING
-        return Proposal(tokens, proposal.source, tuple(proposal.probabilities[: len(tokens)]), drawn)
+        return Proposal(tokens, proposal.source, proposal.probabilities[: len(tokens)], drawn)

@@ -19,7 +19,7 @@ from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_
 from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import as_ids, require_tokens
-from spectool.runtime.decoding.verification import choose, draw_for, ids
+from spectool.runtime.decoding.verification import choose, draw_for, evaluated
 from spectool.runtime.draft_length.controller import Controller
 
 if TYPE_CHECKING:
@@ -208,13 +208,14 @@ class TextState:
         Raises:
             TokenOutOfRange: The sampler chose a token that the model does not have.
         """
-        tokens = ids(current.tokens)
+        tokens = evaluated(current.tokens)
         chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
         require_tokens("sampler", chosen or tokens, self._vocabulary)
         choices = chosen[: current.positions]
         draft = tuple(proposal.tokens[: current.positions - 1])
         right = min(accepted_length(draft, choices), len(choices) - 1)
-        committed = _until_stop(choices[: right + 1], self._stops)
+        end = next((at for at, token in enumerate(choices[:right]) if token in self._stops), right)
+        committed = tuple(choices[: end + 1])
         self.last, self.committed = committed[-1], self.committed + len(committed)
         self.ended = self.last in self._stops or self.committed == self._max_tokens
         if self.constraint is not None:
@@ -234,10 +235,3 @@ class TextState:
             self.yielded += 1
             self.statistics.record_token(cycle.source, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted
-
-
-def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
-    """``tokens`` up to and including the first stop token."""
-    if stop_tokens.isdisjoint(tokens):
-        return tuple(tokens)
-    return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])

@@ -36,8 +36,8 @@ from spectool.runtime.decoding.sampling import (
 )
 
 
-def ids(tokens: mx.array) -> list[int]:
-    """Evaluate ``tokens`` [tokens], as Python integers."""
+def evaluated(tokens: mx.array) -> list[int]:
+    """Token ids [tokens] as Python integers, computed now."""
     return cast("list[int]", tokens.tolist())
 
 

@@ -170,12 +170,10 @@ class Controller:
             asked: Tokens that the drafter was asked for; 0 when it was not asked.
             proposed: Draft tokens that were verified.
             accepted: Draft tokens that the target agreed with.
-            draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
-            pass_seconds: Wall time of the target from the end of the proposal to the committed tokens; None where it
-                was not measured. A pass that began ahead counts from the end of the one before it.
-            processor_seconds: Processor time of this process in the same interval. Where other programs took the
-                processor, the time of the pass says nothing about the model.
-            caller_seconds: Time between the previous cycle and this one; None where a pass was under way.
+            draft_seconds: As in `CycleTimer`.
+            pass_seconds: The same; None where it was not measured, or says nothing about such passes.
+            processor_seconds: The same. Where other programs took the processor, the pass says nothing either.
+            caller_seconds: The same.
             refed: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
                 of drafting, so a pass with them never counts as a plain one.
         """

@@ -109,19 +109,18 @@ class Prices(NamedTuple):
         return best, most
 
 
-@dataclass
+@dataclass(eq=False)
 class _Member:
     """A drafter that looks things up, and what became of its proposals."""
 
     drafter: Drafter
     acceptance: StatedAcceptance = field(default_factory=partial(StatedAcceptance, prior=4.0, share=0.9))
     proposal: Proposal = NOTHING  # of this cycle
-    works: bool = False  # whether it has not failed in this generation
-    reads: bool = False  # whether it was started in this generation, and is given what is committed
+    reads: bool = True  # whether it was started in this generation, and is given what is committed
 
     def begin(self, prompt: int) -> None:
         """Begin a generation after a ``prompt`` of this many tokens."""
-        self.proposal, self.works, self.reads = NOTHING, True, True
+        self.proposal = NOTHING
 
     def probabilities(self, proposal: Proposal) -> list[float]:
         """The probability of each token of a proposal of this member."""
@@ -135,7 +134,7 @@ class _Member:
         self.proposal = NOTHING
 
 
-@dataclass
+@dataclass(eq=False)
 class _Model(_Member):
     """A draft model, which is started when it is first asked."""
 
@@ -196,6 +195,7 @@ class HybridDrafter(Drafter):
         self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
         self._members = [_Model(drafter) if drafter.costs_a_pass else _Member(drafter) for drafter in self.drafters]
+        self._look_ups, self._models = list[_Member](), list[_Model]()  # those that have not failed
         self._clock = clock
         self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
         self._proposed_at: float | None = None
@@ -221,6 +221,8 @@ class HybridDrafter(Drafter):
         self._cycles, self._spent, self._rows = 0, 0.0, 1
         self._proposed_at = self._pending_ask = None
         self._unread = list(prompt)
+        self._look_ups = [member for member in self._members if not isinstance(member, _Model)]
+        self._models = [member for member in self._members if isinstance(member, _Model)]
         for member in self._members:
             member.begin(len(prompt))
             member.drafter.report = self.report
@@ -267,14 +269,14 @@ class HybridDrafter(Drafter):
             self._count_cycle(tokens)
         if self._unread is not None:
             self._unread += tokens
-        for member in [member for member in self._members if member.works]:
+        for member in (*self._look_ups, *self._models):
             member.learn(tokens)
             if member.reads:
                 self._attempt(member, partial(member.drafter.commit, tokens))
 
     def acceptance(self) -> dict[str, float]:
         """By member name, the tokens that were right as a share of those it was sure of."""
-        return {member.drafter.name: member.acceptance.share for member in self._members if member.works}
+        return {member.drafter.name: member.acceptance.share for member in (*self._look_ups, *self._models)}
 
     @property
     def records(self) -> list[DraftRecord]:
@@ -286,16 +288,6 @@ class HybridDrafter(Drafter):
         """The models that have a cache, and what is known of each."""
         models = [member for member in self._members if isinstance(member, _Model)]
         return [(cache.model, model.alone) for model in models if (cache := model.drafter.cache) is not None]
-
-    @property
-    def _look_ups(self) -> list[_Member]:
-        """The look-ups that have not failed."""
-        return [member for member in self._members if member.works and not isinstance(member, _Model)]
-
-    @property
-    def _models(self) -> list[_Model]:
-        """The models that have not failed."""
-        return [member for member in self._members if member.works and isinstance(member, _Model)]
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
@@ -366,7 +358,7 @@ class HybridDrafter(Drafter):
             model.reads = True
             if all(member.reads for member in self._members):
                 self._unread = None
-        if model.works:
+        if model in self._models:
             model.proposal, model.asked = self._proposal_of(model, limit), limit
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
         if not times.measured:  # the first prompt is read on trust
@@ -405,5 +397,6 @@ class HybridDrafter(Drafter):
             return act()
         except Exception as error:
             self.report(member.drafter, error)
-            member.works = False
+            self._look_ups = [other for other in self._look_ups if other is not member]
+            self._models = [other for other in self._models if other is not member]
             return None
