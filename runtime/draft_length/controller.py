@@ -80,8 +80,8 @@ class Controller:
         self.drafts = DraftRecord(most)
         self._losses = LossAccount()
         self._most = self.longest = most
-        self._whole = False  # whether the drafter chooses the length of each proposal
-        self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
+        self._delegates = False  # whether the drafter chooses the length of each proposal
+        self._caller_times: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for a token, by cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
         self._unasked = 0  # the same, including earlier generations
@@ -118,10 +118,10 @@ class Controller:
 
         A drafter that ``chooses_length`` itself, by `pass_seconds`, is asked for the longest one or not at all.
         """
-        self._whole = chooses_length
+        self._delegates = chooses_length
         self.passes.begin()
         self.drafts.times.begin()
-        self._callers.clear()
+        self._caller_times.clear()
         self._missed = self._cycles_to_decision = 0
         self._prompt = prompt
 
@@ -144,7 +144,7 @@ class Controller:
             self._exploration_budget -= self._exploration_cost
             self._cycles_to_decision = 0
             return self._exploration
-        if not self._whole and self.chosen and self._plain_cost <= self._plain_budget:
+        if not self._delegates and self.chosen and self._plain_cost <= self._plain_budget:
             self._plain_budget = 0.0
             self._cycles_to_decision = 0
             return 0
@@ -178,13 +178,13 @@ class Controller:
                 of drafting, so a pass with them never counts as a plain one.
         """
         if caller_seconds is not None:
-            self._callers.append(caller_seconds / self._committed)
+            self._caller_times.append(caller_seconds / self._committed)
         self._committed = committed
         self.verified += proposed
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
             pass_seconds = None
         if pass_seconds is not None and (proposed or not refed):
-            if self._whole and not self.passes.known(proposed + 1) and self.passes.known(1):
+            if self._delegates and not self.passes.known(proposed + 1) and self.passes.known(1):
                 surprise = pass_seconds / self.passes.at_least()[proposed + 1] - 1
                 self._exploration_budget -= min(max(surprise, 0.0), EXPLORATION_BUDGET)
             self.passes.add(proposed + 1, pass_seconds)
@@ -206,7 +206,7 @@ class Controller:
             if plain:
                 self._losses.settle(committed - spent / plain, committed)
                 self._plain_budget += EXPLORATION_SHARE * spent / plain
-            if self._whole:
+            if self._delegates:
                 self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         else:
             self._exploration_budget += EXPLORATION_SHARE
@@ -222,7 +222,7 @@ class Controller:
         """Update the estimates, the best length, and the length to explore with its cost."""
         self.passes.update()
         self.drafts.update()
-        if self._whole:
+        if self._delegates:
             self.chosen = self._reach()
             return
         tokens, seconds = self.expected()
@@ -288,8 +288,10 @@ class Controller:
         chosen, length = self.chosen, max(1, self.chosen)
         proposed = sum(accumulate(self.drafts.proposed.steps[:chosen], mul))
         return ControllerState(
-            draft_length=round(proposed) if self._whole else chosen,
-            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if self._whole or chosen + 1 in measured else None,
+            draft_length=round(proposed) if self._delegates else chosen,
+            speedup=tokens[chosen] * seconds[0] / seconds[chosen]
+            if self._delegates or chosen + 1 in measured
+            else None,
             acceptance=(tokens[length] - 1) / length,
             pass_ms={size: time * 1e3 for size, time in measured.items()},
             draft_ms=self.drafts.times.fixed * 1e3,
@@ -304,4 +306,4 @@ class Controller:
     @property
     def caller_seconds(self) -> float:
         """Seconds that the caller takes for a token, as far as this generation has shown."""
-        return median_low(self._callers) if self._callers else 0.0
+        return median_low(self._caller_times) if self._caller_times else 0.0
