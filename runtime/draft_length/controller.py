@@ -286,12 +286,11 @@ class Controller:
             return None
         tokens, seconds = self.expected()
         chosen, length = self.chosen, max(1, self.chosen)
+        timed = self._delegates or chosen + 1 in measured
         proposed = sum(accumulate(self.drafts.proposed.steps[:chosen], mul))
         return ControllerState(
             draft_length=round(proposed) if self._delegates else chosen,
-            speedup=tokens[chosen] * seconds[0] / seconds[chosen]
-            if self._delegates or chosen + 1 in measured
-            else None,
+            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if timed else None,
             acceptance=(tokens[length] - 1) / length,
             pass_ms={size: time * 1e3 for size, time in measured.items()},
             draft_ms=self.drafts.times.fixed * 1e3,
