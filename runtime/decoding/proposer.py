@@ -33,7 +33,7 @@ class Proposer:
 
     def __init__(
         self,
-        drafter: GuardedDrafter,
+        guarded: GuardedDrafter,
         length: int | Controller,
         vocabulary: int,
         *,
@@ -46,7 +46,7 @@ class Proposer:
         teaches the controllers nothing.
         """
         self.timer = CycleTimer()
-        self._drafter, self._prediction = drafter, prediction
+        self._guarded, self._prediction = guarded, prediction
         self._vocabulary, self._constraint = vocabulary, constraint
         self._length, self._prediction_length = length, length
         # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
@@ -54,7 +54,7 @@ class Proposer:
         if isinstance(length, Controller):
             self._longest = min(MAX_DRAFT_TOKENS, length.longest)
             self._prediction_length = length if prediction is None else length.for_prediction()
-        chosen_by = self._prediction_length if drafter.drafter is None else length
+        chosen_by = self._prediction_length if guarded.drafter is None else length
         self.controller = chosen_by if isinstance(chosen_by, Controller) else None
         self._next_length: int | None = None  # of the drafter's next proposal, where it is settled already
         # Of this cycle:
@@ -65,12 +65,12 @@ class Proposer:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Start the prediction and the drafter with the prompt."""
-        drafter = self._drafter.drafter
+        drafter = self._guarded.drafter
         if isinstance(self._length, Controller):
             self._length.begin(len(prompt), drafter is not None and drafter.chooses_length)
         if self._prediction is not None:
             self._prediction.start(prompt)
-        self._drafter.start(prompt, self.controller)
+        self._guarded.start(prompt, self.controller)
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
@@ -108,9 +108,9 @@ class Proposer:
         timer.pass_ends(begins)
         if self._prediction is not None:
             self._prediction.commit(tokens)
-        elif self._drafter.drafter is None:
+        elif self._guarded.drafter is None:
             return
-        self._drafter.commit(tokens, later=self._paused)
+        self._guarded.commit(tokens, later=self._paused)
         timer.drafter_ends()
         length, waited = self._length, timer.caller_seconds
         if self._predicted:  # the drafter has missed these tokens
@@ -132,7 +132,7 @@ class Proposer:
 
     def _settled_length(self) -> int:
         """The length of the drafter's next proposal, which is settled here if it was not yet; 0 pauses it."""
-        if self._drafter.drafter is None:
+        if self._guarded.drafter is None:
             self._next_length = 0
         elif self._next_length is None or self._shared:
             self._next_length = self._chosen(self._length)
@@ -161,7 +161,7 @@ class Proposer:
             tokens = [*forced, *more.tokens[:following]]
             return self._valid(Proposal(tokens, f"grammar+{more.source}"), len(tokens))
 
-        longer = None if self._paused else self._drafter.attempt(extend)
+        longer = None if self._paused else self._guarded.attempt(extend)
         return Proposal(forced, "grammar") if longer is None or len(longer.tokens) <= len(forced) else longer
 
     def _from_prediction(self, limit: int) -> Proposal | None:
@@ -183,7 +183,7 @@ class Proposer:
         self._asked = asked = min(length, limit)
         if not asked:
             return NOTHING
-        return self._drafter.attempt(lambda drafter: self._valid(drafter.propose(asked), asked)) or NOTHING
+        return self._guarded.attempt(lambda drafter: self._valid(drafter.propose(asked), asked)) or NOTHING
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
         """At most ``limit`` tokens of a proposal, as far as the target has them and the grammar allows them."""
