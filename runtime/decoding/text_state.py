@@ -144,7 +144,7 @@ class TextState:
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
-        drafts = settings.num_draft_tokens != 0
+        drafts = settings.num_draft_tokens != 0  # or not even what the grammar leaves no choice about
         self.proposer = Proposer(
             GuardedDrafter(settings.drafter if drafts else None, self.statistics, draw),
             length,
