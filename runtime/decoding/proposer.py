@@ -9,7 +9,7 @@ Controllers choose its length, one for the prediction and one for the drafter, a
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.cycle_timer import CycleTimer
@@ -48,14 +48,15 @@ class Proposer:
         self.timer = CycleTimer()
         self._guarded, self._prediction = guarded, prediction
         self._vocabulary, self._constraint = vocabulary, constraint
-        self._length, self._prediction_length = length, length
+        self._length = length
+        self.controller: Controller | None = None
+        self._predicting: Controller | None = None  # chooses the length of predictions
         # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
         self._longest = MAX_DRAFT_TOKENS
         if isinstance(length, Controller):
             self._longest = min(MAX_DRAFT_TOKENS, length.longest)
-            self._prediction_length = length if prediction is None else length.for_prediction()
-        chosen_by = self._prediction_length if guarded.drafter is None else length
-        self.controller = chosen_by if isinstance(chosen_by, Controller) else None
+            self._predicting = None if prediction is None else length.for_prediction()
+            self.controller = self._predicting if guarded.drafter is None else length
         self._next_length: int | None = None  # of the drafter's next proposal, where it is settled already
         # Of this cycle:
         self._proposed: Sequence[int] = ()
@@ -112,22 +113,22 @@ class Proposer:
             return
         self._guarded.commit(tokens, later=self._paused)
         timer.drafter_ends()
-        length, waited = self._length, timer.caller_seconds
-        if self._predicted:  # the drafter has missed these tokens
-            self._teach(length, committed=len(tokens), caller_seconds=waited)
-            length, waited = self._prediction_length, None
-        self._teach(
-            length,
-            asked=self._asked,
-            proposed=len(self._proposed),
-            accepted=accepted_length(self._proposed, tokens),
-            committed=len(tokens),
-            refed=self._refeed,
-            draft_seconds=timer.draft_seconds,
-            pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
-            processor_seconds=timer.processor_seconds,
-            caller_seconds=waited,
-        )
+        learner, waited = self._length, timer.caller_seconds
+        if isinstance(learner, Controller) and not self._shared:
+            if self._predicted and self._predicting is not None:  # the drafter has missed these tokens
+                learner.learn(committed=len(tokens), caller_seconds=waited)
+                learner, waited = self._predicting, None
+            learner.learn(
+                asked=self._asked,
+                proposed=len(self._proposed),
+                accepted=accepted_length(self._proposed, tokens),
+                committed=len(tokens),
+                refed=self._refeed,
+                draft_seconds=timer.draft_seconds,
+                pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
+                processor_seconds=timer.processor_seconds,
+                caller_seconds=waited,
+            )
         timer.end()
 
     def _settled_length(self) -> int:
@@ -142,10 +143,6 @@ class Proposer:
         if isinstance(length, Controller):
             return MAX_DRAFT_TOKENS if self._shared else length.choose()
         return length
-
-    def _teach(self, length: int | Controller, **cycle: Any) -> None:
-        if isinstance(length, Controller) and not self._shared:
-            length.learn(**cycle)
 
     def _from_grammar(self, limit: int) -> Proposal | None:
         """Forced tokens, and what look-ups expect after them; None where the target has a choice."""
@@ -168,7 +165,7 @@ class Proposer:
         """What the prediction expects; None where the answer does not follow it, or the pass is under way."""
         if self._prediction is None or not self._prediction.found or self.timer.begun:
             return None
-        asked = min(self._chosen(self._prediction_length), limit)
+        asked = min(self._chosen(self._predicting or self._length), limit)
         proposal = self._valid(self._prediction.propose(asked), asked)
         if not proposal.tokens:
             return None

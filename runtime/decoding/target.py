@@ -71,7 +71,9 @@ class TargetRunner:
             mx.eval(current.tokens, text.randomness.unread())
             commit = text.read(current, proposal)
             begun = self.next_pass is not None
-            self.refeed = self._rewind(fed + 1 + commit.right + begun)
+            length = fed + 1 + commit.right + begun
+            self._checkpoints.rewind(length)
+            self.refeed = self._inputs[: length - self._checkpoints.length]
             if not begun:
                 self._quantize()
             text.proposer.commit(commit.cycle.committed, begins=begun)
@@ -137,11 +139,6 @@ class TargetRunner:
         self._checkpoints.mark(inputs.size)
         logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
         return logits
-
-    def _rewind(self, length: int) -> list[int]:
-        """Take the cache back to ``length`` tokens; return those of the latest pass that are missing then."""
-        self._checkpoints.rewind(length)
-        return self._inputs[: length - self._checkpoints.length]
 
 
 def _array(tokens: Sequence[int]) -> mx.array:

@@ -19,7 +19,7 @@ Nothing here reads a clock or runs a model: `CycleTimer` measures.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
 from operator import mul
 from statistics import median_low
@@ -225,7 +225,7 @@ class Controller:
         if self._delegates:
             self.chosen = self._reach()
             return
-        tokens, seconds = self.expected()
+        tokens, seconds = self.drafts.expected(self.passes.curve, self.caller_seconds)
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
         self._plain_cost = speed * seconds[0] - 1
@@ -241,10 +241,10 @@ class Controller:
 
         ``tokens`` and ``seconds`` are the expected ones of each length.
         """
-        known = self.passes.known
+        known, expected = self.passes.known, self.drafts.expected
         if not self.chosen:
             # The length that would gain most for the cost of exploring it, if the drafter had become good.
-            hoped, least = self.expected([HOPED_ACCEPTANCE] * self._most, optimistic=True)
+            hoped, least = expected(self.passes.at_least(), self.caller_seconds, [HOPED_ACCEPTANCE] * self._most)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -256,7 +256,7 @@ class Controller:
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
-        tokens, seconds = self.expected(optimistic=True)
+        tokens, seconds = expected(self.passes.at_least(), self.caller_seconds)
         best = max(unknown, key=lambda k: tokens[k] / seconds[k])
         if tokens[best] / seconds[best] <= LEAST_SPEEDUP * speed:
             return 0
@@ -269,22 +269,12 @@ class Controller:
         """The longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
 
-    def expected(
-        self, steps: Sequence[float] | None = None, *, optimistic: bool = False
-    ) -> tuple[list[float], list[float]]:
-        """As `DraftRecord.expected`.
-
-        An ``optimistic`` answer takes passes not measured lately to be as cheap as the next shorter measured one.
-        """
-        curve = self.passes.at_least() if optimistic else self.passes.curve
-        return self.drafts.expected(curve, self.caller_seconds, steps)
-
     def state(self) -> ControllerState | None:
         """What was learnt; None until plain passes are timed and `ENOUGH_VERIFIED` draft tokens are verified."""
         measured = self.passes.measured()
         if 1 not in measured or self.verified < ENOUGH_VERIFIED:
             return None
-        tokens, seconds = self.expected()
+        tokens, seconds = self.drafts.expected(self.passes.curve, self.caller_seconds)
         chosen, length = self.chosen, max(1, self.chosen)
         timed = self._delegates or chosen + 1 in measured
         proposed = sum(accumulate(self.drafts.proposed.steps[:chosen], mul))
