@@ -156,23 +156,6 @@ def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
     assert generated(model, Reference(expected, wrong=0.2), 40, max_kv_size=24) == expected
 
 
-def test_logits_processors_change_drafted_and_plain_text_alike(model: Any) -> None:
-    options = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "logit_bias": {7: 1.5}}
-    for prompt in prompts(6):
-        expected = plain(model, prompt, 30, logits_processors=make_logits_processors(**options))
-        assert expected != plain(model, prompt, 30)
-        for wrong in (0.0, 0.4):
-            steps = generate_step(
-                mx.array(prompt),
-                model,
-                drafter=Reference(expected, wrong=wrong),
-                num_draft_tokens=8,
-                max_tokens=30,
-                logits_processors=make_logits_processors(**options),
-            )
-            assert [token for token, _, _ in steps] == expected
-
-
 def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> None:
     histories: list[list[int]] = []
 
