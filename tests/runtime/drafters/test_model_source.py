@@ -13,7 +13,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.tests.runtime.models import Counted, tiny_model
 
 VOCABULARY = 64
@@ -143,10 +143,6 @@ def test_drafts_equal_those_without_a_cache(
         ids = next_context(rng, ids[:80] if len(ids) < 80 else ids[:5], answer)
     assert healings > 3, seed
     assert (ended > 3) is (floor > 0), seed
-
-
-def test_it_is_a_draft_source(llama: Any) -> None:
-    assert isinstance(ModelSource(llama), DraftSource)
 
 
 EXTENSIONS = Constraint(extensions=np.arange(VOCABULARY, dtype=np.int32))
