@@ -13,7 +13,7 @@ class CycleTimer:
     """Measures the latest cycle of one text.
 
     Attributes:
-        begun: Whether the pass of the next proposal is under way before the drafter is asked for it.
+        begun: Whether the pass of this cycle, and after `pass_ends` that of the next one, began ahead of its cycle.
         draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
         pass_seconds: Time of the target, from the proposal to the committed tokens.
         processor_seconds: Processor time of this process meanwhile.

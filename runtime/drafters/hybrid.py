@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from math import prod
 from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -376,7 +377,7 @@ class HybridDrafter(Drafter):
         best, most, left = guess, 0.0, limit - len(guess.tokens)
         if not guess.tokens or left <= 0:
             return guess, 0.0
-        before, rows = next(reversed(list(accumulate(probabilities, mul)))), len(guess.tokens) + 1
+        before, rows = prod(probabilities), len(guess.tokens) + 1
         for other in self._look_ups:
             more = self._proposal_of(other, left, guess.tokens)
             length, worth = self._prices.best_cut(other.probabilities(more), before, rows)
