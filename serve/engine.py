@@ -259,7 +259,7 @@ class Engine:
             statistics=answer.statistics,
             on_cycle=on_cycle,
         )
-        target, _ = open_text(prompt[answer.cached :], model.model, settings)
+        target = open_text(prompt[answer.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)
@@ -291,7 +291,7 @@ class Engine:
         self._end_where_nobody_waits()
 
     def _deliver(self, one: _Writing, gained: Commit) -> None:
-        for token, logprobs, _ in one.target.tokens_of(gained):
+        for token, logprobs, _ in one.target.text.tokens_of(gained):
             if not one.answer.tokens:
                 one.first = time.perf_counter()
             piece = one.answer.add(token, logprobs)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spectool.runtime.decoding.settings import SAMPLER
+from spectool.runtime.decoding.settings import QUANTIZED_KV_START, SAMPLER
 
 DEFAULT_MODEL = "default_model"
 """A name for the model that the server was started with, whatever that is."""
@@ -47,7 +47,7 @@ class ServerOptions:
     prompt_cache_size: int = 10
     prompt_cache_bytes: int | None = None
     kv_bits: int | None = None
-    quantized_kv_start: int = 5000
+    quantized_kv_start: int = QUANTIZED_KV_START
     prefill_step_size: int = 512
 
     @property

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
-from spectool.runtime.decoding.settings import SAMPLER
+from spectool.runtime.decoding.settings import QUANTIZED_KV_START, SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
 GROUP_SIZES = (32, 64, 128)
@@ -263,7 +263,7 @@ _cache_options = gathered(
     _cache(
         "--quantized-kv-start",
         type=Whole(0),
-        default=5000,
+        default=QUANTIZED_KV_START,
         help="Quantise the cache once it holds this many tokens.",
     ),
 )

@@ -49,6 +49,11 @@ class _Row:
         self.inputs: list[int] = []
         self.current: Pass | Exception | None = None  # what came of choosing its tokens
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its proposal keeps its length. A choice among drawn drafts would be seen in the text."""
+        return self.text.proposer.controller is None or self.proposal.distribution is not None
+
 
 class Batch:
     """Texts of one model that are written together.
@@ -105,7 +110,7 @@ class Batch:
     def step(self) -> list[Step]:
         """Advance every text by a pass, and one prompt by a piece; return what was committed.
 
-        Before the next step, the tokens of each commit have to be taken with ``tokens_of``, and each text that has
+        Before the next step, the tokens of each commit have to be taken with ``text.tokens_of``, and each text that has
         ended or failed has to be removed. If this raises, nothing here is of further use.
         """
         with mx.stream(self._stream):
@@ -151,7 +156,7 @@ class Batch:
             row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
             kept[row] = len(row.target.refeed) + len(cycle.committed)
             committed += len(cycle.committed)
-            row.text.guarded.commit(cycle.committed)
+            row.text.proposer.commit(cycle.committed)
             steps.append(Step(row.target, commit))
         before = self._caches.lengths
         self._caches.settle(list(kept.values()))
@@ -213,19 +218,14 @@ class Batch:
             return Step(row.target, error)
 
     def _propose(self) -> None:
-        """Ask all drafters, and cut what they propose to one length.
-
-        Drafts of a fixed length stay as they are, and so do drawn ones: a choice among them would be seen in the text.
-        """
+        """Ask all drafters, and cut what they propose to one length, except where it is fixed."""
         for row in self._shared:
-            guarded, refeed = row.text.guarded, len(row.target.refeed)
-            length = MAX_DRAFT_TOKENS if guarded.automatic else min(guarded.fixed_length, _WIDTH - 1 - refeed)
-            row.proposal = guarded.propose(row.text.left, refeed, shared=length)
-        fixed = [row for row in self._shared if not row.text.guarded.automatic or row.proposal.distribution is not None]
-        likely = [() if row in fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
-        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in fixed)])
+            refeed = len(row.target.refeed)
+            row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
+        likely = [() if row.is_fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
+        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in self._shared if row.is_fixed)])
         for row in self._shared:
-            if row not in fixed:
+            if not row.is_fixed:
                 row.proposal = row.proposal.cut(longest)
 
     def _launch(self) -> None:

@@ -104,8 +104,8 @@ def batch_generate(
     batch = Batch(model, rows, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
-    made = BatchResponse([""] * len(prompts), [[] for _ in prompts], [DraftStatistics() for _ in prompts], [])
-    made.caches = [None] * len(prompts)
+    count, counts = len(prompts), [DraftStatistics() for _ in prompts]
+    made = BatchResponse([""] * count, [[] for _ in prompts], counts, [None] * count)
     places: dict[TargetRunner, int] = {}
     waiting = deque(range(len(prompts)))
 
@@ -118,7 +118,7 @@ def batch_generate(
         drafter = each["drafters"][place] if shared is None else shared.fork() or shared
         prompt = prompts[place]
         try:
-            target, _ = open_text(
+            target = open_text(
                 encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
                 model,
                 GenerationSettings(
@@ -153,7 +153,7 @@ def batch_generate(
                 for target, gained in batch.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    if any(take(target, token) for token, _, _ in target.tokens_of(gained)):
+                    if any(take(target, token) for token, _, _ in target.text.tokens_of(gained)):
                         place, usable = places.pop(target), batch.remove(target)
                         if return_prompt_caches and usable:
                             made.caches[place] = target.cache

@@ -1,10 +1,10 @@
 """How many drafts a pass over several texts verifies: one number for all of them, because they share a block.
 
-A block of B rows has B (1 + k) places, and a row with a shorter draft is padded. So the k with the most expected tokens
-per second is taken, over the measured cost of a pass by its places, unless it gains less than 5%:
+A block of B rows has B (1 + k) positions, and a row with a shorter draft is padded. So the k with the most expected
+tokens per second is taken, over the measured cost of a pass by its positions, unless it gains less than 5%:
 
     tokens(k)  = B + sum over the rows of p1 + p1 p2 + ... + p1 .. pk       pj: token j of its proposal is right
-    seconds(k) = of a cycle with B (1 + k) places
+    seconds(k) = of a cycle with B (1 + k) positions
 
 All k are tried, since costs come in steps: what is next to a costly size can be cheap. A cost that is not known is
 taken to be that of the next smaller known one while there is a budget for trying. What drafting really loses against
@@ -24,11 +24,11 @@ class BlockLength:
     """Chooses the draft length of each block.
 
     Attributes:
-        seconds: Of a cycle by the places in its block.
+        seconds: Of a cycle by the positions in its block.
     """
 
     def __init__(self, rows: int, curve: Mapping[int, float] | None = None) -> None:
-        """Choose for up to ``rows`` rows; ``curve`` has seconds by places that were measured before."""
+        """Choose for up to ``rows`` rows; ``curve`` has seconds by positions that were measured before."""
         self.seconds = PassTimes(rows * (1 + MAX_DRAFT_TOKENS))
         self.seconds.carry(curve or {})
         self._losses = LossAccount()
@@ -62,11 +62,11 @@ class BlockLength:
 
     def learn(self, rows: int, width: int, committed: int, seconds: float) -> None:
         """Record a cycle over ``rows`` rows of ``width`` tokens."""
-        places = rows * width
-        if places >= len(self.seconds.curve):
+        positions = rows * width
+        if positions >= len(self.seconds.curve):
             return  # a request asked for a longer draft
-        typical = self.seconds.curve[places] if self.seconds.known(places) else 0.0
-        self.seconds.add(places, seconds)
+        typical = self.seconds.curve[positions] if self.seconds.known(positions) else 0.0
+        self.seconds.add(positions, seconds)
         self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         if width == 1:
             self._losses.rest()

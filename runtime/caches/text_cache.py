@@ -44,12 +44,11 @@ class TextCache:
         logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
         return logits
 
-    def prefill(self, tokens: Sequence[int]) -> int:
-        """Feed ``tokens`` without logits, and add them; return the passes that it took."""
+    def prefill(self, tokens: Sequence[int]) -> None:
+        """Feed ``tokens`` without logits, and add them."""
         self._checkpoints.mark(len(tokens), windows_too=True)
         prefill(self.model, self._cache, mx.array(list(tokens)), PREFILL_TOKENS)
         self.tokens += tokens
-        return -(-len(tokens) // PREFILL_TOKENS)
 
     def content(self) -> tuple[list[Any], list[int]]:
         """The cache, one entry for each layer, and the tokens that it holds."""

@@ -19,7 +19,6 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,12 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
-from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import biased_tokens
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.decoding.token_ids import as_ids, prompt_ids, require_lengths, require_tokens, vocabulary_size
-from spectool.runtime.decoding.verification import draw_for
+from spectool.runtime.decoding.token_ids import prompt_ids, require_lengths, vocabulary_size
+from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
-from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, maybe_quantize_kv_cache
+from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
@@ -73,7 +68,7 @@ def generate_step(
         RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
             or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
-    target, borrowed = open_text(prompt, model, GenerationSettings(**settings))
+    target = open_text(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
@@ -89,71 +84,39 @@ def generate_step(
                     commit = target.cycle()
                 if text.yielded == 0:
                     progress(total, total)
-                yield from target.tokens_of(commit)
+                yield from text.tokens_of(commit)
                 if text.statistics.passes % CLEAR_EVERY == 0:
                     mx.clear_cache()
         finally:
-            borrowed.close()
             with mx.stream(stream):
                 target.close()
 
     return steps()
 
 
-def open_text(
-    prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings
-) -> tuple[TargetRunner, ExitStack]:
-    """The target that writes a text, and what has to be closed once it has ended.
+def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> TargetRunner:
+    """The target that writes a text, which has to be closed in the end.
 
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
-    tokens, cached, vocabulary = prompt_ids(prompt), as_ids(settings.cached_tokens), vocabulary_size(model)
+    tokens = prompt_ids(prompt)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
     if isinstance(drafter, str | Path):
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
-    require_tokens("prompt", tokens, vocabulary)
-    require_tokens("cached_tokens", cached, vocabulary)
-    for processor in settings.logits_processors or ():
-        require_tokens("logit_bias", biased_tokens(processor), vocabulary)
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)
-    kv_bits, quantized_from = settings.kv_bits, settings.quantized_kv_start
-    if kv_bits is not None:
+    if settings.kv_bits is not None:
         require_quantizable(cache, model)
-    constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
-    draw = draw_for(model, settings.verify, settings.sampler, tuple(settings.logits_processors or ()))
-    randomness = Randomness(settings.seed)
-    # A controller is kept for the model and its drafter; a prediction is new every time.
-    kept_by = model if drafter is None and prediction is not None else drafter
-    borrowed = ExitStack()
-    if length is None and kept_by is not None:
-        length = acquire_controller(model, kept_by)
-        borrowed.callback(release_controller, model, kept_by, length)
-    counts = DraftStatistics() if settings.statistics is None else settings.statistics
-    guarded = GuardedDrafter(
-        drafter,
-        length,
-        cache,
-        quantized_from if kv_bits else None,
-        draw,
-        vocabulary=vocabulary,
-        statistics=counts,
-        prediction=prediction,
-        constraint=constraint,
-    )
-    counts.controller = guarded.controller or guarded.predicting
-    text = TextState(
-        prompt=tokens,
-        cached=cached,
-        vocabulary=vocabulary,
-        settings=settings,
-        constraint=constraint,
-        randomness=randomness,
-        guarded=guarded,
-        statistics=counts,
-    )
-    quantize = partial(maybe_quantize_kv_cache, cache, quantized_from, settings.kv_group_size, kv_bits)
-    target = TargetRunner(model=model, cache=cache, text=text, quantize=quantize, step_size=settings.prefill_step_size)
-    return target, borrowed
+    with ExitStack() as borrowed:
+        if drafter is None and prediction is None:
+            length = 0
+        elif length is None:
+            # A controller is kept for the model and its drafter; a prediction is new every time.
+            kept_by = model if drafter is None else drafter
+            length = acquire_controller(model, kept_by)
+            borrowed.callback(release_controller, model, kept_by, length)
+        length = length if isinstance(length, Controller) else int(length)
+        text = TextState(tokens, vocabulary_size(model), settings, length)
+        return TargetRunner(model, cache, text, borrowed.pop_all())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 
-_FOUND = 2  # tokens by which a place is found again
+_CONTEXT = 2  # tokens by which a place is found again
 _SURE = 8  # matching tokens after which a place is taken to be the right one
 _AT_START = 8  # draft tokens before anything is known
 _FACTOR = 4  # draft tokens for each token that matches
@@ -33,8 +33,8 @@ class PredictionDrafter(Drafter):
         """Follow ``tokens``, the prediction in the target's token ids. A copy shares what is prepared here."""
         self.tokens = list(tokens)
         self._places: dict[tuple[int, ...], list[int]] = {}  # where the text goes on after each pair of tokens
-        for place in range(_FOUND, len(self.tokens) + 1):
-            self._places.setdefault(tuple(self.tokens[place - _FOUND : place]), []).append(place)
+        for place in range(_CONTEXT, len(self.tokens) + 1):
+            self._places.setdefault(tuple(self.tokens[place - _CONTEXT : place]), []).append(place)
         self.start(())
 
     def start(self, prompt: Sequence[int]) -> None:
@@ -63,7 +63,7 @@ class PredictionDrafter(Drafter):
     def commit(self, tokens: Sequence[int]) -> None:
         """Follow the answer."""
         for token in tokens:
-            self._latest = (*self._latest[1 - _FOUND :], token)
+            self._latest = (*self._latest[1 - _CONTEXT :], token)
             if self.found and self.tokens[self._place] == token:
                 self._matching += 1
                 self._repeated[self._place] = 1
@@ -81,6 +81,6 @@ class PredictionDrafter(Drafter):
         if places is None:
             return False
         following = places[min(bisect_left(places, self._sure), len(places) - 1)]
-        self._matching, self._place = _FOUND, following - 1
-        self._repeated[following - _FOUND : following] = b"\1" * _FOUND
+        self._matching, self._place = _CONTEXT, following - 1
+        self._repeated[following - _CONTEXT : following] = b"\1" * _CONTEXT
         return True

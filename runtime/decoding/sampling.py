@@ -7,7 +7,7 @@ from the same settings and states its distribution, which drawn drafts and rejec
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, cast
@@ -59,7 +59,6 @@ class Sampling:
     xtc_probability: float = SAMPLER["xtc_probability"].default
     xtc_threshold: float = SAMPLER["xtc_threshold"].default
     xtc_special_tokens: tuple[int, ...] = ()
-    _mlx_lm_samplers: dict[int, Sampler] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, (least, most, _, whole) in SAMPLER.items():
@@ -73,40 +72,33 @@ class Sampling:
         object.__setattr__(self, "xtc_special_tokens", ids)
 
     def __call__(self, logits: mx.array) -> mx.array:
-        """A token from each row of logits [rows, vocabulary], by mlx-lm's own sampler; lazy.
+        """A token from each row of logits [rows, vocabulary], the one that mlx-lm's sampler would draw; lazy.
 
         They are normalised only where top-p needs it: on a CPU that takes almost as long as drawing from them.
         """
-        sampler = self._mlx_lm_sampler(logits.shape[-1])
         if self.temp == 0:
-            return sampler(logits)
+            return mx.argmax(logits, axis=-1)
         # Top-p adds up exponentials as if they were probabilities.
         shift = mx.logsumexp if 0 < self.top_p < 1 else mx.max
         logits = logits - shift(logits, axis=-1, keepdims=True)
         if self.xtc_probability > 0:
-            return row_by_row(sampler, logits)  # it tosses one coin a call
-        return sampler(logits)
+            return row_by_row(self._draw, logits)  # it tosses one coin a call
+        return self._draw(logits)
 
     def probabilities(self, logits: mx.array) -> mx.array:
         """The distribution that a token is drawn from, float32 [..., vocabulary]; lazy.
 
-        The filters are mlx-lm's, in its order. XTC is a mixture: its coin decides between two filters. None of them
-        needs normalised logits [..., vocabulary], which saves computing a vocabulary's exponentials.
+        XTC is a mixture: its coin decides between two filters. None of them needs normalised logits [..., vocabulary],
+        which saves computing a vocabulary's exponentials.
         """
         if self.temp == 0:
             return (mx.arange(logits.shape[-1]) == mx.argmax(logits, axis=-1, keepdims=True)).astype(mx.float32)
         # Exponentials of large logits, and their products with 1 / temp, would be infinite.
-        logits = logits - mx.max(logits, axis=-1, keepdims=True)
-        if 0 < self.top_p < 1:
-            logits = sample_utils.apply_top_p(logits, self.top_p)
-        vocabulary = logits.shape[-1]
-        if self.min_p != 0 and self.min_tokens_to_keep < vocabulary:
-            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
+        logits = self._likely(logits - mx.max(logits, axis=-1, keepdims=True))
         share = self.xtc_probability
         if share <= 0:
             return self._at_temperature(logits)
-        cut = sample_utils.apply_xtc(logits, 1.0, self.xtc_threshold, self._kept(vocabulary))
-        return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(cut)
+        return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(self._xtc(logits, 1.0))
 
     def restricted(
         self, ids: NDArray[np.int32], probabilities: NDArray[np.float64]
@@ -124,30 +116,32 @@ class Sampling:
             kept[self.top_k :] = False
         return ids[kept], probabilities[kept] / probabilities[kept].sum()
 
+    def _draw(self, logits: mx.array) -> mx.array:
+        logits = self._likely(logits)
+        if self.xtc_probability > 0:
+            logits = self._xtc(logits, self.xtc_probability)
+        return cast(mx.array, sample_utils.categorical_sampling(self._best(logits), self.temp))
+
     def _at_temperature(self, logits: mx.array) -> mx.array:
-        if 0 < self.top_k < logits.shape[-1]:
-            logits = sample_utils.apply_top_k(logits, self.top_k)
-        chosen = mx.softmax(logits.astype(mx.float32) * (1 / self.temp), axis=-1)
+        chosen = mx.softmax(self._best(logits).astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / block_sum(chosen)[..., None]
 
-    def _mlx_lm_sampler(self, vocabulary: int) -> Sampler:
-        """mlx-lm's sampler for a model with this many tokens; it refuses settings that restrict nothing."""
-        if vocabulary not in self._mlx_lm_samplers:
-            self._mlx_lm_samplers[vocabulary] = sample_utils.make_sampler(
-                self.temp,
-                self.top_p,
-                self.min_p if self.min_tokens_to_keep < vocabulary else 0.0,
-                self.min_tokens_to_keep,
-                self.top_k if self.top_k < vocabulary else 0,
-                self.xtc_probability,
-                self.xtc_threshold,
-                self._kept(vocabulary),
-            )
-        return self._mlx_lm_samplers[vocabulary]
+    # mlx-lm's filters in its order, which refuse settings that restrict nothing. What they leave out is at -inf.
 
-    def _kept(self, vocabulary: int) -> list[int]:
-        """Tokens that XTC never leaves out, of those that the model has."""
-        return [token for token in self.xtc_special_tokens if token < vocabulary]
+    def _likely(self, logits: mx.array) -> mx.array:
+        if 0 < self.top_p < 1:
+            logits = sample_utils.apply_top_p(logits, self.top_p)
+        if self.min_p != 0 and self.min_tokens_to_keep < logits.shape[-1]:
+            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
+        return logits
+
+    def _xtc(self, logits: mx.array, probability: float) -> mx.array:
+        kept = [token for token in self.xtc_special_tokens if token < logits.shape[-1]]
+        return cast(mx.array, sample_utils.apply_xtc(logits, probability, self.xtc_threshold, kept))
+
+    def _best(self, logits: mx.array) -> mx.array:
+        restricts = 0 < self.top_k < logits.shape[-1]
+        return sample_utils.apply_top_k(logits, self.top_k) if restricts else logits
 
 
 def kept_by_xtc(tokenizer: Any) -> tuple[int, ...]:

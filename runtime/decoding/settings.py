@@ -1,10 +1,11 @@
-"""What sampling can be set to: the ranges and defaults of the library, the command line and the server."""
+"""Ranges and defaults that the library, the command line and the server share, above all of sampling."""
 
 import math
 from typing import NamedTuple
 
 LEAST_DIVISOR = 1e-6  # logits divided by less than this leave float32
 MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
+QUANTIZED_KV_START = 5000  # tokens in the cache, as in mlx-lm
 
 
 class Setting(NamedTuple):

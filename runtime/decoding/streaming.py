@@ -1,7 +1,7 @@
 """Text as it is generated, and the whole text: mlx-lm's ``stream_generate`` and ``generate`` with a drafter."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
-from spectool.runtime.decoding.drafter import Cycle, Drafter
+from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import TokenOutOfRange
@@ -39,7 +39,6 @@ def stream_generate(
     prediction: str | Sequence[int] | None = None,
     max_tokens: int = 256,
     num_draft_tokens: int | Controller | None = None,
-    on_cycle: Callable[[Cycle], None] | None = None,
     stop_strings: Sequence[str] = (),
     own_text: bool = False,
     **kwargs: Any,
@@ -71,12 +70,11 @@ def stream_generate(
             to be edited. The model does not get to see it.
         max_tokens: Tokens to generate; -1 for no limit, not 0.
         num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
-        on_cycle: Called for each cycle before its first token is yielded.
         stop_strings: Text or texts that end the generation; the text ends before them. What may be the beginning of
             one is held back until the next response decides.
         own_text: The answer is a text of its own, such as a message of a conversation, so it begins without the space
             that tokenizers such as SentencePiece's put before every text. A continuation needs that space.
-        **kwargs: Further options of `generate_step`, such as ``sampler``, ``grammar`` and ``prompt_cache``.
+        **kwargs: Further options of `generate_step`: ``sampler``, ``prompt_cache``, ``on_cycle`` and so on.
 
     Yields:
         A response for each token but an end-of-text token, and the last one with the rest of the text and
@@ -113,7 +111,6 @@ def stream_generate(
                 max_tokens=max_tokens,
                 stop_tokens=ends,
                 statistics=drafting,
-                on_cycle=on_cycle,
                 **kwargs,
             )
         except TokenOutOfRange as error:

@@ -6,7 +6,7 @@ feeds those again first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,35 +14,28 @@ import mlx.core as mx
 
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
-from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill, prefill_steps
 from spectool.runtime.decoding.drafter import NOTHING, Proposal
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
+from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
 
 
-@dataclass(kw_only=True, eq=False)
 class TargetRunner:
     """A target model with its cache, for one text.
 
     Attributes:
         text: The text that is written.
-        quantize: Called after each pass.
-        step_size: Prompt tokens in one pass.
         refeed: Committed tokens that the next pass feeds again, before the last committed one.
         next_pass: Returns the pass of the next cycle where it has begun already; None otherwise.
-        unrewindable: Tokens fed ahead that cannot be taken out until another token is yielded: 1 or 0.
     """
 
-    model: Any
-    cache: list[Any]
-    text: TextState
-    quantize: Callable[[], None]
-    step_size: int
-    refeed: list[int] = field(default_factory=list)
-    next_pass: Callable[[], Pass] | None = None
-    unrewindable: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, model: Any, cache: list[Any], text: TextState, borrowed: ExitStack) -> None:
+        """Write ``text`` with ``model``, from the end of ``cache`` on; close what is ``borrowed`` when it has ended."""
+        self.model, self.cache, self.text, self._borrowed = model, cache, text, borrowed
+        self.refeed: list[int] = []
+        self.next_pass: Callable[[], Pass] | None = None
+        self._unrewindable_at = -1  # yielded tokens at which the token fed ahead cannot be taken out
         self.resume(0)
 
     def resume(self, length: int, inputs: Sequence[int] = ()) -> None:
@@ -56,7 +49,8 @@ class TargetRunner:
         """Feed the prompt without its last token, which the first cycle feeds; yield the tokens fed after each pass."""
         prompt = self.text.prompt
         self._checkpoints.mark(len(prompt) - 1, windows_too=True)
-        yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), self.step_size, self.quantize)
+        step_size = self.text.settings.prefill_step_size
+        yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), step_size, self._quantize)
         windows.use_exact_masks(flatten(self.cache))
         self.text.prompt_read = True
 
@@ -68,38 +62,51 @@ class TargetRunner:
         """
         text = self.text
         with text.randomness:
-            proposal = text.guarded.propose(text.left, len(self.refeed), begun=self.next_pass is not None)
+            proposal = text.proposer.propose(self._most_drafts(), len(self.refeed))
             current = self._verify(proposal)
-            if ahead and text.left != 0 and not proposal.tokens and text.guarded.drafting_paused():
+            if ahead and text.left != 0 and not proposal.tokens and text.proposer.drafting_paused():
                 self._begin_next_pass(current)  # no drafts now or next
             fed = text.fed
             # Log-probabilities are only computed if someone reads them.
             mx.eval(current.tokens, text.randomness.unread())
             commit = text.read(current, proposal)
             begun = self.next_pass is not None
-            self.refeed = self._rewind(fed + 1 + commit.right + begun)
+            length = fed + 1 + commit.right + begun
+            self._checkpoints.rewind(length)
+            self.refeed = self._inputs[: length - self._checkpoints.length]
             if not begun:
-                self.quantize()
-            text.guarded.commit(commit.cycle.committed, begins=begun)
+                self._quantize()
+            text.proposer.commit(commit.cycle.committed, begins=begun)
         return commit
-
-    def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
-        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
-        for step in self.text.tokens_of(commit):
-            self.unrewindable = 0
-            yield step
 
     def close(self) -> bool:
         """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
 
         Returns whether the cache could be taken back to that; otherwise it is of no further use.
         """
+        self._borrowed.close()
         windows.use_mlx_lm_masks(flatten(self.cache))
-        length = self.text.held + self.unrewindable
+        length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
         if reached is not None and (missing := self._inputs[: length - reached]):
-            prefill(self.model, self.cache, _array(missing), self.step_size, self.quantize)
+            prefill(self.model, self.cache, _array(missing), self.text.settings.prefill_step_size, self._quantize)
         return reached is not None
+
+    def _most_drafts(self) -> int:
+        """Maximum number of draft tokens that the next pass can verify."""
+        settings, left = self.text.settings, self.text.left
+        if settings.kv_bits:
+            # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
+            # must have nothing to take out again.
+            missing = settings.quantized_kv_start - max(lengths(self.cache), default=0)
+            if missing > 0:
+                return min(left, missing - len(self.refeed) - 2)
+        return left
+
+    def _quantize(self) -> None:
+        settings = self.text.settings
+        start, group_size = settings.quantized_kv_start, settings.kv_group_size
+        maybe_quantize_kv_cache(self.cache, start, group_size, settings.kv_bits)
 
     def _verify(self, proposal: Proposal) -> Pass:
         """A pass over the last committed token and the drafts, or the one that has begun ahead without drafts; lazy."""
@@ -113,8 +120,9 @@ class TargetRunner:
         """Begin a plain pass over the token that ``current`` will choose, before anyone reads that token."""
         random_state = self.text.randomness.unread()
         mx.async_eval(current.tokens, random_state)  # type: ignore[no-untyped-call]
-        self.quantize()
-        self.unrewindable = int(self._checkpoints.one_is_undone_alone())
+        self._quantize()
+        if self._checkpoints.one_is_undone_alone():
+            self._unrewindable_at = self.text.yielded
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.
@@ -131,11 +139,6 @@ class TargetRunner:
         self._checkpoints.mark(inputs.size)
         logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
         return logits
-
-    def _rewind(self, length: int) -> list[int]:
-        """Take the cache back to ``length`` tokens; return those of the latest pass that are missing then."""
-        self._checkpoints.rewind(length)
-        return self._inputs[: length - self._checkpoints.length]
 
 
 def _array(tokens: Sequence[int]) -> mx.array:

@@ -4,24 +4,27 @@ The single loop and the batch share it, so a text is written by the same rules i
 chosen, where it ends, and what is counted.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
+from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import require_tokens
-from spectool.runtime.decoding.verification import choose, ids
+from spectool.runtime.decoding.token_ids import as_ids, require_tokens
+from spectool.runtime.decoding.verification import choose, draw_for, evaluated
+from spectool.runtime.draft_length.controller import Controller
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
-    from spectool.runtime.draft_length.controller import Controller
-    from spectool.runtime.grammar import Grammar, GrammarConstraint
+    from spectool.runtime.grammar import Grammar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class GenerationSettings:
 
     drafter: Drafter | None = None
     prediction: "PredictionDrafter | None" = None
-    num_draft_tokens: "int | Controller | None" = None
+    num_draft_tokens: int | Controller | None = None
     max_tokens: int = 256
     stop_tokens: Collection[int] = frozenset()
     sampler: Sampler | None = None
@@ -75,7 +78,7 @@ class GenerationSettings:
     prefill_step_size: int = 2048
     kv_bits: int | None = None
     kv_group_size: int = 64
-    quantized_kv_start: int = 5000
+    quantized_kv_start: int = QUANTIZED_KV_START
     statistics: DraftStatistics | None = None
     on_cycle: Callable[[Cycle], None] | None = None
 
@@ -102,18 +105,16 @@ class Commit(NamedTuple):
     right: int  # drafts that the target agreed with, also those after a stop token
 
 
-@dataclass(kw_only=True, eq=False)
 class TextState:
     """A text that is written after a prompt.
 
     Attributes:
         prompt: Token ids, at least one.
         cached: Token ids that the prompt cache held before it.
-        vocabulary: Number of the model's token ids.
         settings: How it is written.
         constraint: Which tokens may follow; None for all.
         randomness: Random state of the text, to be entered for every cycle.
-        guarded: Its drafter.
+        proposer: Proposes draft tokens.
         statistics: Passes are added as they are committed, tokens as they are yielded.
         last: The last committed token, which the next pass feeds.
         prompt_read: Whether the cache holds the prompt but for its last token.
@@ -123,31 +124,47 @@ class TextState:
         ended: Whether the text is complete.
     """
 
-    prompt: Sequence[int]
-    cached: Sequence[int]
-    vocabulary: int
-    settings: GenerationSettings
-    randomness: Randomness
-    guarded: GuardedDrafter
-    statistics: DraftStatistics
-    constraint: "GrammarConstraint | None" = None
-    prompt_read: bool = False
-    committed: int = 0
-    yielded: int = 0
-    _history: mx.array | None = field(default=None, init=False)  # all committed tokens, where processors read them
+    def __init__(
+        self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, length: int | Controller
+    ) -> None:
+        """Write after ``prompt`` with a model that has ``vocabulary`` token ids, with drafts of this ``length``.
 
-    def __post_init__(self) -> None:
-        self.last = self.prompt[-1]
-        self.processors: tuple[LogitsProcessor, ...] = tuple(self.settings.logits_processors or ())
-        self._max_tokens, self._stops = self.settings.max_tokens, frozenset(self.settings.stop_tokens)
-        self.ended = self._max_tokens == 0
-        if self.processors:
-            self._history = mx.array([*self.cached, *self.prompt], dtype=mx.int32)
+        Raises:
+            RuntimeUnsupported: ``seed`` or ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token
+                of the prompt, the cached tokens or a logit bias.
+        """
+        self.prompt, self.settings, self._vocabulary = prompt, settings, vocabulary
+        self.cached = as_ids(settings.cached_tokens)
+        self.processors = tuple(settings.logits_processors or ())
+        require_tokens("prompt", prompt, vocabulary)
+        require_tokens("cached_tokens", self.cached, vocabulary)
+        for processor in self.processors:
+            require_tokens("logit_bias", biased_tokens(processor), vocabulary)
+        self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
+        self.randomness = Randomness(settings.seed)
+        self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
+        draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
+        drafts = settings.num_draft_tokens != 0  # or not even what the grammar leaves no choice about
+        self.proposer = Proposer(
+            GuardedDrafter(settings.drafter if drafts else None, self.statistics, draw),
+            length,
+            vocabulary,
+            prediction=settings.prediction,
+            constraint=self.constraint if drafts else None,
+        )
+        self.statistics.controller = self.proposer.controller
+        self.last, self.prompt_read = prompt[-1], False
+        self.committed = self.yielded = 0
+        self.ended = settings.max_tokens == 0
+        self._max_tokens = settings.max_tokens if settings.max_tokens >= 0 else sys.maxsize
+        self._stops = frozenset(settings.stop_tokens)
+        # All committed tokens, where processors read them.
+        self._history = mx.array([*self.cached, *prompt], dtype=mx.int32) if self.processors else None
 
     @property
-    def left(self) -> int | None:
-        """Tokens that the next pass may commit in addition to one of the target's own; None for no limit."""
-        return self._max_tokens - self.committed - 1 if self._max_tokens > 0 else None
+    def left(self) -> int:
+        """Tokens that the next pass may commit in addition to one of the target's own."""
+        return self._max_tokens - self.committed - 1
 
     @property
     def held(self) -> int:
@@ -162,7 +179,7 @@ class TextState:
     def start(self) -> None:
         """Give the prompt to the drafter, unless no token is wanted."""
         if not self.ended:
-            self.guarded.start([*self.cached, *self.prompt])
+            self.proposer.start([*self.cached, *self.prompt])
 
     def choose(self, logits: mx.array, proposal: Proposal) -> Pass:
         """The choices after the last committed token and after each draft, from the logits of these rows; lazy."""
@@ -191,13 +208,14 @@ class TextState:
         Raises:
             TokenOutOfRange: The sampler chose a token that the model does not have.
         """
-        tokens = ids(current.tokens)
+        tokens = evaluated(current.tokens)
         chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
-        require_tokens("sampler", chosen or tokens, self.vocabulary)
+        require_tokens("sampler", chosen or tokens, self._vocabulary)
         choices = chosen[: current.positions]
         draft = tuple(proposal.tokens[: current.positions - 1])
         right = min(accepted_length(draft, choices), len(choices) - 1)
-        committed = _until_stop(choices[: right + 1], self._stops)
+        end = next((at for at, token in enumerate(choices[:right]) if token in self._stops), right)
+        committed = tuple(choices[: end + 1])
         self.last, self.committed = committed[-1], self.committed + len(committed)
         self.ended = self.last in self._stops or self.committed == self._max_tokens
         if self.constraint is not None:
@@ -208,20 +226,12 @@ class TextState:
         return Commit(cycle, current.logprobs, right)
 
     def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
-        """Yield the committed tokens, and count them as they are taken."""
-        cycle = commit.cycle
-        guarded = self.guarded
+        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
+        cycle, timer = commit.cycle, self.proposer.timer
         self.statistics.record_pass(cycle.source, len(cycle.proposal))
         if (on_cycle := self.settings.on_cycle) is not None:
-            on_cycle(cycle._replace(draft_seconds=guarded.draft_seconds, pass_seconds=guarded.pass_seconds))
+            on_cycle(cycle._replace(draft_seconds=timer.draft_seconds, pass_seconds=timer.pass_seconds))
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
             self.statistics.record_token(cycle.source, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted
-
-
-def _until_stop(tokens: Sequence[int], stop_tokens: frozenset[int]) -> tuple[int, ...]:
-    """``tokens`` up to and including the first stop token."""
-    if stop_tokens.isdisjoint(tokens):
-        return tuple(tokens)
-    return tuple(tokens[: 1 + next(place for place, token in enumerate(tokens) if token in stop_tokens)])

@@ -20,7 +20,7 @@ Chen et al. 2023, Accelerating Large Language Model Decoding with Speculative Sa
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import mlx.core as mx
 
@@ -34,11 +34,10 @@ from spectool.runtime.decoding.sampling import (
     processed,
     row_by_row,
 )
-from spectool.runtime.decoding.token_ids import vocabulary_size
 
 
-def ids(tokens: mx.array) -> list[int]:
-    """Evaluate ``tokens`` [tokens], as Python integers."""
+def evaluated(tokens: mx.array) -> list[int]:
+    """Token ids [tokens] as Python integers, computed now."""
     return cast("list[int]", tokens.tolist())
 
 
@@ -101,9 +100,9 @@ class Draw:
 
 
 def draw_for(
-    model: Any, verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...]
+    verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...], vocabulary: int
 ) -> Draw | None:
-    """How drafts are drawn for rejection sampling; None for exact match.
+    """How drafts are drawn for rejection sampling, in ``vocabulary`` ids of the target; None for exact match.
 
     Raises:
         RuntimeUnsupported: ``verify`` is unknown, or asks for rejection sampling with a sampler that does not state its
@@ -120,7 +119,7 @@ def draw_for(
             f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
             "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
         )
-    return Draw(sampler, processors, vocabulary_size(model)) if sampler.temp else None
+    return Draw(sampler, processors, vocabulary) if sampler.temp else None
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:

@@ -15,11 +15,11 @@ takes the longer of the two. The k with the best ratio is used. Two rules bound 
 A drafter that chooses the length of each proposal itself is asked for the longest one that does not go too far beyond
 what was measured. It chooses by `Controller.pass_seconds`, and takes part in exploration and in the bound on losses.
 
-Nothing here reads a clock or runs a model: `GuardedDrafter` measures.
+Nothing here reads a clock or runs a model: `CycleTimer` measures.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
 from operator import mul
 from statistics import median_low
@@ -80,8 +80,8 @@ class Controller:
         self.drafts = DraftRecord(most)
         self._losses = LossAccount()
         self._most = self.longest = most
-        self._whole = False  # whether the drafter chooses the length of each proposal
-        self._callers: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for each token of a cycle
+        self._delegates = False  # whether the drafter chooses the length of each proposal
+        self._caller_times: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for a token, by cycle
         self._missed = 0  # tokens committed since the drafter was last asked
         self._prompt = 0  # tokens of the prompt, until the drafter is asked: it has not read them
         self._unasked = 0  # the same, including earlier generations
@@ -102,15 +102,26 @@ class Controller:
         self.passes.carry(curve)
         self.processor_share = processor_share
 
+    def for_prediction(self) -> "Controller":
+        """A controller for drafts from a prediction, which are right at other times and for longer.
+
+        It shares the times of passes.
+        """
+        controller = Controller(MAX_PREDICTED_TOKENS, self.passes)
+        controller.processor_share = self.processor_share
+        if self.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+            controller.longest = self.longest
+        return controller
+
     def begin(self, prompt: int = 0, chooses_length: bool = False) -> None:
         """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts.
 
         A drafter that ``chooses_length`` itself, by `pass_seconds`, is asked for the longest one or not at all.
         """
-        self._whole = chooses_length
+        self._delegates = chooses_length
         self.passes.begin()
         self.drafts.times.begin()
-        self._callers.clear()
+        self._caller_times.clear()
         self._missed = self._cycles_to_decision = 0
         self._prompt = prompt
 
@@ -133,7 +144,7 @@ class Controller:
             self._exploration_budget -= self._exploration_cost
             self._cycles_to_decision = 0
             return self._exploration
-        if not self._whole and self.chosen and self._plain_cost <= self._plain_budget:
+        if not self._delegates and self.chosen and self._plain_cost <= self._plain_budget:
             self._plain_budget = 0.0
             self._cycles_to_decision = 0
             return 0
@@ -159,23 +170,21 @@ class Controller:
             asked: Tokens that the drafter was asked for; 0 when it was not asked.
             proposed: Draft tokens that were verified.
             accepted: Draft tokens that the target agreed with.
-            draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
-            pass_seconds: Wall time of the target from the end of the proposal to the committed tokens; None where it
-                was not measured. A pass that began ahead counts from the end of the one before it.
-            processor_seconds: Processor time of this process in the same interval. Where other programs took the
-                processor, the time of the pass says nothing about the model.
-            caller_seconds: Time between the previous cycle and this one; None where a pass was under way.
+            draft_seconds: As in `CycleTimer`.
+            pass_seconds: The same; None where it was not measured, or says nothing about such passes.
+            processor_seconds: The same. Where other programs took the processor, the pass says nothing either.
+            caller_seconds: The same.
             refed: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
                 of drafting, so a pass with them never counts as a plain one.
         """
         if caller_seconds is not None:
-            self._callers.append(caller_seconds / self._committed)
+            self._caller_times.append(caller_seconds / self._committed)
         self._committed = committed
         self.verified += proposed
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
             pass_seconds = None
         if pass_seconds is not None and (proposed or not refed):
-            if self._whole and not self.passes.known(proposed + 1) and self.passes.known(1):
+            if self._delegates and not self.passes.known(proposed + 1) and self.passes.known(1):
                 surprise = pass_seconds / self.passes.at_least()[proposed + 1] - 1
                 self._exploration_budget -= min(max(surprise, 0.0), EXPLORATION_BUDGET)
             self.passes.add(proposed + 1, pass_seconds)
@@ -197,7 +206,7 @@ class Controller:
             if plain:
                 self._losses.settle(committed - spent / plain, committed)
                 self._plain_budget += EXPLORATION_SHARE * spent / plain
-            if self._whole:
+            if self._delegates:
                 self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         else:
             self._exploration_budget += EXPLORATION_SHARE
@@ -213,10 +222,10 @@ class Controller:
         """Update the estimates, the best length, and the length to explore with its cost."""
         self.passes.update()
         self.drafts.update()
-        if self._whole:
+        if self._delegates:
             self.chosen = self._reach()
             return
-        tokens, seconds = self.expected()
+        tokens, seconds = self.drafts.expected(self.passes.curve, self.caller_seconds)
         best = max(range(self._reach() + 1), key=lambda k: tokens[k] / seconds[k])
         speed = tokens[best] / seconds[best]
         self._plain_cost = speed * seconds[0] - 1
@@ -232,10 +241,10 @@ class Controller:
 
         ``tokens`` and ``seconds`` are the expected ones of each length.
         """
-        known = self.passes.known
+        known, expected = self.passes.known, self.drafts.expected
         if not self.chosen:
             # The length that would gain most for the cost of exploring it, if the drafter had become good.
-            hoped, least = self.expected([HOPED_ACCEPTANCE] * self._most, optimistic=True)
+            hoped, least = expected(self.passes.at_least(), self.caller_seconds, [HOPED_ACCEPTANCE] * self._most)
             plain = seconds[0]
 
             def cost_of(k: int) -> float:
@@ -247,7 +256,7 @@ class Controller:
         unknown = [k for k in range(1, self.longest + 1) if not known(k + 1)]
         if not unknown:
             return 0
-        tokens, seconds = self.expected(optimistic=True)
+        tokens, seconds = expected(self.passes.at_least(), self.caller_seconds)
         best = max(unknown, key=lambda k: tokens[k] / seconds[k])
         if tokens[best] / seconds[best] <= LEAST_SPEEDUP * speed:
             return 0
@@ -260,27 +269,18 @@ class Controller:
         """The longest length that does not go too far beyond what was measured."""
         return min(2 * max(self.passes.measured()) - 1, self.longest)
 
-    def expected(
-        self, steps: Sequence[float] | None = None, *, optimistic: bool = False
-    ) -> tuple[list[float], list[float]]:
-        """As `DraftRecord.expected`.
-
-        An ``optimistic`` answer takes passes not measured lately to be as cheap as the next shorter measured one.
-        """
-        curve = self.passes.at_least() if optimistic else self.passes.curve
-        return self.drafts.expected(curve, self.caller_seconds, steps)
-
     def state(self) -> ControllerState | None:
         """What was learnt; None until plain passes are timed and `ENOUGH_VERIFIED` draft tokens are verified."""
         measured = self.passes.measured()
         if 1 not in measured or self.verified < ENOUGH_VERIFIED:
             return None
-        tokens, seconds = self.expected()
+        tokens, seconds = self.drafts.expected(self.passes.curve, self.caller_seconds)
         chosen, length = self.chosen, max(1, self.chosen)
+        timed = self._delegates or chosen + 1 in measured
         proposed = sum(accumulate(self.drafts.proposed.steps[:chosen], mul))
         return ControllerState(
-            draft_length=round(proposed) if self._whole else chosen,
-            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if self._whole or chosen + 1 in measured else None,
+            draft_length=round(proposed) if self._delegates else chosen,
+            speedup=tokens[chosen] * seconds[0] / seconds[chosen] if timed else None,
             acceptance=(tokens[length] - 1) / length,
             pass_ms={size: time * 1e3 for size, time in measured.items()},
             draft_ms=self.drafts.times.fixed * 1e3,
@@ -295,4 +295,4 @@ class Controller:
     @property
     def caller_seconds(self) -> float:
         """Seconds that the caller takes for a token, as far as this generation has shown."""
-        return median_low(self._callers) if self._callers else 0.0
+        return median_low(self._caller_times) if self._caller_times else 0.0

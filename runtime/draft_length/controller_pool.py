@@ -5,6 +5,7 @@ continues with the controller of the generation that ended last.
 """
 
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from spectool.runtime.draft_length.controller import Controller
@@ -50,7 +51,5 @@ def release_controller(model: Any, drafter: Any, controller: Controller) -> None
     keep_learnt(model, drafter)
     for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
         _idle.pop(pair, None)
-    try:
+    with suppress(TypeError):  # an object without weak references: nothing is kept for it
         _idle[id(model), id(drafter)] = weakref.ref(model), weakref.ref(drafter), controller
-    except TypeError:  # an object without weak references: nothing is kept for it
-        return

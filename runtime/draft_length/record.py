@@ -158,7 +158,7 @@ class LossAccount:
     """What drafting may still lose, in plain passes, against what would be done without it.
 
     Attributes:
-        left: Beyond 0 there is no drafting, no matter what the estimates say.
+        left: From 0 downwards there is no drafting, no matter what the estimates say.
     """
 
     def __init__(self, part: float = 1.0) -> None:

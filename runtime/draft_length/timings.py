@@ -95,9 +95,8 @@ class PassTimes:
     def update(self) -> None:
         """Draw the curve through the medians, of which there must be one."""
         points = sorted(self._points().items())
-        for place in range(
-            len(points) - 1, 0, -1
-        ):  # more tokens never take less time: a slower smaller size was disturbed
+        # More tokens never take less time: a slower smaller size was disturbed.
+        for place in range(len(points) - 1, 0, -1):
             size, time = points[place - 1]
             points[place - 1] = size, min(time, points[place][1])
         curve, (first, base) = self.curve, points[0]

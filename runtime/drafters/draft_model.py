@@ -16,7 +16,7 @@ import mlx.core as mx
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-from spectool.runtime.decoding.verification import ids
+from spectool.runtime.decoding.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ModelDrafter(Drafter):
                 distributions.append(distribution)
                 history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
             drafts.append(feed)
-        tokens = ids(mx.concatenate(drafts)) if drafts else []
+        tokens = evaluated(mx.concatenate(drafts)) if drafts else []
         return tokens, mx.concatenate(distributions) if distributions else None, fed
 
     def _feed_pending(self, keep: int) -> None:

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from math import prod
 from operator import mul
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -99,25 +100,46 @@ class Prices(NamedTuple):
         >>> Prices([0, 1, 1.25, 1.5], 0.0, 1.0).best_cut([0.5, 0.25])
         (1, 0.25)
         """
-        best, most, worth = 0, 0.0, 0.0
-        for length, right in enumerate(accumulate(probabilities, mul, initial=before), 0):
-            if length:
-                step = self.curve[rows + length] - self.curve[rows + length - 1]
-                worth += right * (1.0 - self.rate * self.caller) - self.rate * step
-                if worth > most:
-                    best, most = length, worth
+        best, most, worth, right = 0, 0.0, 0.0, before
+        for length, probability in enumerate(probabilities, 1):
+            right *= probability
+            step = self.curve[rows + length] - self.curve[rows + length - 1]
+            worth += right * (1.0 - self.rate * self.caller) - self.rate * step
+            if worth > most:
+                best, most = length, worth
         return best, most
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _Member:
-    """A drafter, and what became of its proposals."""
+    """A drafter that looks things up, and what became of its proposals."""
 
     drafter: Drafter
     acceptance: StatedAcceptance = field(default_factory=partial(StatedAcceptance, prior=4.0, share=0.9))
     proposal: Proposal = NOTHING  # of this cycle
+    reads: bool = True  # whether it was started in this generation, and is given what is committed
+
+    def begin(self, prompt: int) -> None:
+        """Begin a generation after a ``prompt`` of this many tokens."""
+        self.proposal = NOTHING
+
+    def probabilities(self, proposal: Proposal) -> list[float]:
+        """The probability of each token of a proposal of this member."""
+        return self.acceptance.probabilities(proposal.stated)
+
+    def learn(self, committed: Sequence[int]) -> None:
+        """Count how many tokens of the proposal were right, and the first wrong one."""
+        right = accepted_length(self.proposal.tokens, committed)
+        # A proposal that outlasts the committed tokens was not contradicted.
+        self.acceptance.learn(self.proposal.stated[: min(right + 1, len(committed))], right)
+        self.proposal = NOTHING
+
+
+@dataclass(eq=False)
+class _Model(_Member):
+    """A draft model, which is started when it is first asked."""
+
     asked: int = 0  # tokens that it was asked for in this cycle
-    # For models only.
     alone: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where look-ups propose nothing
     contested: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where they do
     record: DraftRecord = field(init=False)  # the one of the two that holds in this cycle
@@ -125,34 +147,34 @@ class _Member:
     missed: int = 0  # tokens that it has not read
     unasked: int = 0  # cycles since it was asked
     invested: float = 0.0  # plain passes that reading took it in this generation, which are to come back
-    reads: bool = False  # whether it was asked in this generation
     gain: float | None = None  # what asking it would have gained on average, in tokens, as far as it was expected
 
     def __post_init__(self) -> None:
         self.record, self.contested.times = self.alone, self.alone.times
 
+    def begin(self, prompt: int) -> None:
+        """Begin a generation without reading the prompt."""
+        super().begin(prompt)
+        self.asked, self.missed, self.invested, self.reads = 0, prompt, 0.0, False
+        self.record.times.begin()
+
     def probabilities(self, proposal: Proposal) -> list[float]:
-        """The probability of each token of a proposal of this member."""
-        if self.drafter.costs_a_pass:
-            accepted, proposed = self.record.accepted.steps, self.record.proposed.steps
-            each = [min(1.0, a / max(p, a, 1e-9)) for a, p in zip(accepted, proposed, strict=True)]
-            return (each + each[-1:] * len(proposal.tokens))[: len(proposal.tokens)]
-        return self.acceptance.probabilities(proposal.stated)
+        """The probability of each token, by its position."""
+        accepted, proposed = self.record.accepted.steps, self.record.proposed.steps
+        each = [min(1.0, a / max(p, a, 1e-9)) for a, p in zip(accepted, proposed, strict=True)]
+        return (each + each[-1:] * len(proposal.tokens))[: len(proposal.tokens)]
 
     def learn(self, committed: Sequence[int]) -> None:
-        """Count how many tokens of the proposal were right, and the first wrong one."""
+        """Learn also how far the proposal got, if it was asked for one."""
         right, count = accepted_length(self.proposal.tokens, committed), len(self.proposal.tokens)
-        # A proposal that outlasts the committed tokens was not contradicted.
-        self.acceptance.learn(self.proposal.stated[: min(right + 1, len(committed))], right)
-        if self.drafter.costs_a_pass:
-            self.missed += len(committed)
-            self.unasked += 1
-            if self.asked:
-                asked = right if right == len(committed) < self.asked else self.asked
-                self.record.observe(asked, min(count, asked), right, _DECAY * FADING ** (self.unasked - 1))
-                self.record.update()
-                self.missed, self.unasked = len(committed), 0
-        self.proposal, self.asked = NOTHING, 0
+        super().learn(committed)
+        self.missed += len(committed)
+        self.unasked += 1
+        if self.asked:
+            asked = right if right == len(committed) < self.asked else self.asked
+            self.record.observe(asked, min(count, asked), right, _DECAY * FADING ** (self.unasked - 1))
+            self.record.update()
+            self.missed, self.unasked, self.asked = len(committed), 0, 0
 
 
 class HybridDrafter(Drafter):
@@ -173,20 +195,20 @@ class HybridDrafter(Drafter):
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
         self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)
         self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
-        self._members = [_Member(drafter) for drafter in self.drafters]
-        self._working: list[_Member] = []  # those that have not failed
+        self._members = [_Model(drafter) if drafter.costs_a_pass else _Member(drafter) for drafter in self.drafters]
+        self._look_ups, self._models = list[_Member](), list[_Model]()  # those that have not failed
         self._clock = clock
         self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
         self._proposed_at: float | None = None
-        self._tokens, self._passes = _RATE_PRIOR, _RATE_PRIOR  # committed, and in the time of how many plain passes
+        self._recent_tokens, self._recent_passes = _RATE_PRIOR, _RATE_PRIOR  # passes: plain ones, in the same time
         self._cycles = 0  # of this generation
-        self._text = _TEXT  # cycles of a generation, on average
+        self._usual_cycles = _TEXT  # of a generation, on average
         self._prices = Prices((), 0.0, 0.0)
         self._unread: list[int] | None = None  # the text, as long as there is a model that was not started with it
         self._spent = 0.0  # seconds of drafting in this cycle
         self._rows = 1  # of the pass of this cycle
-        # The model whose guess was proposed, and what the best look-up was worth.
-        self._pending_ask: tuple[_Member, float] | None = None
+        # The model that was asked in this cycle, and what the best look-up was worth.
+        self._pending_ask: tuple[_Model, float] | None = None
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members, of which some can draw."""
@@ -196,47 +218,46 @@ class HybridDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation with all members, also those switched off in an earlier one; what was learnt stays."""
         if self._cycles:
-            self._text += (self._cycles - self._text) / 4
+            self._usual_cycles += (self._cycles - self._usual_cycles) / 4
         self._cycles, self._spent, self._rows = 0, 0.0, 1
-        self._working, self._proposed_at, self._pending_ask = list(self._members), None, None
+        self._proposed_at = self._pending_ask = None
         self._unread = list(prompt)
+        self._look_ups = [member for member in self._members if not isinstance(member, _Model)]
+        self._models = [member for member in self._members if isinstance(member, _Model)]
         for member in self._members:
-            member.proposal, member.asked, member.reads = NOTHING, 0, False
-            member.missed, member.invested = len(prompt), 0.0
+            member.begin(len(prompt))
             member.drafter.report = self.report
-            if member.drafter.costs_a_pass:
-                member.record.times.begin()
-            else:
-                self._guarded(member, partial(member.drafter.start, prompt))
+            if member.reads:
+                self._attempt(member, partial(member.drafter.start, prompt))
 
     def propose(self, limit: int) -> Proposal:
         """The best proposal of at most ``limit`` tokens, under its member's name."""
         prices = self._prices = self._current_prices(limit)
-        best, most = Proposal((), self.name), 0.0
+        best, worth = Proposal((), self.name), 0.0
         self._cycles += 1
-        for member in self._working_ones(models=False):
-            member.proposal = self._asked(member, limit)
-            length, worth = prices.best_cut(member.probabilities(member.proposal))
-            if worth > most:
-                best, most = member.proposal.cut(length), worth
-        model, length = self._worth_asking(limit, most)
+        for member in self._look_ups:
+            member.proposal = self._proposal_of(member, limit)
+            length, own = prices.best_cut(member.probabilities(member.proposal))
+            if own > worth:
+                best, worth = member.proposal.cut(length), own
+        model, length = self._worth_asking(limit, worth)
         if model is not None:
-            guess = self._ask(model, length)
+            guess = self._guess_of(model, length)
             each = model.probabilities(guess)
-            extended, total = self._extended(guess, each, limit)
+            continued, total = self._continued(guess, each, limit)
             step = prices.curve[len(guess.tokens) + 1] - prices.curve[1]
             total += prices.worth(expected_accepted_length(each) * (1.0 - prices.rate * prices.caller), step)
             # Drafts once drawn are used, no matter what they are: the output would lean towards those that please.
-            if guess.distribution is not None or total > most:
-                best = extended
-            self._pending_ask = model, most
+            if guess.distribution is not None or total > worth:
+                best = continued
+            self._pending_ask = model, worth
         self._rows = len(best.tokens) + 1
         self._proposed_at = self._clock()
         return best
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """What the best of the look-ups expects after ``tokens``; no model is asked."""
-        found = [(member, self._asked(member, limit, tokens)) for member in self._working_ones(models=False)]
+        found = [(member, self._proposal_of(member, limit, tokens)) for member in self._look_ups]
         likely = [expected_accepted_length(member.probabilities(proposal)) for member, proposal in found]
         return found[likely.index(max(likely))][1] if found else Proposal((), self.name)
 
@@ -246,33 +267,28 @@ class HybridDrafter(Drafter):
             seconds = self._clock() - self._proposed_at
             self._pass_seconds += (seconds - self._pass_seconds) / 10 if self._pass_seconds else seconds
             self._proposed_at = None
-            self._settle(tokens)
+            self._count_cycle(tokens)
         if self._unread is not None:
             self._unread += tokens
-        for member in tuple(self._working):
-            reads = member.reads or not member.drafter.costs_a_pass
+        for member in (*self._look_ups, *self._models):
             member.learn(tokens)
-            if reads:
-                self._guarded(member, partial(member.drafter.commit, tokens))
+            if member.reads:
+                self._attempt(member, partial(member.drafter.commit, tokens))
 
     def acceptance(self) -> dict[str, float]:
         """By member name, the tokens that were right as a share of those it was sure of."""
-        return {member.drafter.name: member.acceptance.share for member in self._working}
+        return {member.drafter.name: member.acceptance.share for member in (*self._look_ups, *self._models)}
 
     @property
     def records(self) -> list[DraftRecord]:
         """What is known of each model."""
-        return [member.alone for member in self._members if member.drafter.costs_a_pass]
+        return [member.alone for member in self._members if isinstance(member, _Model)]
 
     @property
     def draft_models(self) -> list[tuple[Any, DraftRecord]]:
         """The models that have a cache, and what is known of each."""
-        models = [drafter.cache for drafter in self.drafters if drafter.costs_a_pass]
-        return [(cache.model, record) for cache, record in zip(models, self.records, strict=True) if cache is not None]
-
-    def _working_ones(self, *, models: bool) -> list[_Member]:
-        """The models, or the look-ups, that have not failed."""
-        return [member for member in self._working if member.drafter.costs_a_pass == models]
+        models = [member for member in self._members if isinstance(member, _Model)]
+        return [(cache.model, model.alone) for model in models if (cache := model.drafter.cache) is not None]
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
@@ -281,51 +297,52 @@ class HybridDrafter(Drafter):
             caller = 0.0
         else:
             curve, caller = self.costs.pass_seconds, self.costs.caller_seconds
-        return Prices(curve, caller, max(1.0, self._tokens / self._passes) / max(curve[1], caller))
+        return Prices(curve, caller, max(1.0, self._recent_tokens / self._recent_passes) / max(curve[1], caller))
 
-    def _settle(self, tokens: Sequence[int]) -> None:
+    def _count_cycle(self, tokens: Sequence[int]) -> None:
         """Count the cycle for the usual rate, and for the account of the model that was asked."""
         prices = self._prices
         seconds = self._spent + prices.curve[self._rows] + prices.caller * len(tokens)
-        self._tokens = _DECAY * self._tokens + len(tokens)
-        self._passes = _DECAY * self._passes + seconds / prices.plain
-        for member in self._working_ones(models=True):
-            if self._pending_ask is None or member is not self._pending_ask[0]:
-                member.losses.rest()
+        self._recent_tokens = _DECAY * self._recent_tokens + len(tokens)
+        self._recent_passes = _DECAY * self._recent_passes + seconds / prices.plain
+        for model in self._models:
+            if self._pending_ask is None or model is not self._pending_ask[0]:
+                model.losses.rest()
             else:
                 without = self._pending_ask[1] + prices.worth(1.0, prices.curve[1] + prices.caller)
                 won = prices.worth(len(tokens), seconds) - without
-                member.losses.settle(won / (prices.rate * prices.plain), 1.0)
+                model.losses.settle(won / (prices.rate * prices.plain), 1.0)
         self._pending_ask, self._spent = None, 0.0
 
-    def _worth_asking(self, limit: int, most: float) -> tuple[_Member | None, int]:
-        """The model that promises more than the ``most`` of the look-ups, and for how many tokens."""
-        found: tuple[_Member | None, int] = (None, 0)
-        for member in self._working_ones(models=True):
-            member.record = member.contested if most > 0.0 else member.alone
-            length, worth = self._best_length(member, limit)
-            gain = worth - most
-            member.gain = gain if member.gain is None else member.gain + (max(0.0, gain) - member.gain) / 16
-            if gain > 0.0 and member.losses.left + member.invested > 0.0 and self._is_worth_reading(member):
-                found, most = (member, length), most + gain
+    def _worth_asking(self, limit: int, worth: float) -> tuple[_Model | None, int]:
+        """The model that promises more than ``worth``, that of the best look-up, and for how many tokens."""
+        found: tuple[_Model | None, int] = (None, 0)
+        for model in self._models:
+            model.record = model.contested if worth > 0.0 else model.alone
+            length, own = self._best_length(model, limit)
+            gain = own - worth
+            model.gain = gain if model.gain is None else model.gain + (max(0.0, gain) - model.gain) / 16
+            if gain > 0.0 and model.losses.left + model.invested > 0.0 and self._is_worth_reading(model):
+                found, worth = (model, length), worth + gain
         return found
 
-    def _is_worth_reading(self, member: _Member) -> bool:
+    def _is_worth_reading(self, model: _Model) -> bool:
         """Whether a model's usual gain, for the rest of the text, is more than reading what it has missed costs."""
-        if member.missed <= _MISSED:
+        if model.missed <= _MISSED:
             return True
-        seconds, left = member.record.times.per_missed * member.missed, max(self._text - self._cycles, self._cycles)
-        affordable = member.losses.left >= min(seconds / self._prices.plain, _PART * ALLOWANCE)
-        return affordable and (member.gain or 0.0) * left > self._prices.rate * seconds
+        seconds = model.record.times.per_missed * model.missed
+        left = max(self._usual_cycles - self._cycles, self._cycles)
+        affordable = model.losses.left >= min(seconds / self._prices.plain, _PART * ALLOWANCE)
+        return affordable and (model.gain or 0.0) * left > self._prices.rate * seconds
 
-    def _best_length(self, member: _Member, limit: int) -> tuple[int, float]:
+    def _best_length(self, model: _Model, limit: int) -> tuple[int, float]:
         """The draft length of a model that promises most, and what it is worth more than a pass without drafts."""
-        prices, record = self._prices, member.record
+        prices, record = self._prices, model.record
         times, plain = record.times, prices.curve[1]
         if not times.measured:
             times.fixed, times.per_token = 0.0, _UNMEASURED * plain
         steps = list(record.accepted.steps)
-        tried = record.accepted.tried[0] * FADING**member.unasked
+        tried = record.accepted.tried[0] * FADING**model.unasked
         hope = max(0.1, 1.0 - _CAUTION * times.per_token / prices.curve[2])
         steps[0] = (steps[0] * tried + hope * _HOPED) / (tried + hope)
         tokens, seconds = record.expected(prices.curve, prices.caller, steps)
@@ -334,16 +351,16 @@ class HybridDrafter(Drafter):
         most = max(worths, default=0.0)
         return (worths.index(most) + 1, most) if worths else (0, 0.0)
 
-    def _ask(self, model: _Member, limit: int) -> Proposal:
+    def _guess_of(self, model: _Model, limit: int) -> Proposal:
         """What a model proposes; its time is measured."""
         begun, times = self._clock(), model.record.times
         if not model.reads:
-            self._guarded(model, partial(model.drafter.start, tuple(self._unread or ())))
+            self._attempt(model, partial(model.drafter.start, tuple(self._unread or ())))
             model.reads = True
-            if all(member.reads or not member.drafter.costs_a_pass for member in self._members):
+            if all(member.reads for member in self._members):
                 self._unread = None
-        if model in self._working:
-            model.proposal, model.asked = self._asked(model, limit), limit
+        if model in self._models:
+            model.proposal, model.asked = self._proposal_of(model, limit), limit
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
         if not times.measured:  # the first prompt is read on trust
             self._spent = times(count)
@@ -355,32 +372,32 @@ class HybridDrafter(Drafter):
         times.add(count, model.missed, seconds)
         return model.proposal
 
-    def _extended(self, guess: Proposal, probabilities: list[float], limit: int) -> tuple[Proposal, float]:
+    def _continued(self, guess: Proposal, probabilities: list[float], limit: int) -> tuple[Proposal, float]:
         """A model's guess, continued by the best look-up, and what that is worth more."""
         best, most, left = guess, 0.0, limit - len(guess.tokens)
         if not guess.tokens or left <= 0:
             return guess, 0.0
-        before, rows = next(reversed(list(accumulate(probabilities, mul)))), len(guess.tokens) + 1
-        for other in self._working_ones(models=False):
-            more = self._asked(other, left, guess.tokens)
+        before, rows = prod(probabilities), len(guess.tokens) + 1
+        for other in self._look_ups:
+            more = self._proposal_of(other, left, guess.tokens)
             length, worth = self._prices.best_cut(other.probabilities(more), before, rows)
             if worth > most:
                 tokens, name = (*guess.tokens, *more.tokens[:length]), f"{guess.source}+{more.source}"
                 best, most = Proposal(tokens, name, distribution=guess.distribution), worth
         return best, most
 
-    def _asked(self, member: _Member, limit: int, guessed: Sequence[int] = ()) -> Proposal:
+    def _proposal_of(self, member: _Member, limit: int, guessed: Sequence[int] = ()) -> Proposal:
         """A member's proposal, after ``guessed`` of another one if any; an empty one from a member that fails."""
         drafter = member.drafter
         ask = partial(drafter.extend, guessed) if guessed else drafter.propose
-        return self._guarded(member, lambda: ask(limit).cut(limit)) or Proposal((), drafter.name)
+        return self._attempt(member, lambda: ask(limit).cut(limit)) or Proposal((), drafter.name)
 
-    def _guarded(self, member: _Member, act: Callable[[], _Result]) -> _Result | None:
+    def _attempt(self, member: _Member, act: Callable[[], _Result]) -> _Result | None:
         """Let a member act; one that fails is switched off until the next ``start``."""
         try:
             return act()
         except Exception as error:
             self.report(member.drafter, error)
-            if member in self._working:
-                self._working.remove(member)
+            self._look_ups = [other for other in self._look_ups if other is not member]
+            self._models = [other for other in self._models if other is not member]
             return None

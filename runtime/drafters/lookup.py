@@ -22,7 +22,6 @@ _PRIOR = 10.0  # observations that the prior counts for
 _DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
 _NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
 
-
 _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list with the state of each
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-from spectool.runtime.decoding.verification import ids as evaluated
+from spectool.runtime.decoding.verification import evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -45,7 +45,6 @@ class ModelSource(DraftSource):
     The cache outlives a text: the next one is fed from where it differs.
 
     Attributes:
-        passes: Forward passes so far.
         size: Number of ids that may be drafted.
         agreed: Leading tokens of the cache that the previous context had, too.
     """
@@ -65,7 +64,7 @@ class ModelSource(DraftSource):
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
                 draft token is evaluated by itself.
         """
-        self.passes = self.agreed = 0
+        self.agreed = 0
         self.cache = TextCache(model)
         self._bos = bos
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
@@ -131,7 +130,7 @@ class ModelSource(DraftSource):
         require_tokens("draft model", new, self._rows)
         if len(new) > _AT_ONCE:
             early, new = new[:-last], new[-last:]
-            self.passes += self.cache.prefill(early)
+            self.cache.prefill(early)
         logits = self.run(mx.array(new))[-last:]
         self.cache.tokens += new
         self.agreed = len(text)
@@ -139,7 +138,6 @@ class ModelSource(DraftSource):
 
     def run(self, tokens: mx.array) -> mx.array:
         """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
-        self.passes += 1
         return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
     def _candidates(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Candidates]:

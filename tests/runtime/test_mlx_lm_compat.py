@@ -17,8 +17,7 @@ COMPAT = ROOT / "runtime" / "mlx_lm_compat.py"
 PARAMETERS = {
     "generate.maybe_quantize_kv_cache": "prompt_cache quantized_kv_start kv_group_size kv_bits",
     "generate.wired_limit": "model streams",
-    "sample_utils.make_sampler": "temp top_p min_p min_tokens_to_keep top_k xtc_probability xtc_threshold "
-    "xtc_special_tokens",
+    "sample_utils.categorical_sampling": "logits temp",
     "sample_utils.apply_top_p": "logprobs top_p",
     "sample_utils.apply_min_p": "logprobs min_p min_tokens_to_keep",
     "sample_utils.apply_top_k": "logprobs top_k",

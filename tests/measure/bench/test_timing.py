@@ -155,9 +155,9 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
     fed: list[int] = []
     prefill = drafter.cache.prefill
 
-    def counted(tokens: Sequence[int]) -> int:
+    def counted(tokens: Sequence[int]) -> None:
         fed.append(len(tokens))
-        return prefill(tokens)
+        prefill(tokens)
 
     drafter.cache.prefill = counted  # type: ignore[method-assign]
     some = [Configuration("model", k, drafter) for k in (2, 3)]

@@ -45,7 +45,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 break
             waiting.pop(0)
             settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
-            target, _ = open_text(one.prompt, model, settings)
+            target = open_text(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))
@@ -54,7 +54,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 raise gained
             one = running[target]
             left = target.text.ended
-            for token, logprobs, _ in target.tokens_of(gained):
+            for token, logprobs, _ in target.text.tokens_of(gained):
                 assert logprobs.ndim == 1
                 one.got.append(token)
                 if len(one.got) == one.leaves_after:

@@ -12,6 +12,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -20,7 +21,7 @@ from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import TIE
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Guesser, Reference
-from spectool.tests.runtime.models import LONE, plain, tiny_model
+from spectool.tests.runtime.models import LONE, plain, prompts, tiny_model
 
 PROMPT = [3, 1]
 KINDS = ["llama", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
@@ -109,13 +110,13 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
     batch, got = Batch(eight, 2, stream=STREAM), {}
     for max_tokens in (40, 4):
-        target, _ = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
+        target = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
         batch.add(target)
         got[target] = 0
         for _ in range(8):
             for one, gained in batch.step():
                 assert not isinstance(gained, Exception)
-                got[one] += len(list(one.tokens_of(gained)))
+                got[one] += len(list(one.text.tokens_of(gained)))
                 if one.text.ended:
                     batch.remove(one)
     first, second = got.values()
@@ -130,7 +131,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
 
     batch = Batch(eight, 3, stream=STREAM)
     targets = [
-        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))[0]
+        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
         for bad in (False, True, False)
     ]
     for target in targets:
@@ -142,7 +143,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
             if isinstance(gained, Exception):
                 errors.append((target, str(gained)))
             else:
-                got[target] += [token for token, _, _ in target.tokens_of(gained)]
+                got[target] += [token for token, _, _ in target.text.tokens_of(gained)]
             if isinstance(gained, Exception) or target.text.ended:
                 assert batch.remove(target)
                 assert_holds(eight, target.cache, [*PROMPT, *got[target]][:-1])
@@ -152,18 +153,32 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
+def test_a_draft_is_no_longer_than_a_shared_window_can_undo(kind: str) -> None:
+    """Predictions of which every fiftieth token is wrong, with more draft tokens than a window has spare slots."""
+    model: Any = tiny_model(kind)
+    texts = {tuple(prompt): plain(model, prompt, 120) for prompt in prompts(2)}
+    wanted = []
+    for prompt, text in texts.items():
+        prediction = PredictionDrafter([token if at % 50 != 49 else 1 for at, token in enumerate(text)])
+        options = {"max_tokens": 120, "num_draft_tokens": 100, "prediction": prediction}
+        wanted.append(Wanted(list(prompt), options, 0))
+    assert run(model, wanted, lambda one: None) == 2
+    assert [one.got for one in wanted] == list(texts.values())
+
+
 @pytest.mark.parametrize("kind", ["llama4", *LONE])
 def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
     batch = Batch(model, 4, stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4))[0])
+    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))
     got = []
     while len(batch):
         for target, gained in batch.step():
             assert not isinstance(gained, Exception)
-            got += [token for token, _, _ in target.tokens_of(gained)]
+            got += [token for token, _, _ in target.text.tokens_of(gained)]
             if target.text.ended:
                 batch.remove(target)
     assert got == plain(model, PROMPT, 4)

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from spectool.runtime.decoding import guarded_drafter
+from spectool.runtime.decoding import cycle_timer
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.prediction import PredictionDrafter
+from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.draft_model import ModelDrafter
@@ -82,20 +83,18 @@ class Simulated:
     def write(
         self, answer: Sequence[int], prediction: Sequence[int], length: Controller, drafter: Drafter | None = None
     ) -> "Simulated":
-        guarded = GuardedDrafter(
-            drafter, length, [], None, vocabulary=10**6, statistics=DraftStatistics(),
-            prediction=PredictionDrafter(prediction),
-        )  # fmt: skip
-        guarded.start([1])
-        at, begun = 0, False
+        guarded = GuardedDrafter(drafter, DraftStatistics())
+        proposer = Proposer(guarded, length, 10**6, prediction=PredictionDrafter(prediction))
+        proposer.start([1])
+        at = 0
         while at < len(answer):
-            proposal = guarded.propose(len(answer) - at - 1, begun=begun)
-            begins = not proposal.tokens and guarded.drafting_paused()
+            proposal = proposer.propose(len(answer) - at - 1)
+            begins = not proposal.tokens and proposer.drafting_paused()
             self.seconds += self.curve(len(proposal.tokens) + 1)
             self.passes += 1
             accepted = accepted_length(proposal.tokens, answer[at:])
-            guarded.commit(tuple(answer[at : at + accepted + 1]), begins=begins)
-            at, begun = at + accepted + 1, begins
+            proposer.commit(tuple(answer[at : at + accepted + 1]), begins=begins)
+            at += accepted + 1
         return self
 
 
@@ -103,7 +102,7 @@ class Simulated:
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Simulated]:
     def begin(curve: str) -> Simulated:
         machine = Simulated(CURVES[curve])
-        monkeypatch.setattr(guarded_drafter, "perf_counter", lambda: machine.seconds)
+        monkeypatch.setattr(cycle_timer, "perf_counter", lambda: machine.seconds)
         return machine
 
     return begin

@@ -13,6 +13,7 @@ import pytest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
@@ -331,15 +332,15 @@ def test_tokens_fed_again_are_the_price_of_drafting() -> None:
 
 def test_a_drafter_that_is_not_asked_hears_everything_before_it_is_asked_again() -> None:
     drafter = Reference([])
-    guarded = GuardedDrafter(drafter, Controller(), [], None, vocabulary=100, statistics=DraftStatistics())
-    guarded.start([1])
+    proposer = Proposer(GuardedDrafter(drafter, DraftStatistics()), Controller(), 100)
+    proposer.start([1])
     asked = []
     for token in range(60):
-        guarded.propose(None)
+        proposer.propose(16)
         if len(drafter.limits) > len(asked):
             asked.append(token)
             assert drafter.committed == list(range(token))
-        guarded.commit((token,))
+        proposer.commit((token,))
     # The first two cycles are plain.
     assert asked[0] == 2
     assert len(asked) < 60
