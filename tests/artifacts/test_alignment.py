@@ -12,12 +12,12 @@ from spectool.artifacts.alignment import Alignment, Side, Spellings, write_align
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import read_columns
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.tokenizer import Tokenizer
 
 from .small_alignment import BACK, BOUNDARIES, DRAFT, FILES, FORTH, MERGES, PREFIXES, SIZES, TARGET, ints, made, reseal
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts import Manifest, alignment_checks
+from spectool.artifacts import alignment_checks
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.arrays import save_array
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.manifest import Manifest, seal
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 

@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
-from spectool.artifacts import Match
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, symbol, write_dictionary
+from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, Match, symbol, write_dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
 VOCABULARY = 100_000

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from spectool import ArtifactError, IncompleteArtifact, __version__
-from spectool.artifacts import read_manifest
-from spectool.artifacts.manifest import Artifact, verify_files
+from spectool.artifacts.manifest import Artifact, read_manifest, verify_files
 
 from ..running import run
 from .small_artifact import DATA, build

@@ -30,7 +30,8 @@ from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 KINDS = ("bielik-11b-v2.5", "gemma-3", "gpt2", "llama-3.2", "qwen2.5", "xlm-roberta-base", "t5-small")
 

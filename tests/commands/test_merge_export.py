@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, run
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture

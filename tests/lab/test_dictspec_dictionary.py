@@ -8,12 +8,14 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from spectool import SpectoolError
-from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import describe_corpus
 from spectool.corpora import open_corpus
 from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
 from spectool.tests.running import run
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 DEFAULT = DictSpecOptions()
 

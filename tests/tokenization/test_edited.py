@@ -12,12 +12,14 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.build.alignment.intersection import intersect
-from spectool.tokenization import Tokenizer, limits, open_tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 # What a text has of each token, where that is not its name.
 ORDINARY = {

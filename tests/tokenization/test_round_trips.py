@@ -9,7 +9,9 @@ import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.tokenization import Tokenizer, limits, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
+from spectool.tokenization.tokenizer import Tokenizer
 
 # Strings of 714 that a tokenizer keeps.
 KEPT = {

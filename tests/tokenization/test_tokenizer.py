@@ -9,9 +9,10 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.backend import around_model, sections
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "gpt2", "gemma-3", "t5-small", "phi-3-mini"])

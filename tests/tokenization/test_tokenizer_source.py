@@ -13,7 +13,8 @@ from tokenizers import AddedToken, models, normalizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment, Manifest
-from spectool.build import build_alignment, intersect
+from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
+from spectool.build.alignment.intersection import intersect
+from spectool.build.alignment.stage import build_alignment
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
@@ -137,7 +139,7 @@ def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path,
 
 
 def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokenizer, shared: Path) -> None:
-    from spectool.tokenization import open_tokenizer
+    from spectool.tokenization.opening import open_tokenizer
 
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)

@@ -12,13 +12,15 @@ import psutil
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts
+from spectool.artifacts.counts import Counts
 from spectool.artifacts.resumable import work_path
-from spectool.build import CountOptions, count_text
+from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan
+from spectool.build.counting.stage import count_text
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.system
 

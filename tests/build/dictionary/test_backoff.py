@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts, Dictionary
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.dictionary import Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -18,7 +19,7 @@ from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
 from spectool.measure.emulate import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def quiet(step: str) -> None:

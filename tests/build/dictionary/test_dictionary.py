@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts import Dictionary
-from spectool.build import BackoffOptions, CountOptions, count_and_build
+from spectool.artifacts.dictionary import Dictionary
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
 

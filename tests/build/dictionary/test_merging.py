@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
-from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.build.dictionary.merging import MergedEntries, merge_dictionaries, mixture, predictions_in
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.predictions import Prediction, as_text, longest_suffix

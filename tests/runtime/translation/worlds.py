@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import Alignment
-from spectool.artifacts.alignment import NONE
+from spectool.artifacts.alignment import NONE, Alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.tokenizer import Tokenizer
 
 BUNDLED = ("other:target", "target:other")
 QUICK = (*BUNDLED, "qwen2.5:bielik-11b-v2.5")

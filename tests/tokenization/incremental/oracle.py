@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
 SLOW = (

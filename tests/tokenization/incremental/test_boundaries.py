@@ -7,10 +7,10 @@ import pytest
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, LOOK, SPLIT, Boundaries, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, unfollowed
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = "nanochat-pl-ours6-nfkc"
 SPLITTING = (

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, Reference, counted, joined
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.tokenizer import Tokenizer
 
 PIECES = (
     *("a", "A", "s", "S", "t", "re", "ve", "ll", "m", "d", "'s", "'re", "'LL", "'", "’", "ʼ", "`", "ſ", "'ſ", "don't"),

@@ -9,13 +9,13 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import Reference, joined
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern: str = "") -> Tokenizer:

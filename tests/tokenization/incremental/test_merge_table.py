@@ -9,12 +9,12 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.ids_or_text import joins_by_merges
 from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:

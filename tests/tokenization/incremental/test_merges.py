@@ -11,9 +11,9 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, counted
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
+from spectool.tokenization.tokenizer import Tokenizer
 
 Pair = tuple[int, int]
 
