@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Backend
 from spectool.tokenization.incremental.boundaries import JOIN, LOOK, SPLIT, Boundaries, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, unfollowed
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = "nanochat-pl-ours6-nfkc"
@@ -122,14 +123,14 @@ def test_digits_are_counted_from_where_a_number_begins(
 
 
 def test_added_tokens_that_text_can_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = real("phi-3-mini").in_text
+    added = RunningText(real("phi-3-mini")).added
     assert "</s>" in added.values()
     assert "<|user|>" not in added.values(), "special tokens are never read out of text"
 
 
 @pytest.mark.slow
 def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = real("gemma-3").in_text
+    added = RunningText(real("gemma-3")).added
     assert "<unused5>" in added.values()
     assert not any("▁" in content for content in added.values())
 
@@ -137,7 +138,7 @@ def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -
 def test_a_backend_that_spells_what_it_is_given(real: Callable[[str], Tokenizer]) -> None:
     for name, text in (("bielik-11b-v2.5", "kot </s>  ﬁ"), (QUICK, "<|bos|> kot")):
         tokenizer = real(name)
-        ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
+        ids = RunningText(tokenizer).backend.encode(text, add_special_tokens=False).ids
         assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
         assert not tokenizer.specials & set(ids)
 
@@ -150,7 +151,7 @@ def test_nothing_is_put_before_a_text_inside_another(sentence_piece: Backend) ->
     tokenizer = Tokenizer("made", sentence_piece, Roles())
     assert tokenizer.edges.leading_space and tokenizer.space_sign == "▁"
     for text in ("kot", " kot", "<t> kot"):
-        ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
+        ids = RunningText(tokenizer).backend.encode(text, add_special_tokens=False).ids
         assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
 
 
