@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
@@ -101,3 +101,9 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
         assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1
         assert reasons_for_text(tokenizer) == ("its token 'another' decodes as '<own>'",)
+
+
+def test_a_vocabulary_of_nothing_but_an_added_token() -> None:
+    backend = Backend(models.WordLevel({"a": 0, "b": 0}, unk_token="a"))
+    backend.add_tokens(["a"])
+    assert open_tokenizer(backend).token_bytes == [b" a"]

@@ -7,6 +7,7 @@ import pytest
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
@@ -45,7 +46,7 @@ def test_what_is_written(
 ) -> None:
     path, manifest = built
     alignment = Alignment(path)
-    alignment.verify()
+    verify_artifact(alignment.path)
     alignment.require(other_bundled, bundled)
     assert alignment.manifest == manifest
     assert manifest.tokenizers == {"draft": other_bundled.identity, "target": bundled.identity}
@@ -144,7 +145,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     alignment = Alignment(tmp_path / "x.align")
-    alignment.verify()
+    verify_artifact(alignment.path)
     assert alignment.draft.tables is None and alignment.target.tables is not None
     assert "draft_tokens.arrow" not in manifest.files
     statistics, facts = manifest.statistics, artifact_facts(manifest)

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts.counts import Counts
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.resumable import load, save, work_path
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
@@ -61,7 +62,7 @@ def counted(
 ) -> Counts:
     manifest = count_text(corpus, out, options, tokenizer, quiet, plan=plan)
     counts = Counts(out)
-    counts.verify()
+    verify_artifact(counts.path)
     assert counts.manifest == manifest
     assert not work_path(out).exists()
     return counts

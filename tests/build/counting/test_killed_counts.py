@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts.counts import Counts
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.resumable import work_path
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan
@@ -45,7 +45,7 @@ def quiet(step: str) -> None:
 
 def run(out: Path, tokenizer: Tokenizer, options: CountOptions, say: Callable[[str], None] = quiet) -> bytes:
     count_text(open_corpus("sample:uk"), out, options, tokenizer, say, plan=PLAN)
-    Counts(out).verify()
+    verify_artifact(out)
     return (out / "manifest.json").read_bytes()
 
 
@@ -133,7 +133,7 @@ def test_ctrl_c_keeps_the_work_and_says_so(tmp_path: Path) -> None:
     assert f"Finished work is kept in {work_path(out)}; the same command continues from there." in said
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     assert done.stdout.startswith("path ")
-    Counts(out).verify()
+    verify_artifact(out)
     assert not work_path(out).exists()
 
 
@@ -150,7 +150,7 @@ def test_a_killed_worker_is_said_and_costs_no_finished_task(tmp_path: Path) -> N
     assert "SpectoolError: a worker was killed" in said
     assert finished_tasks(work)
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    Counts(tmp_path / "x.counts").verify()
+    verify_artifact(tmp_path / "x.counts")
 
 
 def test_only_one_count_writes_a_place(tmp_path: Path) -> None:

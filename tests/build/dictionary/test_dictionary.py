@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.formats import verify_artifact
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -105,7 +105,7 @@ def kills(rounds: int, out: Path) -> None:
         if out.exists():
             now = (out / "manifest.json").read_bytes()
             assert now in (before, whole[corpus]), where
-            Dictionary(out).verify()
+            verify_artifact(out)
         else:
             # Between the two renames of a replacement the old one lies beside.
             assert before is None or (previous / "manifest.json").read_bytes() == before, where
