@@ -28,8 +28,9 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 PLAN = Plan(workers=2, part_bytes=15_000, bucket_records=20_000)
 SCRIPT = f"""
 from pathlib import Path
-from spectool.tokenization import open_tokenizer
-from spectool.build import CountOptions, count_text
+from spectool.tokenization.opening import open_tokenizer
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count_text
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 
