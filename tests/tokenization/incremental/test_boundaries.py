@@ -7,6 +7,7 @@ import pytest
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+from spectool import TokenizerError
 from spectool.tokenization.incremental.boundaries import JOIN, LOOK, SPLIT, Boundaries, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, unfollowed
 from spectool.tokenization.roles import Roles
@@ -180,6 +181,14 @@ def test_a_word_that_ends_in_a_group() -> None:
     assert asked.ask("ss'v") == [0, 1, 2, 3]
     letter, sign, first = asked.classes("s'v")
     assert table.verdicts[letter, sign, first] == LOOK
+
+
+def test_a_pattern_that_names_too_many_characters_is_refused() -> None:
+    """A class is a byte in the table, and every string of three classes is tried."""
+    backend, named = Backend(models.BPE()), map(chr, range(0x4E00, 0x4E00 + 101))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(named)), "isolated")
+    with pytest.raises(TokenizerError, match=r"made: its pre-tokenizer tells 10\d classes .* at most 100"):
+        boundary_table(Tokenizer("made", backend, Roles()))
 
 
 def test_classes_of_characters() -> None:
