@@ -14,7 +14,7 @@ from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.hub_names import first_line, looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -53,7 +53,7 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             lazy=lazy,
         )
     except Exception as error:
-        reason = first_line(error)
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if local and not (Path(name) / "tokenizer.json").is_file():
             reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
         raise RuntimeUnsupported(

@@ -25,7 +25,7 @@ def require_on_hub(name: str) -> None:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
     except Exception as error:
         raise TokenizerError(
-            f"{where(name)}not found ({first_line(error)}). Check the spelling of the path. If the hub cannot be "
+            f"{where(name)}not found ({reason_of(error)}). Check the spelling of the path. If the hub cannot be "
             "reached, download it first and give its directory"
         ) from error
 
@@ -35,7 +35,7 @@ def where(name: str) -> str:
     return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
 
 
-def first_line(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What another library says is wrong, on one line."""
     return str(error).strip().split("\n")[0] or type(error).__name__
 

@@ -18,7 +18,7 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.tokenization.backend import around_model, sections
 from spectool.tokenization.fingerprint import PROBES, probed
-from spectool.tokenization.hub_names import first_line, in_hub_cache, looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
 from spectool.tokenization.specials import is_ordinary
 from spectool.tokenization.tokenizer import Tokenizer
@@ -131,7 +131,7 @@ def _load_with_transformers(name: str) -> Any:
         if Path(name).is_dir():
             helps = "A vocabulary of another format may need: pip install 'spectool[formats]'. Or add a tokenizer.json"
         raise TokenizerError(
-            f"{where(name)}transformers cannot load this tokenizer ({first_line(error)}). {helps}"
+            f"{where(name)}transformers cannot load this tokenizer ({reason_of(error)}). {helps}"
         ) from error
 
 
