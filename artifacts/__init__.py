@@ -2,7 +2,3 @@
 
 In: directories. Out: checked, memory-mapped objects that stages and the runtime share.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

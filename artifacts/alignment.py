@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
+from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import Artifact
 from spectool.tokenization.incremental.boundaries import BoundaryTable
 from spectool.tokenization.incremental.encoder import JoinTables
 from spectool.tokenization.incremental.merges import MergeTable

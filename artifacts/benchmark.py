@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spectool.artifacts import json_lines
-from spectool.artifacts.manifest import Artifact
+from spectool.artifacts.artifact import Artifact
 
 PLAIN = "plain"  # the drafter of plain decoding
 MOST_DRAFT_TOKENS = 64  # in a cycle

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.artifacts.manifest import Artifact
 
 KIND = "windows"
 _MOST_ORDERS = 16

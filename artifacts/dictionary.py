@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.arrays import map_array, save_array
-from spectool.artifacts.manifest import Artifact
+from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.marisa_check import check_trie
 
 DictionaryStep: TypeAlias = tuple[tuple[int, ...], float, bytes]
@@ -47,7 +47,6 @@ PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
 _LONGEST = 64  # tokens of a context or a continuation
 MIN_PROBABILITY = 0.2
 """Default threshold for the probability of a whole proposal at run time."""
-_BATCH = 1 << 16  # contexts read at once
 _LONGEST_SYMBOL = 4  # bytes
 _REMEMBERED = 1 << 14  # symbols, and continuations
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
@@ -208,31 +207,11 @@ class Dictionary(Artifact):
         return int(self.alphabet[rank])
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        known = len(self.alphabet)
+        longest = {}
         for file, trie in (("contexts.marisa", self._contexts), ("continuations.marisa", self._continuations)):
-            try:
-                longest, last_rank = _extremes(trie)
-            except UnicodeDecodeError:
-                yield file, "a key is not UTF-8"
-                continue
-            if not -1 <= last_rank < known:
-                yield file, "a symbol is not in alphabet.npy"
-            if trie is self._contexts and longest > self.max_context:
-                yield file, "a context is too long"
-
-
-def _extremes(trie: Any) -> tuple[int, int]:
-    """Length of a trie's longest key in symbols, and its highest rank: -1 without any, -2 for a NUL."""
-    longest, last_rank = 0, -1
-    keys = trie.iterkeys()
-    while batch := list(islice(keys, _BATCH)):
-        symbols = [key.decode() for key in batch]
-        longest = max(longest, *map(len, symbols))
-        ranks = _ranks("".join(symbols))
-        last_rank = max(last_rank, int(ranks.max(initial=-1))) if ranks.min(initial=0) >= 0 else -2
-        if last_rank == -2:
-            break
-    return longest, last_rank
+            longest[file] = max((len(self._tokens(key, file)) for key in trie.iterkeys()), default=0)
+        if longest["contexts.marisa"] > self.max_context:
+            yield "contexts.marisa", "a context is too long"
 
 
 def _save(trie: marisa_trie.Trie, path: Path) -> None:
@@ -295,12 +274,6 @@ def symbol(rank: int) -> str:
     """
     code = rank + 1
     return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
-
-
-def _ranks(symbols: str) -> NDArray[np.int64]:
-    """The rank of each symbol; the inverse of `symbol`."""
-    codes = np.frombuffer(symbols.encode("utf-32-le"), dtype="<u4").astype(np.int64)
-    return codes - 1 - np.where(codes >= _FIRST_SURROGATE, _SURROGATES, 0)
 
 
 def _id_type(continuations: int) -> str:

@@ -1,4 +1,4 @@
-"""Artifacts: a directory of data files and a ``manifest.json``, which is written last.
+"""The manifest of an artifact: a directory of data files and a ``manifest.json``, which is written last.
 
     OUT/
       alphabet.npy  contexts.marisa  ...      data files, without subdirectories
@@ -13,12 +13,11 @@ import json
 import math
 import os
 import re
-import shlex
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import spectool
 from spectool import ArtifactError, IncompleteArtifact
@@ -112,91 +111,17 @@ def verify_files(path: Path, manifest: Manifest) -> None:
     if strangers:
         raise ArtifactError(f"{path / strangers[0]}: not named in {MANIFEST}. Remove it, or build the artifact again")
     for name in manifest.files:
-        _verify_file(path, manifest, name)
+        verify_file(path, manifest, name)
 
 
-def _verify_file(path: Path, manifest: Manifest, name: str) -> None:
+def verify_file(path: Path, manifest: Manifest, name: str) -> None:
+    """Compare the SHA-256 of one file with the manifest; an ArtifactError if it differs."""
     found, expected = _sha256(path / name), manifest.files[name]["sha256"]
     if found != expected:
         raise ArtifactError(
             f"{path / name}: SHA-256 is {found[:12]}…, the manifest says {expected[:12]}…. The file was "
             "changed or damaged: copy or build the artifact again"
         )
-
-
-class Artifact:
-    """An open artifact. Each format is a subclass."""
-
-    format: ClassVar[str]
-    version: ClassVar[int]  # of the format; others cannot be read
-    roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
-    again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
-    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
-
-    def __init__(self, path: Path) -> None:
-        """Open the artifact at ``path``, checking sizes and types; `verify` checks contents.
-
-        Raises:
-            ArtifactError: It is not a whole artifact of this format and version.
-        """
-        self.path = path
-        self.manifest = manifest = read_manifest(path)
-        if manifest.format != self.format:
-            raise ArtifactError(
-                f"{path}: is a {manifest.format}, expected a {self.format}. `spectool inspect {path}` explains it"
-            )
-        if manifest.version != self.version:
-            known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
-            known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in self.roles}
-            command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
-            raise ArtifactError(
-                f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
-                f"{spectool.__version__} reads version {self.version}. {self.again} with this version"
-                f"{command and f': {command}'}"
-            )
-        self._require(*self.roles)
-
-    @classmethod
-    def seal(
-        cls,
-        directory: Path,
-        arguments: Mapping[str, Any],
-        tokenizers: Mapping[str, Mapping[str, Any]],
-        inputs: Mapping[str, Any],
-        statistics: Mapping[str, Any],
-    ) -> Manifest:
-        """Write the manifest of this format for the files in ``directory``, and return it; see `Manifest`."""
-        return seal(directory, Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics))
-
-    def verify(self) -> None:
-        """Check the checksums of all files, then every invariant of the format; the first fault is an ArtifactError."""
-        verify_files(self.path, self.manifest)
-        self.check()
-
-    def check(self) -> None:
-        """Check the invariants that opening does not check; the first that does not hold is an ArtifactError."""
-        for file, problem in self._problems():
-            self._expect(False, problem, file)
-
-    def _problems(self) -> Iterable[tuple[str, str]]:
-        """What is wrong: names of files, each with a phrase."""
-        return ()
-
-    def _expect(self, holds: bool, problem: str, file: str = MANIFEST) -> None:
-        if not holds:
-            raise ArtifactError(f"{self.path / file}: {problem}. {self.again}")
-
-    def _require(self, *roles: str) -> None:
-        for role in roles:
-            if role not in self.manifest.tokenizers:
-                raise ArtifactError(f"{self.path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
-
-    def _file(self, name: str, hashed: bool = False) -> Path:
-        """Path of a file that the manifest must name; its SHA-256 is compared if ``hashed``."""
-        self._expect(name in self.manifest.files, f"the manifest does not name {name}", "")
-        if hashed:
-            _verify_file(self.path, self.manifest, name)
-        return self.path / name
 
 
 def parse_manifest(file: Path) -> Manifest:
@@ -253,7 +178,7 @@ def _check_types(manifest: Manifest) -> None:
     _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
     for role, tokenizer in manifest.tokenizers.items():
         _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
-        _expect_types(f"tokenizer {role!r}", tokenizer, {"sources": list, "file": str, "changed": dict}, optional=True)
+        _expect_types(f"tokenizer {role!r}", tokenizer, {"sources": list}, optional=True)
         if tokenizer["size"] < 0 or any(type(source) is not str for source in tokenizer.get("sources", ())):
             raise TypeError(f"tokenizer {role!r} has a negative size, or sources that are no text")
     texts = {"corpus": str, "licence": str, "documents": int, "characters": int, "repaired": dict, "plain_text": dict}

@@ -1,6 +1,6 @@
 """The format of a pruned draft model: an ordinary model directory with a manifest that says what it was made from."""
 
-from spectool.artifacts.manifest import Artifact
+from spectool.artifacts.artifact import Artifact
 
 
 class PrunedDraft(Artifact):

@@ -37,7 +37,6 @@ from spectool import TokenizerError
 from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
@@ -45,6 +44,9 @@ from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.tokenizer import Tokenizer
 
 TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
 PAIRS = TOKENIZERS.with_name("conformance_pairs.jsonl")
@@ -136,7 +138,7 @@ def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> C
         " " * variant.tokenizer.edges.leading_space,
     )
     assert isinstance(encoder, IncrementalBPE)
-    inside = variant.tokenizer.text_backend
+    inside = RunningText(variant.tokenizer).backend
     for text in texts:
         (whole,) = variant.oracle.encode([text])
         if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():

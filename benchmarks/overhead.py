@@ -30,11 +30,13 @@ import click
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from spectool.build import BackoffOptions, CountOptions, count_and_build
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime import DraftStatistics, generate_step, load_drafter
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"
 PROMPT, TOKENS, LEFT_OUT = 128, 256, 16  # tokens of a prompt and of a generation; cycles left out at its beginning

@@ -32,7 +32,8 @@ from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.draft_length import controller_pool, record
 from spectool.runtime.loading import load_model
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "predictions.jsonl"
 FILES: tuple[ModuleType, ...] = (controller_pool, record, prediction)

@@ -14,7 +14,8 @@ from real_models import PACKAGES, SHARED, real_model
 from spectool.build.corpus_reading import describe_corpus
 from spectool.corpora import Corpus, open_corpus
 from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _BATCH = 512  # documents encoded at once
 

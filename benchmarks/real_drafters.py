@@ -36,8 +36,8 @@ from real_data import alignment_of, dictionary_of, dictspec_of, tokenizer_of
 from real_models import real_model
 from real_text import FOLDER, Written, read_text, repeated_4_grams
 
-from spectool.artifacts import Alignment, Dictionary
-from spectool.artifacts.dictionary import MIN_PROBABILITY
+from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
@@ -49,7 +49,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_model
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "real_drafters.jsonl"
 STRATEGIES = ("context", "naive", "intersection", "byte-aligned")

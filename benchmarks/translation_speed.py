@@ -22,8 +22,8 @@ from time import thread_time_ns
 import click
 from real_data import encoded, real_corpus, real_tokenizer
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import NgramModel, NgramSource
 from spectool.lab.strategies import ContextTranslator

@@ -16,8 +16,8 @@ from itertools import accumulate
 from tqdm import tqdm
 
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 class Reference:

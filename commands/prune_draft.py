@@ -87,7 +87,7 @@ def model_directory(draft: str) -> Path:
 
     from spectool import RuntimeUnsupported
     from spectool.build.pruning.stage import LEGAL
-    from spectool.tokenization.opening import looks_like_hub_id, require_on_hub
+    from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub
 
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")

@@ -24,7 +24,7 @@ from spectool.commands.shared.model_options import (
 from spectool.commands.shared.options import Decorator, SectionedCommand, Text, Whole, option
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
-from spectool.tokenization.opening import looks_like_hub_id
+from spectool.tokenization.hub_names import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _COUNT = Whole(1)

@@ -55,17 +55,13 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
         SpectoolError: The first thing that is wrong.
     """
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.artifacts.formats import class_of
-    from spectool.artifacts.manifest import read_manifest, verify_files
+    from spectool.artifacts.formats import verify_artifact
     from spectool.build.alignment.check import require_checked
 
     path = find_artifact(path)
     facts["path"] = str(path)
-    manifest = read_manifest(path)
-    kind = class_of(manifest, path)
-    verify_files(path, manifest)  # first, because the reader would name a consequence
-    artifact = kind(path)
-    artifact.check()
+    artifact = verify_artifact(path)
+    manifest = artifact.manifest
     artifact_facts(manifest, path)  # requires every figure that `inspect` shows
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     if manifest.format == "spectool-alignment":

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
 from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.running_text import RunningText
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -240,6 +241,8 @@ class _Vocabulary:
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
         spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
 
+        running = RunningText(opened)
+
         class Tokens:
             """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
 
@@ -247,7 +250,7 @@ class _Vocabulary:
             tokens = spelled
 
             def __call__(self, text: str) -> list[int]:
-                ids = opened.text_backend.encode(text, add_special_tokens=False).ids
+                ids = running.backend.encode(text, add_special_tokens=False).ids
                 same = b"".join(spelled[token] for token in ids) == text.encode()
                 return ids if same else trie.greedy_tokenize(text)
 

@@ -14,7 +14,8 @@ from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.opening import looks_like_hub_id, open_tokenizer, require_on_hub, where
+from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 

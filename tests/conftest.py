@@ -16,11 +16,12 @@ from tokenizers import Tokenizer as Backend
 
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental.boundaries import BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 SHARED = Path(os.environ.get("SPECTOOL_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 

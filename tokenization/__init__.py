@@ -3,7 +3,3 @@
 In: a `tokenizer.json` or a model directory. Out: token bytes, roles, a fingerprint, what the tokenizer cannot keep of a
 text, and, in `incremental/`, the ids of a text that grows. Nothing here runs a model or reads a corpus.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -12,12 +13,12 @@ from spectool.tokenization.tokenizer import Tokenizer
 class AddedTokens:
     """The added tokens of one tokenizer, as byte strings that may arise across ids."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._token_bytes, self._leading = tokenizer.spelled, tokenizer.edges.leading_space
-        added = {token: text.encode() for token, text in tokenizer.in_text.items()}
+    def __init__(self, tokenizer: Tokenizer, running: RunningText) -> None:
+        self._token_bytes, self._leading = running.token_bytes, tokenizer.edges.leading_space
+        added = {token: text.encode() for token, text in running.added.items()}
         # The space before every text becomes part of a normalized token, but is not put before other tokens.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
-        self._alone = tuple(text.encode() for token, text in tokenizer.in_text.items() if text == names[token])
+        self._alone = tuple(text.encode() for token, text in running.added.items() if text == names[token])
         self._ids = frozenset(added)
         self._contents = contents = frozenset(added.values())
         self.longest = max(map(len, contents), default=0)  # bytes

@@ -18,7 +18,9 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.tokenization.backend import around_model, sections
 from spectool.tokenization.fingerprint import PROBES, probed
+from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
+from spectool.tokenization.specials import is_ordinary
 from spectool.tokenization.tokenizer import Tokenizer
 
 _OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
@@ -28,13 +30,7 @@ _FORMATS = {  # by their first bytes
     rb"[A-Za-z0-9+/]+=* \d+\r?\n": "a tiktoken vocabulary",
     rb"\n.*<unk>": "a SentencePiece model",
 }
-_HUB_SECONDS = 10.0  # to wait for an answer
-
-# transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
-# has only keys that change no ids, or that name special tokens which the file already has.
-_AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")
-_CHANGING_NOTHING = {"tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"}
+_AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
 _NAMED = {f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")}
 
 
@@ -95,9 +91,8 @@ def _from_directory(path: Path) -> Tokenizer:
     config, eos = _settings(file, "config.json")
     if file.is_file():
         backend = _read_backend(file)
-        bare = not config and not (path / "config.json").is_file()
-        if bare or _is_taken_as_it_is(path, config, backend):
-            return _assembled(str(path), backend, config, eos, file=file)
+        if not config and not (path / "config.json").is_file():
+            return _assembled(str(path), backend, {}, eos, file=file)
         rebuilt = _load_with_transformers(str(path))
         return _of_loaded(str(path), rebuilt, eos, _differences(backend, rebuilt))
     others = [other for pattern in _OTHERS for other in sorted(path.glob(pattern))]
@@ -124,18 +119,6 @@ def _settings(file: Path, *more: str) -> tuple[dict[str, Any], tuple[int, ...]]:
     return _read_json(file.with_name("tokenizer_config.json")), eos
 
 
-def _is_taken_as_it_is(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokenizer) -> bool:
-    """Whether transformers, which takes a second to import, would take ``tokenizer.json`` as it is."""
-    specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
-    return (
-        config.get("tokenizer_class") in _AS_THE_FILE
-        and config.keys() <= _CHANGING_NOTHING | _NAMED
-        and all(config[name] in specials for name in _NAMED & config.keys())
-        and backend.padding is None
-        and not any((path / name).exists() for name in _ADDING)
-    )
-
-
 def _load_with_transformers(name: str) -> Any:
     # transformers announces a missing PyTorch on import; the tokenizers need none.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -148,47 +131,8 @@ def _load_with_transformers(name: str) -> Any:
         if Path(name).is_dir():
             helps = "A vocabulary of another format may need: pip install 'spectool[formats]'. Or add a tokenizer.json"
         raise TokenizerError(
-            f"{where(name)}transformers cannot load this tokenizer ({_reason(error)}). {helps}"
+            f"{where(name)}transformers cannot load this tokenizer ({reason_of(error)}). {helps}"
         ) from error
-
-
-def looks_like_hub_id(name: str) -> bool:
-    """Whether a name that is no local path could be ``owner/name`` on a hub."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
-
-
-def require_on_hub(name: str) -> None:
-    """Raise a TokenizerError unless a model is in the local cache or on the hub.
-
-    This takes one request, where loaders would ask for one file after the other.
-    """
-    from huggingface_hub import HfApi
-
-    if any(_in_cache(name, file) for file in ("config.json", "tokenizer.json")):
-        return
-    try:
-        HfApi().model_info(name, timeout=_HUB_SECONDS)
-    except Exception as error:
-        raise TokenizerError(
-            f"{where(name)}not found ({_reason(error)}). Check the spelling of the path. If the hub cannot be reached, "
-            "download it first and give its directory"
-        ) from error
-
-
-def where(name: str) -> str:
-    """The beginning of an error about a directory or hub id; a mistyped path with one slash looks like the latter."""
-    return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
-
-
-def _in_cache(name: str, file: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(name, file)
-    return Path(cached) if isinstance(cached, str) else None
 
 
 def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
@@ -209,7 +153,7 @@ def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, .
     declared = {role: getattr(loaded, role, None) for role in _NAMED}
     file: Path | None = Path(name) / "tokenizer.json"
     if not (file and file.is_file()):
-        file = None if Path(name).is_dir() or not looks_like_hub_id(name) else _in_cache(name, "tokenizer.json")
+        file = None if Path(name).is_dir() or not looks_like_hub_id(name) else in_hub_cache(name, "tokenizer.json")
     return _assembled(name, _backend_of(loaded), declared, eos, notes, file, "" if kind in _AS_THE_FILE else kind)
 
 
@@ -260,7 +204,7 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
             roles[index] = role
     found: dict[tuple[str, bool], list[str]] = {}
     for index, role in roles.items():
-        if tokenizer.is_ordinary(index):
+        if is_ordinary(tokenizer, index):
             name = tokenizer.backend.id_to_token(index)
             found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
     for (role, ends_text), (first, *others) in found.items():

@@ -52,7 +52,7 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
         yield "writes bytes as signs such as 'Ġ', which decoding leaves so"
     elif not writes and _reads_bytes(tokenizer):
         yield "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
-    elif not tokenizer.reads_spaces:
+    elif tokenizer.space_sign != " " and tokenizer.bytes_of_names({0: tokenizer.space_sign}) != [b" "]:
         yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
     mark = tokenizer.spec["model"].get("continuing_subword_prefix")
     if mark and "WordPiece" not in _types(tokenizer, "decoder"):

@@ -6,7 +6,8 @@ from itertools import islice
 import tokenizers
 
 from spectool.artifacts.alignment import Spellings
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -26,8 +27,8 @@ class TokenSpeller:
 
     def __init__(self, source: Tokenizer, other: Tokenizer) -> None:
         """Prepare for tokens of ``source`` and ids of ``other``."""
-        self._joins = joins_by_merges(other)
-        self._backend = other.text_backend if self._joins else other.backend
+        self._joins = not reasons_for_text(other)
+        self._backend = RunningText(other).backend if self._joins else other.backend
         self._lengths = list(map(len, other.token_bytes))
         self._off = source.edges.leading_space
         self._on = other.edges.leading_space and self._joins

@@ -46,8 +46,7 @@ def needing_figures(whose: str) -> Iterator[None]:
 def _facts(manifest: Manifest) -> dict[str, Any]:
     facts: dict[str, Any] = {"format": f"{manifest.format} {manifest.version}", "written by": manifest.tool}
     for role, tokenizer in manifest.tokenizers.items():
-        file = f", file {short(tokenizer['file'])}" if "file" in tokenizer else ""
-        known = f"{tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])}{file}"
+        known = f"{tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])}"
         facts[f"{role} tokenizer"] = f"{tokenizer['name']} ({known})"
     figures = _FIGURES[manifest.format](manifest) if manifest.format in _FIGURES else {}
     corpus = {} if manifest.format == "spectool-benchmark" else {"corpus": _corpus(manifest.inputs)}

@@ -15,7 +15,7 @@ from spectool import CorpusError
 from spectool.build.corpus_reading import describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.lab.tuning.examples import passages
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _DOCUMENTS = 8  # kept for each passage wanted
 

@@ -32,8 +32,9 @@ from spectool.lab.training.text import (
     read_training_text,
 )
 from spectool.runtime.mlx_lm_compat import mlx_lm
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.fingerprint import short
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each id
 _VERSION = 4  # of how arguments make a model

@@ -19,7 +19,7 @@ from spectool.build.corpus_reading import describe_corpus, encoded, with_progres
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _SHARE = 0.01  # of a large corpus that is held out
 _FEW, _HALF = 10, 0.5  # documents of a small one, and the largest share of it

@@ -16,7 +16,7 @@ from spectool.artifacts.alignment import NONE, Alignment
 from spectool.artifacts.default_paths import find_artifact
 from spectool.lab.tuning.examples import Example, Padded, batch_of
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 class Pairing(NamedTuple):

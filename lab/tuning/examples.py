@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 NOWHERE = -1
 _CHARACTERS = 16  # encoded for each token of a passage; tokens of text are shorter

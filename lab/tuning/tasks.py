@@ -16,7 +16,7 @@ from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.text import split_corpus
 from spectool.lab.tuning.examples import NOWHERE, Example, paired_example, passages
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _MOST = 0.2  # of a small corpus that is held out
 

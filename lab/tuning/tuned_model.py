@@ -15,7 +15,8 @@ from mlx.utils import tree_map
 from spectool.lab.mlx_lm_training import dequantize_model, hf_repo_to_path, save_config
 from spectool.lab.mlx_lm_training import save_model as save_weights
 from spectool.runtime.loading import load_model
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 _TOKENIZER_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.jinja"),

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from spectool.artifacts import Manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.manifest import Manifest, seal
 
 DATA = bytes(range(256)) * 4
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts import Manifest, read_manifest
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import seal, verify_files
+from spectool.artifacts.manifest import Manifest, read_manifest, seal, verify_files
 
 from .small_artifact import build
 

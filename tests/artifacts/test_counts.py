@@ -12,6 +12,7 @@ import pytest
 from spectool import ArtifactError, IncompleteArtifact
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts, Level, write_level
+from spectool.artifacts.formats import verify_artifact
 from spectool.cli import main
 
 Columns = tuple[list[int], list[int], list[int]]
@@ -55,7 +56,7 @@ def write(
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     counts = Counts(write(tmp_path / "x"))
-    counts.verify()
+    verify_artifact(counts.path)
     assert (counts.orders, counts.min_count, counts.total, counts.symbols) == (3, 2, 20, 3)
     assert counts.fingerprint == TOKENIZERS["target"]["fingerprint"]
     for order, columns in ROWS.items():
@@ -87,7 +88,7 @@ def changed(order: int, column: int, row: int, value: int) -> dict[int, Columns]
 )
 def test_verify_finds_what_is_wrong(levels: dict[int, Columns], problem: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=problem):
-        Counts(write(tmp_path / "x", levels)).verify()
+        verify_artifact(write(tmp_path / "x", levels))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_damaged_artifacts_are_refused(
     write(tmp_path / "x")
     damage(tmp_path / "x")
     with pytest.raises(error, match="x"):
-        Counts(tmp_path / "x").verify()
+        verify_artifact(tmp_path / "x")
 
 
 def test_inspect_and_verify_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

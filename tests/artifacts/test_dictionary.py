@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
-from spectool.artifacts import Match
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, symbol, write_dictionary
+from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, Match, symbol, write_dictionary
+from spectool.artifacts.formats import verify_artifact
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 Entries = Mapping[tuple[int, ...], tuple[tuple[int, ...], float]]
 VOCABULARY = 100_000
@@ -90,7 +90,7 @@ def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[l
             agree(dictionary, entries, (7, 7, *context))
         for history in histories:
             agree(dictionary, entries, history)
-        dictionary.verify()
+        verify_artifact(dictionary.path)
 
 
 def test_small(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
     size = 0xD800 + 300
     entries = {(token,): (((token + 1) % size,), 1.0) for token in range(size)}
     dictionary = write(tmp_path / "x.dict", entries)
-    dictionary.verify()
+    verify_artifact(dictionary.path)
     assert dictionary.manifest.statistics["symbols"] == size
     for token in (*range(0xD7F0, 0xD810), 0, size - 1):
         assert dictionary.look_up([3, token])[:3] == (((token + 1) % size,), 1.0, 1)
@@ -212,7 +212,7 @@ def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[
     breaking(path)
     reseal(path, statistics)
     with pytest.raises(ArtifactError) as caught:
-        Dictionary(path).verify()
+        verify_artifact(path)
     assert str(caught.value) == f"{path}/{reason}. Build the dictionary again"
 
 
@@ -268,7 +268,7 @@ def test_keys_that_stand_for_no_tokens(tmp_path: Path, name: str, key: bytes) ->
     with pytest.raises(ArtifactError, match=name):
         list(Dictionary(path).entries())
     with pytest.raises(ArtifactError, match=name):
-        Dictionary(path).verify()
+        verify_artifact(path)
     if key != b"\0":  # which needs another kind of tail, and is not opened
         dictionary = Dictionary(path)
         for token in dictionary.alphabet.tolist():
@@ -283,7 +283,7 @@ def test_keys_that_stand_for_no_tokens(tmp_path: Path, name: str, key: bytes) ->
 def test_long_entries_are_not_written(tmp_path: Path, entry: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     with pytest.raises(ArtifactError, match="an entry of 65 tokens, expected at most 64 on each side"):
         write(tmp_path / "x.dict", {entry[0]: (entry[1], 0.5)})
-    write(tmp_path / "x.dict", {entry[0][:64]: (entry[1][:64], 0.5)}).verify()
+    verify_artifact(write(tmp_path / "x.dict", {entry[0][:64]: (entry[1][:64], 0.5)}).path)
 
 
 def test_another_version_is_not_read(tmp_path: Path) -> None:
@@ -310,13 +310,13 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
         for place in range(0, len(data), 1 + len(data) // 120):
             (path / file).write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
             with pytest.raises(ArtifactError) as caught:
-                Dictionary(path).verify()
+                verify_artifact(path)
             assert str(path / file) in str(caught.value)
             if file.endswith(".marisa"):
                 with pytest.raises(ArtifactError, match="SHA-256"):
                     Dictionary(path)
         (path / file).write_bytes(data)
-    Dictionary(path).verify()
+    verify_artifact(path)
 
 
 @pytest.mark.parametrize("file", FILES)

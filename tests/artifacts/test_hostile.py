@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts import Dictionary
-from spectool.artifacts.dictionary import START
+from spectool.artifacts.dictionary import START, Dictionary
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import count_and_build
@@ -20,7 +19,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.artifacts import hostile
 from spectool.tests.measure.report.runs import rows_of, write_run
 from spectool.tests.running import TOKENIZER
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 DRAFTED = 300  # tokens
 TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.artifacts import hostile
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TEXTS = ("Kot śpi na płocie, a 2024 psy — „O'Neill” — szczekają.\n\n", "Другий документ 🙂 ====  })")
 DRAFTED = 4  # tokens

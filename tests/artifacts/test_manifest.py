@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spectool import ArtifactError, IncompleteArtifact, __version__
-from spectool.artifacts import read_manifest
-from spectool.artifacts.manifest import Artifact, verify_files
+from spectool.artifacts.artifact import Artifact
+from spectool.artifacts.manifest import read_manifest, verify_files
 
 from ..running import run
 from .small_artifact import DATA, build
@@ -240,7 +240,7 @@ def test_other_formats_versions_and_roles(artifact: Path) -> None:
         roles = ("target", "draft")
 
     assert Test(artifact).manifest == read_manifest(artifact)
-    Test(artifact).verify()
+    Test(artifact).check()
     with pytest.raises(
         ArtifactError, match=r"is a spectool-test, expected a other\. `spectool inspect .*` explains it"
     ):

@@ -21,6 +21,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import verify_files
 from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.corpus_reading import sample_texts
@@ -30,7 +31,8 @@ from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 KINDS = ("bielik-11b-v2.5", "gemma-3", "gpt2", "llama-3.2", "qwen2.5", "xlm-roberta-base", "t5-small")
 
@@ -184,7 +186,7 @@ def test_the_directory_is_a_model_and_an_artifact(tmp_path: Path) -> None:
     arguments = "prune-draft", "--draft", folder, "--corpus", "sample:pl", "--corpus", "sample:uk"
     found = figures(*arguments, "-o", tmp_path / "small")
     small = PrunedDraft(tmp_path / "small")
-    small.verify()
+    verify_artifact(small.path)
     assert (small.path / "chat_template.jinja").read_text() == "{{ messages }}"
     assert not (small.path / "vocab.json").exists()
     config = json.loads((small.path / "config.json").read_text())

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from spectool.cli import main
 from spectool.commands.shared.console import show, table
 from spectool.tests.running import TOKENIZER, process, run
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 
 def test_json_of_each_command(work: Path) -> None:

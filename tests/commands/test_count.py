@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from spectool.artifacts import Counts
+from spectool.artifacts.counts import Counts
 from spectool.commands.shared.options import size_in_bytes
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import figures, run

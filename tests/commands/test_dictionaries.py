@@ -11,7 +11,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import OTHER, TOKENIZER, run
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET = str(demo_path("target"))
 ASK = ("generate", "--model", TARGET, "-p", "Most w", "-m", 24, "--num-draft-tokens", 4, "--min-draft-prob", 0.05)

@@ -11,8 +11,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry, write_dictionary
 from spectool.commands.look_ups import DictionaryText, explain
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.tokenizer import Tokenizer
 
 from ..running import run
 

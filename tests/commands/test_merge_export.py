@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from spectool.artifacts import Dictionary
+from spectool.artifacts.formats import verify_artifact
 from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, run
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_merge(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert facts["path"] == str(folder / "m") and facts["statistics"]["entries"] > 0
-    Dictionary(folder / "m").verify()
+    verify_artifact(folder / "m")
     wrong = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "-o", folder / "n")
     assert wrong.exit_code == 2 and "1 weights for 2 dictionaries" in wrong.output
     assert run("merge-dict", folder / "a.dict", "-o", folder / "n").exit_code == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from spectool.build import build_alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.cli import main
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -16,7 +16,7 @@ from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.prompt_cache import load_prompt_cache
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.runtime.models import KINDS, plain, tiny_model
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 TARGET, DRAFT = (str(demo_path(name)) for name in ("target", "draft"))
 BEGIN, REST = "Most w Jaworowcu zamknięty do końca. Mamo, dlaczego? " * 2 + "Wczoraj", " wieczorem w domu"

@@ -12,7 +12,7 @@ from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.tests.artifacts.hostile import reseal
 from spectool.tests.running import TOKENIZER, error_of, run
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 
 @pytest.fixture

@@ -8,12 +8,15 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from spectool import SpectoolError
-from spectool.artifacts import Dictionary, Manifest
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import describe_corpus
 from spectool.corpora import open_corpus
 from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
 from spectool.tests.running import run
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 DEFAULT = DictSpecOptions()
 
@@ -35,7 +38,7 @@ def test_the_papers_example_through_all_stages(tmp_path: Path, corpus: Path, bun
     out = tmp_path / "x.dict"
     manifest = built(bundled, corpus, out)
     dictionary = Dictionary(out)
-    dictionary.verify()
+    verify_artifact(dictionary.path)
     match = dictionary.look_up(bundled.encode("we know a personal com"))
     assert match is not None
     assert bundled.bytes_of([*bundled.encode("com"), *match.tokens]).startswith((b"computer", b"comput"))

@@ -8,7 +8,7 @@ import pytest
 from spectool.build.alignment.intersection import intersect
 from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.translation.protocol import Translator
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 # Draft 0 and 3 are target 1 and 0; target 2 is spelled by draft 1 2, target 3 is a special token.
 FORTH = np.array([1, -1, -1, 0], dtype=np.int32)

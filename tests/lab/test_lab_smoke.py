@@ -7,12 +7,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from spectool.build import build_alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.cli import lab, main
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.report.runs import rows_of, write_run
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
 STEPS = "--size 1m --step-tokens 128 --length 32 --steps 4"

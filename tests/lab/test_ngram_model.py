@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spectool.lab import ngram_model
 from spectool.lab.ngram_model import NgramModel, NgramSource
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 SIZE = 12
 documents_of = st.lists(st.lists(st.integers(0, SIZE - 3), max_size=30), min_size=1, max_size=8).filter(any)

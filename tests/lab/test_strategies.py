@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.strategies import STRATEGIES, make_translator
 from spectool.measure.emulate import replay
@@ -18,7 +18,8 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tests.measure.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
 from spectool.tests.measure.ceiling_twin import Ceiling, encode_inside, translation_ceiling
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 LENGTHS = (1, 2, 4)
 PAIRS = ("other:target", "target:other")

@@ -12,8 +12,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.runtime.translation.protocol import Translator
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:

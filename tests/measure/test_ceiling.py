@@ -9,14 +9,16 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment, intersect
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.intersection import intersect
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.measure.ceiling import measure_ceiling
 from spectool.tests.measure.ceiling_twin import STRATEGIES, encode_inside, translation_ceiling
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, whole
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 Measured = Callable[..., dict[str, list[float | None]]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from spectool.build import build_alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 
 def renumbered_target(folder: Path) -> tuple[str, str]:

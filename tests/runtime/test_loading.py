@@ -10,7 +10,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers import PreTrainedTokenizerFast
 
 from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError
-from spectool.artifacts import Alignment
+from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
@@ -23,7 +23,8 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.runtime.models import plain, tiny_model
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 PROMPT = "Most w Jaworowcu zamknięty"
 

@@ -24,7 +24,7 @@ from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
 LONGEST = 400

@@ -12,12 +12,16 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.build.alignment.intersection import intersect
-from spectool.tokenization import Tokenizer, limits, open_tokenizer
+from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 # What a text has of each token, where that is not its name.
 ORDINARY = {
@@ -69,9 +73,9 @@ def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) 
         assert note.startswith(f"'!' is its {role.replace('_', ' ')} and also ordinary text.")
         assert note.endswith("Generation still ends at it.") == (role == "eos_token")
         assert tokenizer.token_bytes_of([tokenizer.backend.token_to_id("!")]) == [b"!"]
-    assert alone.keeps("Hej! Co?")
+    assert keeps(alone, "Hej! Co?")
     assert limits(loaded) == ("changes text at the added token '!'",)
-    assert not loaded.keeps("Hej! Co?") and loaded.keeps("Hej!")
+    assert not keeps(loaded, "Hej! Co?") and keeps(loaded, "Hej!")
 
 
 def test_ordinary_tokens_are_paired_by_their_bytes(byte_level: Backend, sentence_piece: Backend) -> None:
@@ -178,7 +182,7 @@ def test_signs_that_decoding_leaves_or_misreads(byte_level: Backend) -> None:
     byte_level.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     left = open_tokenizer(byte_level)
     assert limits(left) == ("writes bytes as signs such as 'Ġ', which decoding leaves so",)
-    assert not left.keeps("kot ż")
+    assert not keeps(left, "kot ż")
     assert f"it {limits(left)[0]}" in reasons_for_text(left)
     byte_level.decoder, byte_level.pre_tokenizer = decoders.ByteLevel(), pre_tokenizers.Split(" ", "isolated")
     misread = open_tokenizer(byte_level)
@@ -191,7 +195,7 @@ def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Back
     uses: tuple[Callable[[], Any], ...] = (
         lambda: tokenizer.token_bytes,
         lambda: tokenizer.token_bytes_of([0]),
-        lambda: tokenizer.in_text,
+        lambda: RunningText(tokenizer).added,
         lambda: limits(tokenizer),
         lambda: reasons_for_text(tokenizer),
     )

@@ -10,8 +10,9 @@ from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, proces
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.fingerprint import fingerprint_of_json, short
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def fingerprint(backend: Backend) -> str:

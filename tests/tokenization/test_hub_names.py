@@ -6,7 +6,7 @@ import pytest
 
 from spectool import RuntimeUnsupported, TokenizerError
 from spectool.runtime.loading import load_model
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.roles import Roles, find_roles
+from spectool.tokenization.tokenizer import Tokenizer
 
 VOCABULARY = {"<unk>": 0, "<s>": 1, "</s>": 2, "<|im_end|>": 3, "<pad>": 4, "kot": 5, "<eos>": 6}
 SPECIALS = ("<unk>", "<s>", "</s>", "<|im_end|>", "<pad>")
@@ -57,7 +57,7 @@ def test_real_tokenizers(name: str, eos: list[str], others: dict[str, Any], real
 
 
 def test_a_list_of_ends_in_the_generation_config(shared: Path, tmp_path: Path) -> None:
-    from spectool.tokenization import open_tokenizer
+    from spectool.tokenization.opening import open_tokenizer
 
     source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
     (tmp_path / "tokenizer.json").write_bytes(source.read_bytes())

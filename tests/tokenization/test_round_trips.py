@@ -9,7 +9,10 @@ import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.tokenization import Tokenizer, limits, open_tokenizer
+from spectool.tests.tokenization.round_trip import keeps
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
+from spectool.tokenization.tokenizer import Tokenizer
 
 # Strings of 714 that a tokenizer keeps.
 KEPT = {
@@ -37,7 +40,7 @@ def strings(shared: Path) -> list[str]:
 
 def check_limits_are_all(tokenizer: Tokenizer, strings: list[str]) -> int:
     """The number of strings that are kept. Others have a special token or a ``▁``, or the tokenizer has limits."""
-    changed = [text for text in strings if not tokenizer.keeps(text)]
+    changed = [text for text in strings if not keeps(tokenizer, text)]
     for text in changed:
         named = "▁" in text or not tokenizer.specials.isdisjoint(tokenizer.encode(text))
         assert named or limits(tokenizer), text
@@ -79,8 +82,8 @@ def test_limits_of_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
 
 def test_leading_spaces(sentence_piece: Backend) -> None:
     """Llama's extra space is told from one of the text; Metaspace's is not."""
-    assert open_tokenizer(sentence_piece).keeps(" kot")
-    assert not open_tokenizer(sentence_piece).keeps("▁kot")
+    assert keeps(open_tokenizer(sentence_piece), " kot")
+    assert not keeps(open_tokenizer(sentence_piece), "▁kot")
     sentence_piece.normalizer = None
     sentence_piece.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="first")
     sentence_piece.decoder = decoders.Metaspace("▁", prepend_scheme="first")
@@ -92,7 +95,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
     byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer = open_tokenizer(byte_level)
     assert "writes a space before every text" in limits(tokenizer)
-    assert [tokenizer.keeps(text) for text in ("kot", " kot", "")] == [False, True, True]
+    assert [keeps(tokenizer, text) for text in ("kot", " kot", "")] == [False, True, True]
     assert tokenizer.encode_after_space(["kot"]) == [[tokenizer.vocabulary["Ġkot"]]]
 
 
@@ -112,7 +115,7 @@ def test_normalizers_are_named(byte_level: Backend, normalizer: normalizers.Norm
     tokenizer = open_tokenizer(byte_level)
     around = ("changes text at the added token '<think>'",) if reason.startswith("strips") else ()
     assert limits(tokenizer) == (reason, *around)
-    assert not tokenizer.keeps(text) and tokenizer.keeps("kot")
+    assert not keeps(tokenizer, text) and keeps(tokenizer, "kot")
 
 
 def test_special_tokens_in_a_text_and_missing_bytes(byte_level: Backend) -> None:
@@ -142,7 +145,7 @@ def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
         tokenizer = open_tokenizer(backend)
         ids = tokenizer.encode(text)
         assert tokenizer.bytes_of(ids).decode() == backend.decode(ids, skip_special_tokens=False)
-        assert not tokenizer.keeps(text)
+        assert not keeps(tokenizer, text)
         return limits(tokenizer)
 
     kept = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
@@ -174,4 +177,4 @@ def test_a_pre_tokenizer_that_drops_what_it_splits_at(byte_level: Backend) -> No
     byte_level.pre_tokenizer = pre_tokenizers.Sequence([dashes, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer = open_tokenizer(byte_level)
     assert limits(tokenizer) == ("drops what its pre-tokenizer splits at",)
-    assert not tokenizer.keeps("kot-kot") and tokenizer.keeps("kot kot")
+    assert not keeps(tokenizer, "kot-kot") and keeps(tokenizer, "kot kot")

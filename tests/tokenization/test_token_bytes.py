@@ -10,8 +10,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 LOSSLESS_BYTE_LEVEL = ("gpt2", "gpt4o-o200k", "llama-3.2")
 SENTENCE_PIECE = ("bielik-11b-v2.5", "mistral-7b-v0.1", "gemma-3", "phi-3-mini")

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.backend import around_model, sections
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "gpt2", "gemma-3", "t5-small", "phi-3-mini"])
@@ -100,3 +101,9 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
         assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1
         assert reasons_for_text(tokenizer) == ("its token 'another' decodes as '<own>'",)
+
+
+def test_a_vocabulary_of_nothing_but_an_added_token() -> None:
+    backend = Backend(models.WordLevel({"a": 0, "b": 0}, unk_token="a"))
+    backend.add_tokens(["a"])
+    assert open_tokenizer(backend).token_bytes == [b" a"]

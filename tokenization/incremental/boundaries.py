@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool import TokenizerError
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, shared, words
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
@@ -48,8 +49,16 @@ def boundary_table(tokenizer: Tokenizer) -> BoundaryTable:
     of the patterns, in any case, with anything before and after them, and long strings of runs and words drawn at
     random, which are the same in every run. Where two parts of a pattern share characters, no string is long enough:
     there the pre-tokenizer has to be asked.
+
+    Raises:
+        TokenizerError: The pre-tokenizer names too many characters.
     """
     classes, steps = CharacterClasses(tokenizer), tokenizer.steps("pre_tokenizer")
+    if (found := len(classes.characters)) > MOST_CLASSES:
+        raise TokenizerError(
+            f"{tokenizer.name}: its pre-tokenizer tells {found} classes of characters apart, expected at most "
+            f"{MOST_CLASSES}, so that drafts cannot be translated. Use another tokenizer"
+        )
     ask = _asked(tokenizer, classes.characters)
     cased = (product(*({char, char.upper()} for char in word)) for word in words(steps))
     spelled = sorted({classes.of("".join(word)) for variants in cased for word in variants})

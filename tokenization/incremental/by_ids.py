@@ -22,6 +22,7 @@ from spectool.tokenization.incremental.boundaries import LOOK, SPLIT, Boundaries
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
 from spectool.tokenization.incremental.patterns import UNKNOWN
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -55,15 +56,16 @@ class IncrementalBPE:
 
     def __init__(self, tokenizer: Tokenizer, table: MergeTable, boundaries: BoundaryTable) -> None:
         """Prepare for a BPE tokenizer with these tables."""
-        self.token_bytes = tokenizer.spelled
+        running = RunningText(tokenizer)
+        self.token_bytes = running.token_bytes
         byte_tokens = {token: self.token_bytes[token][0] for token in tokenizer.byte_tokens}
         found = np.flatnonzero(table.left == SYMBOL).tolist()
         symbols = {self.token_bytes[token]: token for token in reversed(found) if token not in byte_tokens}
         self.merges = Merges(table, symbols, byte_tokens)
         self._would_merge = lru_cache(_PIECES)(self.merges.would_merge)
         self._merged = lru_cache(_PIECES)(lambda data: tuple(self.merges.merge(self.merges.spell(data))))
-        self._text = TailReencoder(tokenizer, inside=True)
-        self._added = AddedTokens(tokenizer)
+        self._text = TailReencoder(tokenizer, running)
+        self._added = AddedTokens(tokenizer, running)
         self._boundaries = Boundaries(tokenizer, self.token_bytes, boundaries)
         # What merging gives -> the token that `ignore_merges` makes of the whole pre-token, where merging does not.
         unmerged = np.flatnonzero(table.left < SYMBOL).tolist() if tokenizer.spec["model"].get("ignore_merges") else []

@@ -19,6 +19,7 @@ from itertools import accumulate
 import numpy as np
 
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -39,15 +40,15 @@ class TailReencoder:
         string_calls: How often text was encoded.
     """
 
-    def __init__(self, tokenizer: Tokenizer, inside: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None) -> None:
         """Prepare for ``tokenizer``; special tokens are not recognized in text.
 
-        With ``inside``, texts stand inside another one: nothing is prepended or normalized.
+        With ``running``, texts stand inside another one: nothing is prepended or normalized.
         """
         self.string_calls = 0
-        self._token_bytes = tokenizer.spelled if inside else tokenizer.token_bytes
-        self._backend = tokenizer.text_backend if inside else tokenizer.plain_backend
-        self._inside = inside
+        self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
+        self._backend = running.backend if running else tokenizer.plain_backend
+        self._inside = running is not None
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
         text = TokenBytes.of(tokenizer.token_bytes)
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1

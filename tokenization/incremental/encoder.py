@@ -5,7 +5,7 @@ from typing import NamedTuple
 from spectool.tokenization.incremental.boundaries import BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ class JoinTables(NamedTuple):
 
 def join_tables(tokenizer: Tokenizer) -> JoinTables | None:
     """The tables of a tokenizer; None for one whose ids are joined through text."""
-    return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if joins_by_merges(tokenizer) else None
+    return JoinTables(merge_table(tokenizer), boundary_table(tokenizer)) if not reasons_for_text(tokenizer) else None
 
 
 def encoder_of(tokenizer: Tokenizer, tables: JoinTables | None) -> IncrementalEncoder:

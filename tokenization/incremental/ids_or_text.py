@@ -9,6 +9,7 @@ from itertools import product
 from spectool import TokenizerError
 from spectool.tokenization.incremental.patterns import unfollowed
 from spectool.tokenization.round_trips import unread
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -54,29 +55,28 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*of_kinds, *_of_options(tokenizer)]))
 
 
-def joins_by_merges(tokenizer: Tokenizer) -> bool:
-    """Whether the merge-site lemma can be used: the tokenizer is BPE, and all of its steps can be followed."""
-    return not reasons_for_text(tokenizer)
-
-
 def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
     spaced, lone, id_of = tokenizer.edges.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
-    for index, text in tokenizer.in_text.items():
+    for index, text in RunningText(tokenizer).added.items():
         if spaced and contents[index].startswith(" "):
             yield f"its added token {text!r} begins with the space that is put before every text"
         if lone and None in map(id_of, text.replace(" ", tokenizer.space_sign)):
             yield f"its added token {text!r} has characters that no token of its model has"
-    for index, name in tokenizer.redecoded.items():
-        yield f"its token {name!r} decodes as {tokenizer.backend.id_to_token(index)!r}"
+    # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
+    # the normalizer prepends ``▁``, and those with the id of another token.
+    for name, index in tokenizer.vocabulary.items():
+        decoded = tokenizer.backend.id_to_token(index)
+        if index in contents and tokenizer.backend.model.token_to_id(name) == index and decoded != name:
+            yield f"its token {name!r} decodes as {decoded!r}"
 
 
 def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     model = tokenizer.spec["model"]
-    marks = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
+    marks = ("continuing_subword_prefix", "end_of_word_suffix")
     yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
     read = [(step.get("content"), step.get("pattern")) for step in tokenizer.steps("decoder")]
     for step in tokenizer.steps("normalizer"):

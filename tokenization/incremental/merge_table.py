@@ -3,6 +3,7 @@
 import numpy as np
 
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE, Merges, MergeTable
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -28,7 +29,8 @@ def merge_table(tokenizer: Tokenizer) -> MergeTable:
         left[token], right[token], rank[token] = pair >> 32, pair & 0xFFFFFFFF, int(table.ranks[place])
 
     # Signs that the model never sees are no symbols: a plain space where another sign is written for it.
-    without_bytes = {token for token in tokenizer.specials if not tokenizer.spelled[token]}
+    spelled = RunningText(tokenizer).token_bytes
+    without_bytes = {token for token in tokenizer.specials if not spelled[token]}
     seen = byte_symbols() if tokenizer.kind == "byte-level BPE" else None
     spaces = {" "} - {tokenizer.space_sign}
     for name, token in vocabulary.items():

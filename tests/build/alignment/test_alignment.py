@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment, Manifest
-from spectool.build import build_alignment, intersect
+from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
+from spectool.build.alignment.intersection import intersect
+from spectool.build.alignment.stage import build_alignment
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
 
@@ -43,7 +46,7 @@ def test_what_is_written(
 ) -> None:
     path, manifest = built
     alignment = Alignment(path)
-    alignment.verify()
+    verify_artifact(alignment.path)
     alignment.require(other_bundled, bundled)
     assert alignment.manifest == manifest
     assert manifest.tokenizers == {"draft": other_bundled.identity, "target": bundled.identity}
@@ -137,12 +140,12 @@ def test_a_tokenizer_with_itself_shares_everything(tmp_path: Path, corpus: Path,
 
 
 def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokenizer, shared: Path) -> None:
-    from spectool.tokenization import open_tokenizer
+    from spectool.tokenization.opening import open_tokenizer
 
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     manifest = build_alignment(bert, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     alignment = Alignment(tmp_path / "x.align")
-    alignment.verify()
+    verify_artifact(alignment.path)
     assert alignment.draft.tables is None and alignment.target.tables is not None
     assert "draft_tokens.arrow" not in manifest.files
     statistics, facts = manifest.statistics, artifact_facts(manifest)

@@ -9,22 +9,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment, spellings
+from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.formats import verify_artifact
 from spectool.build.alignment import stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Reference
+from spectool.build.alignment.stage import build_alignment
+from spectool.build.alignment.translation_table import spellings
 from spectool.cli import main
 from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import IncrementalEncoder, encoder_of
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
 
@@ -101,7 +103,7 @@ def test_a_side_that_fails_goes_through_text(
     path = tmp_path / "x.align"
     manifest = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
     alignment = Alignment(path)
-    alignment.verify()
+    verify_artifact(alignment.path)
     require_checked(path, manifest)
     assert alignment.draft.tables is None and alignment.target.tables is not None
     assert not manifest.statistics["draft"]["lemma"] and manifest.statistics["target"]["lemma"]
@@ -202,7 +204,7 @@ def test_the_closer_of_merges_and_text_is_taken(
 
 
 def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer, shared: Path) -> None:
-    from spectool.tokenization import open_tokenizer
+    from spectool.tokenization.opening import open_tokenizer
 
     bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
     texts = ["kot", *(f"Kot {number}" for number in range(99))]

@@ -9,9 +9,11 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.build import intersect
-from spectool.tokenization import Roles, Tokenizer, open_tokenizer
+from spectool.build.alignment.intersection import intersect
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(*tokens: str) -> Tokenizer:

@@ -10,11 +10,11 @@ import pytest
 from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

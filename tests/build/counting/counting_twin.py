@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spectool.artifacts.counts import Counts
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 Windows = Counter[tuple[Any, ...]]
 

@@ -15,17 +15,20 @@ from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, CorpusError, SpectoolError
-from spectool.artifacts import Counts
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.resumable import load, save, work_path
-from spectool.build import CountOptions, count_text
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
+from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import SAMPLE_EVERY, Plan, bucket_cuts, make_plan
+from spectool.build.counting.stage import count_text
 from spectool.build.counting.symbols import encode_tokens, number_tokens, token_symbols, windows
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting.counting_twin import Windows, agree, token_windows
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 SMALL = Plan(workers=1, part_bytes=30_000, bucket_records=12_000)
 UNEVEN = Plan(workers=1, part_bytes=15_000, bucket_records=40_000)
@@ -59,7 +62,7 @@ def counted(
 ) -> Counts:
     manifest = count_text(corpus, out, options, tokenizer, quiet, plan=plan)
     counts = Counts(out)
-    counts.verify()
+    verify_artifact(counts.path)
     assert counts.manifest == manifest
     assert not work_path(out).exists()
     return counts

@@ -12,13 +12,15 @@ import psutil
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts
+from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.resumable import work_path
-from spectool.build import CountOptions, count_text
+from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan
+from spectool.build.counting.stage import count_text
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.system
 
@@ -26,8 +28,9 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 PLAN = Plan(workers=2, part_bytes=15_000, bucket_records=20_000)
 SCRIPT = f"""
 from pathlib import Path
-from spectool.tokenization import open_tokenizer
-from spectool.build import CountOptions, count_text
+from spectool.tokenization.opening import open_tokenizer
+from spectool.build.counting.options import CountOptions
+from spectool.build.counting.stage import count_text
 from spectool.build.counting.plan import Plan
 from spectool.corpora import open_corpus
 
@@ -43,7 +46,7 @@ def quiet(step: str) -> None:
 
 def run(out: Path, tokenizer: Tokenizer, options: CountOptions, say: Callable[[str], None] = quiet) -> bytes:
     count_text(open_corpus("sample:uk"), out, options, tokenizer, say, plan=PLAN)
-    Counts(out).verify()
+    verify_artifact(out)
     return (out / "manifest.json").read_bytes()
 
 
@@ -131,7 +134,7 @@ def test_ctrl_c_keeps_the_work_and_says_so(tmp_path: Path) -> None:
     assert f"Finished work is kept in {work_path(out)}; the same command continues from there." in said
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     assert done.stdout.startswith("path ")
-    Counts(out).verify()
+    verify_artifact(out)
     assert not work_path(out).exists()
 
 
@@ -148,7 +151,7 @@ def test_a_killed_worker_is_said_and_costs_no_finished_task(tmp_path: Path) -> N
     assert "SpectoolError: a worker was killed" in said
     assert finished_tasks(work)
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    Counts(tmp_path / "x.counts").verify()
+    verify_artifact(tmp_path / "x.counts")
 
 
 def test_only_one_count_writes_a_place(tmp_path: Path) -> None:

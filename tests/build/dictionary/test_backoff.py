@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts import Counts, Dictionary
+from spectool.artifacts.counts import Counts
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.formats import verify_artifact
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -18,7 +20,7 @@ from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
 from spectool.measure.emulate import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def quiet(step: str) -> None:
@@ -108,7 +110,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
         data = sum(file.stat().st_size for file in (tmp_path / "x.dict").iterdir() if file.name != "manifest.json")
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
-        Dictionary(tmp_path / "x.dict").verify()
+        verify_artifact(tmp_path / "x.dict")
     assert sizes == sorted(sizes)
     assert sizes[0][0] > 0.9 * 20_000
     assert sizes[2][0] > 30_000

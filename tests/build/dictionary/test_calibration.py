@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool.artifacts import Counts
+from spectool.artifacts.counts import Counts
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, Predicted
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import open_corpus
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def predicted(right: list[bool], stated: list[float], length: list[int], count: list[int]) -> Predicted:

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts import Dictionary
-from spectool.build import BackoffOptions, CountOptions, count_and_build
+from spectool.artifacts.formats import verify_artifact
+from spectool.build.counting.options import CountOptions
+from spectool.build.dictionary.backoff_stage import count_and_build
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
 
@@ -103,7 +105,7 @@ def kills(rounds: int, out: Path) -> None:
         if out.exists():
             now = (out / "manifest.json").read_bytes()
             assert now in (before, whole[corpus]), where
-            Dictionary(out).verify()
+            verify_artifact(out)
         else:
             # Between the two renames of a replacement the old one lies beside.
             assert before is None or (previous / "manifest.json").read_bytes() == before, where

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool.artifacts import Dictionary
-from spectool.artifacts.dictionary import Entry
+from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.artifacts.llama_cpp import write_cache
 from spectool.build.dictionary.lookup_cache import to_ngrams
 from spectool.runtime.drafters.lookup import LookupDrafter

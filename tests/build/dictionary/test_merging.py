@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
-from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.formats import verify_artifact
 from spectool.build.dictionary.merging import MergedEntries, merge_dictionaries, mixture, predictions_in
 from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.predictions import Prediction, as_text, longest_suffix
@@ -26,7 +27,7 @@ def merged_rows(
 ) -> dict[tuple[int, ...], int]:
     merge_dictionaries(dictionaries, weights, path, Limits(), quiet)
     merged = Dictionary(path)
-    merged.verify()
+    verify_artifact(merged.path)
     return {context: row[0][0] for context, row in rows_of(merged).items()}
 
 

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts import Counts
-from spectool.artifacts.counts import Level, write_level
+from spectool.artifacts.counts import Counts, Level, write_level
 from spectool.artifacts.manifest import seal
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = 4
 DISCOUNT = 0.6

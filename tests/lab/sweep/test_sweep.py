@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from spectool.artifacts import Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.resumable import work_path
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
@@ -30,7 +30,8 @@ from spectool.lab.sweep.text import script_of
 from spectool.measure.emulate import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")

@@ -17,7 +17,7 @@ from spectool.lab.training.text import (
     read_training_text,
 )
 from spectool.tests.lab.training.tiny import OTHER, TOKENIZER
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 TARGET = open_tokenizer(TOKENIZER)
 

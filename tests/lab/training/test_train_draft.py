@@ -20,7 +20,7 @@ from spectool.corpora import open_corpus
 from spectool.lab.training.text import in_valid
 from spectool.tests.lab.training.tiny import OTHER, TINY, TOKENIZER, curve, run, trained
 from spectool.tests.running import error_of
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 RUN = ["--steps", 60, "--seed", 3]

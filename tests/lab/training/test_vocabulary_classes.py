@@ -13,7 +13,7 @@ from spectool.lab.training.classes import classes_of
 from spectool.lab.training.stage import save_model, save_tokenizer
 from spectool.lab.training.text import delimiters_of
 from spectool.tests.lab.training.tiny import TOKENIZER, random_stream, tiny_model
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 
 @pytest.mark.parametrize("min_count", [0, 1, 3, 10**9])

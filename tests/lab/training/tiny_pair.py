@@ -16,7 +16,8 @@ from mlx_lm.utils import save_config, save_model
 from spectool.cli import main
 from spectool.lab.training.options import shape_of
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 TINY = ["--length", "24", "--batch", "2", "--valid-rows", "4", "--rate", "0.01"]
 CORPORA = ["--corpus", "pl=sample:pl", "--corpus", "uk=sample:uk"]

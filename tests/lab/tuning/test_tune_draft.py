@@ -21,7 +21,7 @@ from spectool.lab.tuning.tuned_model import OpenedModel
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.lab.training.tiny_pair import run, stored, tokenizer_of, tuned, weights_hash
 from spectool.tests.running import error_of
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 FAIR = ["--objective", "s-cdf", "--steps", 20, "--measure-every", 5, "--seed", 3]
 SHORT = ["--steps", 12, "--measure-every", 6]

@@ -11,7 +11,7 @@ from spectool.measure.bench.experiment import LANGUAGES, PROMPT_KINDS, Prompts
 from spectool.measure.bench.prompt_sources import drawn_items, ids_of_prompt, load_prompts, prompts_hash
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 TOKENIZER = open_tokenizer(demo_path("target"))
 

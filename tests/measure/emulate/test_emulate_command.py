@@ -7,7 +7,7 @@ import pytest
 
 from spectool.commands.shared import console
 from spectool.tests.measure.emulate.emulating import TARGET, figures, run
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 pytestmark = pytest.mark.system
 

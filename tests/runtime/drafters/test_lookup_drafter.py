@@ -16,7 +16,7 @@ from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 
 PHRASES = [
     Entry((1,), (2, 3, 4), 0.5, 10),

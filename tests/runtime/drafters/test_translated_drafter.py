@@ -8,7 +8,7 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 class Scripted:

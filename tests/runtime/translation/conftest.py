@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin
 from spectool.tests.runtime.translation.worlds import BUNDLED, World
-from spectool.tokenization import Tokenizer, open_tokenizer
 from spectool.tokenization.incremental import encoder
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from spectool.runtime.translation.drawing import FLATTER, SMALL
 from spectool.runtime.translation.token_rows import CHECKED
 from spectool.tests.runtime.translation.toy_pairs import ToyPair
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @dataclass

@@ -22,7 +22,7 @@ from spectool.tests.runtime.translation.worlds import (
     sample,
     spelled,
 )
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -31,7 +31,7 @@ def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Ra
     translator = here.translator()
     wrong: list[str] = []
     frontiers = translations = 0
-    texts = 7 if joins_by_merges(here.target) else 14  # some of these leave out what they cannot spell
+    texts = 14 if reasons_for_text(here.target) else 7  # some of these leave out what they cannot spell
     for text in sample(rng, texts, 50):
         ids = here.committed(text)
         translator.start()
@@ -45,7 +45,7 @@ def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Ra
             assert context.kept == (min(len(before), len(now)) if agreed is None else agreed)
             before = now
             frontiers += 1
-            if text_bytes(here.draft, expected) == whole(text_bytes(here.target, committed)) or not joins_by_merges(
+            if text_bytes(here.draft, expected) == whole(text_bytes(here.target, committed)) or reasons_for_text(
                 here.draft
             ):
                 assert now == expected, (text, place)
@@ -77,7 +77,7 @@ def test_special_tokens_divide_texts(pair: str, world: Callable[[str], World], r
                 for drafts in proposals(here, translator, here.present(committed), "so was da", rng):
                     if drafts:
                         wrong += judge(here, translator, here.present(committed), drafts)
-        if joins_by_merges(here.draft):
+        if not reasons_for_text(here.draft):
             assert spelled(here.draft, translator.draft_context().ids) == spelled(here.draft, here.view(committed))
         else:
             assert list(translator.draft_context().ids) == here.view(committed)
@@ -110,7 +110,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             assert view == expected
             assert spelled(here.draft, view).count("\ufffd".encode()) == known.count("\ufffd".encode())
             checked += 1
-            if known != text_bytes(here.target, split[: place + 1]) or not joins_by_merges(here.target):
+            if known != text_bytes(here.target, split[: place + 1]) or reasons_for_text(here.target):
                 continue
             said = here.twin.draft.encode(rng.choice(SENTENCES))[:4]
             drafts = list(takewhile(here.draft.token_bytes.__getitem__, said))  # up to what it cannot spell
@@ -118,7 +118,7 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
             if raw.startswith(known) and whole(raw) == raw:
                 found = translator.translate(drafts)
                 assert known + spelled(here.target, found) == raw
-    assert checked > 100 or not joins_by_merges(here.draft)
+    assert checked > 100 or reasons_for_text(here.draft)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -156,6 +156,6 @@ def test_the_constraint_is_what_a_scan_finds(pair: str, world: Callable[[str], W
                     asked += 1
                     refused += not expected.boundary
                     assert constraint.allows(token, healed) == expected.boundary, (text, place, token, healed)
-    if joins_by_merges(here.target) and joins_by_merges(here.draft):
+    if not reasons_for_text(here.target) and not reasons_for_text(here.draft):
         assert asked > 100
         assert refused > 5

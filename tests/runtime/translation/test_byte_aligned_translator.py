@@ -14,16 +14,16 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:

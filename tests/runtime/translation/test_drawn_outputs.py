@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import Sampling
@@ -31,7 +31,7 @@ from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.translation.drawn import LENGTH, SAMPLING, first, following
 from spectool.tests.runtime.translation.toy_pairs import PAIRS, TableScorer, ToyPair
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK, MANY = 5_000, 100_000  # draws for a pair, over all its prompts
 PARTS = ((), (2,), (0,), (1, 2), (0, 2), (0, 1))  # tokens of the three that are summed over

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts import Alignment
-from spectool.build import build_alignment
+from spectool.artifacts.alignment import Alignment
+from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "kot kota kotek ko ta tak oto żeto ża żo taż kto tko akta\n" * 4
 _SHARPNESS = 1.3  # standard deviation of the logits

@@ -14,7 +14,7 @@ from itertools import accumulate
 import tokenizers
 
 from spectool.tests.measure.ceiling_twin import encode_inside
-from spectool.tokenization import Tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

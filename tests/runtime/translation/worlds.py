@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import Alignment
-from spectool.artifacts.alignment import NONE
+from spectool.artifacts.alignment import NONE, Alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
-from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
+from spectool.tokenization.tokenizer import Tokenizer
 
 BUNDLED = ("other:target", "target:other")
 QUICK = (*BUNDLED, "qwen2.5:bielik-11b-v2.5")
@@ -156,7 +155,7 @@ def compare(
         ending = [] if counterpart == NONE else [counterpart]
     begun = any(world.target.token_bytes[i] for i in committed if i < world.target.size)
     said = text_bytes(world.target, found) if not begun else spelled(world.target, found)
-    slow_path = not joins_by_merges(world.target)
+    slow_path = reasons_for_text(world.target)
     if whole_characters(raw) != len(whole(raw)) or len(whole(raw)) <= len(before):
         # Broken or unfinished characters: nothing may be said that was not drafted.
         return "" if slow_path or surplus.startswith(said) else f"not drafted: {surplus!r}"

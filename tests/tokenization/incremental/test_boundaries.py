@@ -7,10 +7,12 @@ import pytest
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool.tokenization import Tokenizer
+from spectool import TokenizerError
 from spectool.tokenization.incremental.boundaries import JOIN, LOOK, SPLIT, Boundaries, BoundaryTable, boundary_table
 from spectool.tokenization.incremental.patterns import UNKNOWN, CharacterClasses, unfollowed
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = "nanochat-pl-ours6-nfkc"
 SPLITTING = (
@@ -122,14 +124,14 @@ def test_digits_are_counted_from_where_a_number_begins(
 
 
 def test_added_tokens_that_text_can_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = real("phi-3-mini").in_text
+    added = RunningText(real("phi-3-mini")).added
     assert "</s>" in added.values()
     assert "<|user|>" not in added.values(), "special tokens are never read out of text"
 
 
 @pytest.mark.slow
 def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -> None:
-    added = real("gemma-3").in_text
+    added = RunningText(real("gemma-3")).added
     assert "<unused5>" in added.values()
     assert not any("▁" in content for content in added.values())
 
@@ -137,7 +139,7 @@ def test_added_tokens_that_text_cannot_spell(real: Callable[[str], Tokenizer]) -
 def test_a_backend_that_spells_what_it_is_given(real: Callable[[str], Tokenizer]) -> None:
     for name, text in (("bielik-11b-v2.5", "kot </s>  ﬁ"), (QUICK, "<|bos|> kot")):
         tokenizer = real(name)
-        ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
+        ids = RunningText(tokenizer).backend.encode(text, add_special_tokens=False).ids
         assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
         assert not tokenizer.specials & set(ids)
 
@@ -150,7 +152,7 @@ def test_nothing_is_put_before_a_text_inside_another(sentence_piece: Backend) ->
     tokenizer = Tokenizer("made", sentence_piece, Roles())
     assert tokenizer.edges.leading_space and tokenizer.space_sign == "▁"
     for text in ("kot", " kot", "<t> kot"):
-        ids = tokenizer.text_backend.encode(text, add_special_tokens=False).ids
+        ids = RunningText(tokenizer).backend.encode(text, add_special_tokens=False).ids
         assert b"".join(tokenizer.token_bytes[token] for token in ids) == text.encode()
 
 
@@ -179,6 +181,14 @@ def test_a_word_that_ends_in_a_group() -> None:
     assert asked.ask("ss'v") == [0, 1, 2, 3]
     letter, sign, first = asked.classes("s'v")
     assert table.verdicts[letter, sign, first] == LOOK
+
+
+def test_a_pattern_that_names_too_many_characters_is_refused() -> None:
+    """A class is a byte in the table, and every string of three classes is tried."""
+    backend, named = Backend(models.BPE()), map(chr, range(0x4E00, 0x4E00 + 101))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(named)), "isolated")
+    with pytest.raises(TokenizerError, match=r"made: its pre-tokenizer tells 10\d classes .* at most 100"):
+        boundary_table(Tokenizer("made", backend, Roles()))
 
 
 def test_classes_of_characters() -> None:

@@ -11,7 +11,6 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
@@ -20,6 +19,7 @@ from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.token_bytes import DECODERS, byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 BASES = {"normalizer": "Normalizer", "pre_tokenizer": "PreTokenizer", "model": "Model", "decoder": "Decoder"}
 

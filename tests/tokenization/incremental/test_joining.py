@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, Reference, counted, joined
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.tokenizer import Tokenizer
 
 PIECES = (
     *("a", "A", "s", "S", "t", "re", "ve", "ll", "m", "d", "'s", "'re", "'LL", "'", "’", "ʼ", "`", "ſ", "'ſ", "don't"),
@@ -194,7 +195,7 @@ def check_floor(
 def check_texts(
     tokenizer: Tokenizer, encoder: IncrementalBPE, lines: list[str], rng: random.Random, count: int
 ) -> tuple[int, int]:
-    oracle, added = Reference(tokenizer), list(tokenizer.in_text.values())
+    oracle, added = Reference(tokenizer), list(RunningText(tokenizer).added.values())
     kept = sum(check_text(encoder, oracle, draw(rng, lines, added), rng) for _ in range(count))
     return kept, count - kept
 

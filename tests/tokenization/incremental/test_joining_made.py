@@ -9,13 +9,14 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import Reference, joined
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern: str = "") -> Tokenizer:
@@ -76,7 +77,7 @@ def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
 
 def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
     tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
-    oracle, text = Reference(tokenizer), TailReencoder(tokenizer, inside=True)
+    oracle, text = Reference(tokenizer), TailReencoder(tokenizer, RunningText(tokenizer))
     ids = oracle.encode("1" * 300)
     held = [text.holds(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
     assert held == [True, False] * 5, "each group of three digits is two tokens"

@@ -9,12 +9,12 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.tokenization import Tokenizer
-from spectool.tokenization.incremental.ids_or_text import joins_by_merges
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.incremental.merges import SYMBOL, UNREACHABLE
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.tokenizer import Tokenizer
 
 
 def byte_level(tokens: list[str], merges: list[tuple[str, str]], **options: object) -> Tokenizer:
@@ -62,12 +62,10 @@ def test_byte_tokens_are_symbols(bundled: Tokenizer) -> None:
     assert (table.left[sorted(bundled.byte_tokens)] == SYMBOL).all()
 
 
-@pytest.mark.parametrize(
-    "options", [{"dropout": 0.1}, {"end_of_word_suffix": "</w>"}, {"continuing_subword_prefix": "##"}]
-)
-def test_no_lemma_for_marks_and_dropout(options: dict[str, object]) -> None:
-    assert joins_by_merges(byte_level([], []))
-    assert not joins_by_merges(byte_level([], [], **options))
+@pytest.mark.parametrize("options", [{"end_of_word_suffix": "</w>"}, {"continuing_subword_prefix": "##"}])
+def test_no_lemma_for_marks(options: dict[str, object]) -> None:
+    assert not reasons_for_text(byte_level([], []))
+    assert reasons_for_text(byte_level([], [], **options))
 
 
 def test_no_lemma_where_splitting_goes_on_after_bytes() -> None:
@@ -76,7 +74,7 @@ def test_no_lemma_where_splitting_goes_on_after_bytes() -> None:
     bytes_first = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), pre_tokenizers.Digits()])
     for pre_tokenizer, expected in ((bytes_last, True), (bytes_first, False)):
         tokenizer.backend.pre_tokenizer = pre_tokenizer
-        assert joins_by_merges(Tokenizer("made", tokenizer.backend, Roles())) == expected
+        assert (not reasons_for_text(Tokenizer("made", tokenizer.backend, Roles()))) == expected
 
 
 def test_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
@@ -87,7 +85,7 @@ def test_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
         ("t5-small", False),
         ("bert-base-uncased", False),
     ):
-        assert joins_by_merges(real(name)) == expected, name
+        assert (not reasons_for_text(real(name))) == expected, name
 
 
 def test_every_merge_of_a_real_tokenizer_is_there(real: Callable[[str], Tokenizer]) -> None:

@@ -11,9 +11,10 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, counted
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.merges import SYMBOL, Merges, MergeTable
+from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.tokenizer import Tokenizer
 
 Pair = tuple[int, int]
 
@@ -182,7 +183,7 @@ def test_long_runs_are_merged_alike_by_a_heap(
 
 def test_one_word_of_many_letters(real: Callable[[str], Tokenizer], encoder: Callable[[str], IncrementalBPE]) -> None:
     text = "zażółcićgęśląjaźń" * 1000
-    expected = real("bielik-11b-v2.5").text_backend.encode(text, add_special_tokens=False).ids
+    expected = RunningText(real("bielik-11b-v2.5")).backend.encode(text, add_special_tokens=False).ids
     merges = encoder("bielik-11b-v2.5").merges
     begun = process_time()
     assert merges.merge(merges.spell(text.encode())) == expected

@@ -15,10 +15,10 @@ from spectool.build.alignment.check import check_joins
 from spectool.build.alignment.translation_table import spellings
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization import Tokenizer
 from spectool.tokenization.incremental.by_text import TailReencoder, recent
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
+from spectool.tokenization.tokenizer import Tokenizer
 
 NAMES = ("t5-small", "bert-base-uncased")
 SLOW = ("herbert-base-cased", "xlm-roberta-base")

@@ -1,0 +1,48 @@
+"""Names that may be a directory or a hub id: whether there is such a model, and how errors begin."""
+
+from pathlib import Path
+
+from spectool import TokenizerError
+
+_HUB_SECONDS = 10.0  # to wait for an answer
+
+
+def looks_like_hub_id(name: str) -> bool:
+    """Whether a name that is no local path could be ``owner/name`` on a hub."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def require_on_hub(name: str) -> None:
+    """Raise a TokenizerError unless a model is in the local cache or on the hub.
+
+    This takes one request, where loaders would ask for one file after the other.
+    """
+    from huggingface_hub import HfApi
+
+    if any(in_hub_cache(name, file) for file in ("config.json", "tokenizer.json")):
+        return
+    try:
+        HfApi().model_info(name, timeout=_HUB_SECONDS)
+    except Exception as error:
+        raise TokenizerError(
+            f"{where(name)}not found ({reason_of(error)}). Check the spelling of the path. If the hub cannot be "
+            "reached, download it first and give its directory"
+        ) from error
+
+
+def where(name: str) -> str:
+    """The beginning of an error about a directory or hub id; a mistyped path with one slash looks like the latter."""
+    return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
+
+
+def reason_of(error: Exception) -> str:
+    """What another library says is wrong, on one line."""
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def in_hub_cache(name: str, file: str) -> Path | None:
+    """A file of a hub id in the local cache, if it is there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(name, file)
+    return Path(cached) if isinstance(cached, str) else None

@@ -1,0 +1,72 @@
+"""A tokenizer inside a running text, where ids are joined: nothing is put before a text, and nothing is normalized."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import tokenizers
+
+from spectool.tokenization.backend import around_model
+from spectool.tokenization.specials import makes
+from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.tokenizer import Tokenizer
+
+
+class RunningText:
+    """What one tokenizer is inside a running text. Properties are computed on first use and kept."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def token_bytes(self) -> Sequence[bytes]:
+        """The tokenizer's own token bytes, and bytes for special tokens that merging plain text can end in.
+
+        Nothing else takes these tokens for text, but joining ids has to follow the merges.
+        """
+        tokenizer = self._tokenizer
+        merges = tokenizer.spec["model"]["type"] == "BPE"
+        made = [token for token in tokenizer.specials if merges and makes(tokenizer, token)]
+        if not made:
+            return tokenizer.token_bytes
+        token_bytes = list(tokenizer.token_bytes)
+        for token in made:
+            token_bytes[token] = tokenizer.shown_bytes_of(token)
+        return TokenBytes.of(token_bytes)
+
+    @cached_property
+    def added(self) -> Mapping[int, str]:
+        """The added tokens that running text can contain: id -> the text that it is found as and decodes to.
+
+        Special tokens are left out, and tokens that decode to something else than they are found as.
+        """
+        tokenizer, found = self._tokenizer, dict[int, str]()
+        normalizer = tokenizer.backend.normalizer
+        added = {
+            token["id"]: token for token in tokenizer.spec["added_tokens"] if token["id"] not in tokenizer.specials
+        }
+        for (index, token), raw in zip(added.items(), tokenizer.token_bytes_of(added), strict=True):
+            sought = token["content"]
+            if token["normalized"] and normalizer is not None:
+                sought = normalizer.normalize_str(sought).replace(tokenizer.normalized_space, " ")
+            if sought and sought.encode() == raw:
+                found[index] = sought
+        return found
+
+    @cached_property
+    def backend(self) -> tokenizers.Tokenizer:
+        """A copy of the tokenizer's backend that spells exactly the given text.
+
+        Of the added tokens it finds only `added`. Nothing is prepended, stripped or normalized, but spaces are written
+        with their sign.
+        """
+        tokenizer, plain, sought = self._tokenizer, {"lstrip": False, "rstrip": False}, self.added
+        added = [
+            token | plain | {"content": sought.get(token["id"], token["content"]), "special": token["id"] not in sought}
+            for token in tokenizer.spec["added_tokens"]
+        ]
+        backend = around_model(tokenizer.backend, added)
+        backend.encode_special_tokens = True
+        spaces = tokenizer.normalized_space
+        backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
+        backend.pre_tokenizer = tokenizer.text_splits
+        return backend
