@@ -28,7 +28,10 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     missing = [symbol for symbol in byte_symbols() if symbol not in tokenizer.vocabulary] if writes_bytes else []
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or not writes_bytes):
+    model = tokenizer.spec["model"]
+    marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    spells_all = model["type"] == "BPE" and writes_bytes and not missing and not marks
+    if len(tokenizer.byte_tokens) < 256 and not spells_all and (tokenizer.unknown is not None or not writes_bytes):
         if tokenizer.lacking:
             found.append("stops with an error at what it cannot spell")
         elif tokenizer.unknown is None:
