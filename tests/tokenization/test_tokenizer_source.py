@@ -14,6 +14,8 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.tokenization import Tokenizer, open_tokenizer
+from spectool.tokenization.fingerprint import PROBES, probed
+from spectool.tokenization.incremental.by_text import TailReencoder
 
 
 @pytest.fixture
@@ -353,5 +355,10 @@ def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, b
 def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:
     byte_level.normalizer = normalizers.Strip()
     byte_level.add_tokens([AddedToken("  ", rstrip=True)])
-    with pytest.raises(TokenizerError, match="cannot encode a text"):
-        open_tokenizer(byte_level).encode("kot ﬁ kot")
+    tokenizer = open_tokenizer(byte_level)
+    joined = TailReencoder(tokenizer)
+    reads: list[Callable[[str], object]] = [tokenizer.encode, lambda text: joined.encode(text.encode())]
+    for read in reads:
+        with pytest.raises(TokenizerError, match="cannot encode a text"):
+            read("kot ﬁ kot")
+    assert len(probed(byte_level)) == len(PROBES)
