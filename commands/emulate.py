@@ -102,7 +102,7 @@ def emulate(
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)
     drafters, number = by_drafter(statistics), len(documents)
-    unknown = sum(list(document).count(target.unknown) for document in documents)
+    unknown = sum(token == target.unknown for document in documents for token in document)
     facts = {
         "corpus": text.spec,
         "documents": number if as_json or not division else divided(number, division),
