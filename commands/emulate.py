@@ -102,12 +102,14 @@ def emulate(
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)
     drafters, number = by_drafter(statistics), len(documents)
+    unknown = sum(token == target.unknown for document in documents for token in document)
     facts = {
         "corpus": text.spec,
         "documents": number if as_json or not division else divided(number, division),
         **({"plain_text": division} if as_json else {}),
         "tokenizer": target.name,
         "tokens": statistics.tokens,
+        **({"unknown tokens": unknown if as_json else f"{unknown:,}, which no model would write"} if unknown else {}),
         "fertility": round(encoded.fertility, 4),
         "passes": statistics.passes,
         "tokens per pass": round(statistics.tokens_per_pass, 4),

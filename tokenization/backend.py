@@ -5,11 +5,13 @@ milliseconds. Copies share the model, which is most of the memory.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import tokenizers
+
+from spectool import TokenizerError
 
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
@@ -61,3 +63,18 @@ def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any
     # Only from JSON do added tokens get ids that do not follow each other.
     spec = json.loads(backend.to_str()) | {"added_tokens": list(added), "truncation": None, "padding": None}
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
+
+
+def encoded(encode: Callable[..., Any], text: str | Sequence[str], name: str) -> Any:
+    """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens.
+
+    Raises:
+        TokenizerError: The library raised something, or ended in a panic, which is no `Exception`.
+    """
+    try:
+        return encode(text, add_special_tokens=False)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        fix = "Fix tokenizer.json, or use another tokenizer"
+        raise TokenizerError(f"{name}: cannot encode a text ({error}). {fix}") from error

@@ -17,6 +17,9 @@ from typing import Any
 
 import tokenizers
 
+from spectool import TokenizerError
+from spectool.tokenization.backend import encoded
+
 _SECTIONS = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 _WITHOUT_EFFECT = ("trim_offsets",)
 
@@ -73,8 +76,8 @@ def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
     found: list[list[int] | str] = []
     for text in PROBES:
         try:
-            found.append(backend.encode(text, add_special_tokens=False).ids)
-        except Exception as error:  # the library raises nothing narrower
+            found.append(encoded(backend.encode, text, "probe").ids)
+        except TokenizerError as error:
             found.append(str(error))
     return found
 

@@ -37,7 +37,7 @@ def where(name: str) -> str:
 
 def reason_of(error: Exception) -> str:
     """What another library says is wrong, on one line."""
-    return str(error).strip().split("\n")[0] or type(error).__name__
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def in_hub_cache(name: str, file: str) -> Path | None:

@@ -31,6 +31,7 @@ _FORMATS = {  # by their first bytes
     rb"\n.*<unk>": "a SentencePiece model",
 }
 _AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
+_POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 _NAMED = {f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")}
 
 
@@ -96,13 +97,21 @@ def _from_directory(path: Path) -> Tokenizer:
         rebuilt = _load_with_transformers(str(path))
         return _of_loaded(str(path), rebuilt, eos, _differences(backend, rebuilt))
     others = [other for pattern in _OTHERS for other in sorted(path.glob(pattern))]
-    if not others or not (config or (path / "config.json").is_file()):
+    if not others:
         raise TokenizerError(
-            f"{path}: no tokenizer.json in this directory, and no configured vocabulary that transformers "
-            "converts. Save one with transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
+            f"{path}: no tokenizer.json in this directory, and no vocabulary that transformers converts. "
+            "Save one with transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
+        )
+    _require_downloaded(others[0])
+    if not (config or (path / "config.json").is_file()):
+        raise TokenizerError(
+            f"{path}: no tokenizer.json in this directory, and no tokenizer_config.json with the tokenizer_class that "
+            f"transformers converts {others[0].name} with. Add the model's own, or a tokenizer.json: "
+            "AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
         )
     converted = _load_with_transformers(str(path))
-    note = f"transformers converts {others[0].name}, {_format_of(others[0])}, as it does when mlx-lm loads it."
+    which = ", ".join(filter(None, (others[0].name, _format_of(others[0]))))
+    note = f"transformers converts {which}, as it does when mlx-lm loads it."
     tokenizer = _of_loaded(str(path), converted, eos, (note,))
     if not any(tokenizer.token_bytes):
         raise TokenizerError(
@@ -128,7 +137,9 @@ def _load_with_transformers(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:
         helps = "If the hub cannot be reached, download it first and give its directory, or give a tokenizer.json file"
-        if Path(name).is_dir():
+        if (Path(name) / "tokenizer.json").is_file():
+            helps = "To use tokenizer.json as it is, give the file instead of the directory"
+        elif Path(name).is_dir():
             helps = "A vocabulary of another format may need: pip install 'spectool[formats]'. Or add a tokenizer.json"
         raise TokenizerError(
             f"{where(name)}transformers cannot load this tokenizer ({reason_of(error)}). {helps}"
@@ -160,9 +171,10 @@ def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, .
 def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
     backend = getattr(loaded, "backend_tokenizer", None)
     if not isinstance(backend, tokenizers.Tokenizer):
+        which = ": ".join(filter(None, (getattr(loaded, "name_or_path", ""), type(loaded).__name__)))
         raise TokenizerError(
-            f"{type(loaded).__name__}: not backed by the `tokenizers` library. Expected a fast tokenizer "
-            "(tokenizer.json), a directory, a hub id, or mlx-lm's TokenizerWrapper"
+            f"{which}: not backed by the `tokenizers` library. Expected a fast tokenizer (tokenizer.json), a "
+            "directory, a hub id, or mlx-lm's TokenizerWrapper"
         )
     return backend
 
@@ -227,15 +239,42 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library raises plain Exception for everything, and its panics are none
+        _require_downloaded(path)
         if found := _format_of(path):
             raise TokenizerError(
                 f"{path}: this is {found}, expected tokenizer.json. Give the model's directory, which transformers "
                 "converts (pip install 'spectool[formats]'), or a tokenizer.json from AutoTokenizer.save_pretrained"
             ) from error
+        came = _other_json(path) or str(error)[:200]
         raise TokenizerError(
-            f"{path}: not a tokenizer.json that the tokenizers library reads ({str(error)[:200]}). "
-            "Expected the file that AutoTokenizer.save_pretrained writes"
+            f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). "
+            "Expected the file that AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
         ) from error
+
+
+def _require_downloaded(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise TokenizerError(
+                f"{path}: this is a pointer of Git LFS, expected the file itself. Download it: git lfs pull"
+            )
+
+
+def _other_json(path: Path) -> str:
+    """What is in a JSON file that is no tokenizer of the library, in words; empty for one, and for other files."""
+    try:
+        value = json.loads(path.read_bytes())
+        value = json.loads(value) if isinstance(value, str) else value  # Keras writes JSON inside JSON
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return f"it is a JSON {type(value).__name__}"
+    if value.get("class_name") == "Tokenizer":
+        return "it is a word list of Keras"
+    if isinstance(value.get("model"), dict) and "vocab" in value["model"]:
+        return ""
+    keys = ", ".join(repr(str(key)[:20]) for key in list(value)[:3])
+    return f"it has the keys {keys}{' and others' * (len(value) > 3)}, and no 'model' with a vocabulary"
 
 
 def _format_of(path: Path) -> str:
@@ -251,5 +290,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        _require_downloaded(path)
         raise TokenizerError(f"{path}: not readable as JSON ({error}). Download the tokenizer's files again") from error
     return value if isinstance(value, dict) else {}

@@ -9,6 +9,7 @@ from typing import Any
 _END_NAMES = (
     "</s>",
     "<eos>",
+    "[EOS]",
     "<|endoftext|>",
     "<|end_of_text|>",
     "<|eot_id|>",
@@ -19,7 +20,7 @@ _END_NAMES = (
     "<EOT>",
     "<|assistant_end|>",
 )
-_BEGIN_NAMES = ("<s>", "<bos>", "<|begin_of_text|>", "<|bos|>", "[CLS]")
+_BEGIN_NAMES = ("<s>", "<bos>", "[BOS]", "[SOS]", "<|begin_of_text|>", "<|bos|>", "[CLS]")
 _PAD_NAMES = ("<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 _UNKNOWN_NAMES = ("<unk>", "[UNK]")
 # Names in brackets with a letter inside, such as ``<s>``, ``<|im_end|>``, ``[PAD]`` and ``▁<EOT>``, and bare ones.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from spectool import TokenizerError
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
@@ -20,7 +21,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     Two things that ordinary text does not contain are left out: the names of special tokens, and the sign that stands
     for a space (``▁``).
     """
-    writes_bytes, adds_space = _writes_bytes(tokenizer), tokenizer.bytes_of(tokenizer.encode("a")) == b" a"
+    writes_bytes, adds_space = _writes_bytes(tokenizer), _adds_space(tokenizer)
     found = [_named(step) for step in _lossy_normalizers(tokenizer)]
     found += _lost_by_splitting(tokenizer)
     if adds_space:
@@ -28,7 +29,10 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     missing = [symbol for symbol in byte_symbols() if symbol not in tokenizer.vocabulary] if writes_bytes else []
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    if len(tokenizer.byte_tokens) < 256 and (tokenizer.unknown is not None or not writes_bytes):
+    model = tokenizer.spec["model"]
+    marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    spells_all = model["type"] == "BPE" and writes_bytes and not missing and not marks
+    if len(tokenizer.byte_tokens) < 256 and not spells_all and (tokenizer.unknown is not None or not writes_bytes):
         if tokenizer.lacking:
             found.append("stops with an error at what it cannot spell")
         elif tokenizer.unknown is None:
@@ -41,6 +45,13 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
         found.append(f"changes text at the added token {changed[0]!r}{more}")
     return tuple(found)
+
+
+def _adds_space(tokenizer: Tokenizer) -> bool:
+    try:
+        return tokenizer.bytes_of(tokenizer.encode("a")) == b" a"
+    except TokenizerError:  # it stops at what it has no token for
+        return False
 
 
 def unread(tokenizer: Tokenizer) -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import Spellings
+from spectool.tokenization.backend import encoded
 from spectool.tokenization.incremental.by_text import REACH, TailReencoder
 from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.token_bytes import text_of
@@ -34,7 +35,7 @@ class Reference:
         """Encode texts."""
         for begin in range(0, len(texts), _BATCH):
             batch = texts[begin : begin + _BATCH]
-            encodings = self.tokenizer.plain_backend.encode_batch_fast(batch, add_special_tokens=False)
+            encodings = encoded(self.tokenizer.plain_backend.encode_batch_fast, batch, self.tokenizer.name)
             for encoding, text in zip(encodings, batch, strict=True):
                 yield encoding.ids, self._ends(encoding.ids, text.encode())
 

@@ -6,6 +6,7 @@ from itertools import islice
 import tokenizers
 
 from spectool.artifacts.alignment import Spellings
+from spectool.tokenization.backend import encoded
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
@@ -29,6 +30,7 @@ class TokenSpeller:
         """Prepare for tokens of ``source`` and ids of ``other``."""
         self._joins = not reasons_for_text(other)
         self._backend = RunningText(other).backend if self._joins else other.backend
+        self._name = other.name
         self._lengths = list(map(len, other.token_bytes))
         self._off = source.edges.leading_space
         self._on = other.edges.leading_space and self._joins
@@ -43,17 +45,17 @@ class TokenSpeller:
         starts = [text.removeprefix(" ") for text in texts] if self._off else texts
         if self._on:
             starts = [" " + start if text else "" for start, text in zip(starts, texts, strict=True)]
-        spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *starts))))
+        spelled = _encode_all(self._backend, dict.fromkeys(filter(None, (*texts, *starts))), self._name)
         if self._joins:
             length = self._lengths.__getitem__
             spelled = {text: ids for text, ids in spelled.items() if sum(map(length, ids)) == len(text.encode())}
         return Spellings(*([spelled.get(text, ()) for text in column] for column in (texts, starts)))
 
 
-def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+def _encode_all(backend: tokenizers.Tokenizer, texts: Iterable[str], name: str) -> dict[str, tuple[int, ...]]:
     spelled: dict[str, tuple[int, ...]] = {}
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
-        encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
+        encodings = encoded(backend.encode_batch_fast, batch, name)
         spelled.update(zip(batch, (tuple(encoding.ids) for encoding in encodings), strict=True))
     return spelled

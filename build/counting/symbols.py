@@ -23,11 +23,10 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from spectool import TokenizerError
 from spectool.artifacts.resumable import TaskResult, load, save
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import merged, save_keys
-from spectool.tokenization.tokenizer import FIX_TOKENIZER
+from spectool.tokenization.backend import encoded
 
 BREAK = 0
 """The symbol that no n-gram contains."""
@@ -45,10 +44,7 @@ def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, na
     symbol_of = load(work, "token_symbols")
     pieces = []
     for batch in in_parts(map(bytes.decode, texts), len, _BATCH_CHARACTERS):
-        try:
-            encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
-        except Exception as error:  # the library raises nothing narrower
-            raise TokenizerError(f"{name}: cannot encode a text ({error}). {FIX_TOKENIZER}") from error
+        encodings = encoded(backend.encode_batch_fast, batch, name)
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
     symbols = np.concatenate(pieces)

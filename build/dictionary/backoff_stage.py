@@ -79,10 +79,10 @@ def build_backoff(
         written = write_within(directory, options, best_entries, progress)
         if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
-            raise SpectoolError(
-                f"{out}: no entry to store from {counts.total:,} tokens{allowed}. "
-                "Give more text, or a larger --max-bytes"
-            )
+            ways = "Give more text, or a larger --max-bytes"
+            if not counts.total:
+                ways = f"{tokenizer.name} has only unknown or special tokens for it. Give another text or tokenizer"
+            raise SpectoolError(f"{out}: no entry to store from {counts.total:,} tokens{allowed}. {ways}")
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:

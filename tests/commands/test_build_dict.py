@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
 
 from spectool.commands.build_dict import amount_of_text
 from spectool.tests.running import TOKENIZER, figures, run
@@ -56,3 +58,16 @@ def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> 
         proposed = sum(counts["proposed"] for counts in facts["accepted_by_source"].values())
         assert facts["proposed_per_pass"] == round(proposed / facts["passes"], 4)
     assert found[0]["proposed_per_pass"] > found[1]["proposed_per_pass"] > 0
+
+
+def test_unknown_tokens_are_said_and_make_no_dictionary(tmp_path: Path) -> None:
+    backend = Backend(models.WordLevel({"[UNK]": 0, "jeden": 1, "i": 2, "dwa": 3}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.save(str(tmp_path / "tokenizer.json"))
+    text, tokenizer = tmp_path / "text", ("--tokenizer", tmp_path / "tokenizer.json")
+    for content, unknown in (("jeden i dwa " * 9, 0), ("jeden i trzy cztery " * 9, 18)):
+        text.write_text(content)
+        assert figures("emulate", *tokenizer, "--corpus", text).get("unknown_tokens", 0) == unknown
+    text.write_text("trzy cztery " * 9)
+    found = run("build-dict", *tokenizer, "--corpus", text, "-o", tmp_path / "a.dict")
+    assert found.exit_code == 1 and "only unknown or special tokens" in found.stderr

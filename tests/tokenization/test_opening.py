@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, models, normalizers
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.tokenization.fingerprint import PROBES, probed
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -190,7 +192,28 @@ def test_a_folder_without_a_fast_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"\x00")
     with pytest.raises(TokenizerError, match=r"no tokenizer\.json in this directory.*AutoTokenizer") as caught:
         open_tokenizer(tmp_path)
-    assert str(tmp_path) in str(caught.value)
+    assert str(tmp_path) in str(caught.value) and "converts tokenizer.model" in str(caught.value)
+
+
+def test_a_tokenizer_without_a_fast_form_is_named(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "|": 2, "a": 3}')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "Wav2Vec2CTCTokenizer"}')
+    with pytest.raises(TokenizerError, match=rf"{tmp_path}: Wav2Vec2CTCTokenizer: not backed by"):
+        open_tokenizer(tmp_path)
+
+
+def test_the_whole_reason_of_transformers_is_told(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "llama", "rope_parameters": 5}')
+    with pytest.raises(TokenizerError, match=r"model: transformers cannot load .*rope_parameters.*give the file"):
+        open_tokenizer(folder)
+
+
+def test_a_vocabulary_of_no_named_format_is_converted(tmp_path: Path) -> None:
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    (tmp_path / "vocab.json").write_text(json.dumps({sign: index for index, sign in enumerate(sorted(alphabet))}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    assert open_tokenizer(tmp_path).notes == ("transformers converts vocab.json, as it does when mlx-lm loads it.",)
 
 
 @pytest.mark.parametrize("damage", [b"{", b"", b"[]", b'{"model": 5}', b"\xff\xfe\x00"])
@@ -199,6 +222,35 @@ def test_a_damaged_tokenizer_json(folder: Path, damage: bytes) -> None:
     with pytest.raises(
         TokenizerError, match=r"model/tokenizer\.json: not a tokenizer\.json that the tokenizers library"
     ):
+        open_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "came"),
+    [
+        (
+            {"config": {}, "one_token_stream": True, "has_bpe": False},
+            "'one_token_stream', 'has_bpe', and no 'model'",
+        ),
+        ({"version": "bpe-1", "model": {"n_layer": 6}}, "'version', 'model', and no 'model' with a vocabulary"),
+        ({"class_name": "Tokenizer", "config": {}}, "Keras"),
+        (json.dumps({"class_name": "Tokenizer", "config": {}}), "Keras"),
+        (["<", "body", ">"], "JSON list"),
+    ],
+)
+def test_other_json_is_named_by_what_is_in_it(content: object, came: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    for form in (tmp_path, tmp_path / "tokenizer.json"):
+        with pytest.raises(TokenizerError, match=rf"/tokenizer\.json: not .*{came}.* Expected .*save_pretrained"):
+            open_tokenizer(form)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "tokenizer.model"])
+def test_what_git_lfs_has_not_downloaded_is_named(folder: Path, name: str) -> None:
+    if name == "tokenizer.model":
+        (folder / "tokenizer.json").unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 2281\n")
+    with pytest.raises(TokenizerError, match=rf"model/{name}: .*Git LFS.*git lfs pull"):
         open_tokenizer(folder)
 
 
@@ -295,5 +347,10 @@ def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, b
 def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:
     byte_level.normalizer = normalizers.Strip()
     byte_level.add_tokens([AddedToken("  ", rstrip=True)])
-    with pytest.raises(TokenizerError, match="cannot encode a text"):
-        open_tokenizer(byte_level).encode("kot ﬁ kot")
+    tokenizer = open_tokenizer(byte_level)
+    joined = TailReencoder(tokenizer)
+    reads: list[Callable[[str], object]] = [tokenizer.encode, lambda text: joined.encode(text.encode())]
+    for read in reads:
+        with pytest.raises(TokenizerError, match="cannot encode a text"):
+            read("kot ﬁ kot")
+    assert len(probed(byte_level)) == len(PROBES)

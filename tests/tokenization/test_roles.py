@@ -17,6 +17,8 @@ SPECIALS = ("<unk>", "<s>", "</s>", "<|im_end|>", "<pad>")
 def test_well_known_names_among_the_special_tokens_only() -> None:
     assert find_roles(VOCABULARY.get, SPECIALS, {}) == Roles(bos=1, eos=(2, 3), pad=4, unk=0)
     assert find_roles(VOCABULARY.get, (), {}) == Roles()
+    bracketed = {"[UNK]": 0, "[PAD]": 1, "[SOS]": 2, "[EOS]": 3}
+    assert find_roles(bracketed.get, bracketed, {}) == Roles(bos=2, eos=(3,), pad=1, unk=0)
 
 
 def test_what_is_declared_comes_first() -> None:

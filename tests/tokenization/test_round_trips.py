@@ -137,6 +137,23 @@ def test_unknown_tokens() -> None:
     assert tokenizer.unknown == 0
 
 
+@pytest.mark.parametrize("left_out", ["", "é"])
+def test_an_unknown_token_is_a_limit_only_where_a_byte_is_missing(byte_level: Backend, left_out: str) -> None:
+    names = [name for name in byte_level.get_vocab(with_added_tokens=False) if not left_out or left_out not in name]
+    merges = [("k", "o"), ("ko", "t"), ("Ġ", "kot")]
+    vocabulary = {"<unk>": 0} | {name: place for place, name in enumerate(names, 1)}
+    byte_level.model = models.BPE(vocabulary, merges, unk_token="<unk>")
+    tokenizer = open_tokenizer(byte_level)
+    assert tokenizer.keeps("鯨 żółć") == (not left_out)  # "鯨" begins with the byte that "é" stands for
+    assert ("replaces what it cannot spell with an unknown token" in limits(tokenizer)) == bool(left_out)
+
+
+def test_a_word_list_that_stops_at_other_words_is_described() -> None:
+    backend = Backend(models.WordLevel({"1": 0, "+": 1}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    assert "stops with an error at what it cannot spell" in limits(open_tokenizer(backend))
+
+
 def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
     def stated(text: str, **steps: Any) -> tuple[str, ...]:
         backend = Backend.from_str(sentence_piece.to_str())

@@ -18,6 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from spectool.tokenization.backend import encoded
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
@@ -48,7 +49,7 @@ class TailReencoder:
         self.string_calls = 0
         self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
         self._backend = running.backend if running else tokenizer.plain_backend
-        self._inside = running is not None
+        self._inside, self._name = running is not None, tokenizer.name
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
         text = TokenBytes.of(tokenizer.token_bytes)
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
@@ -174,7 +175,7 @@ class TailReencoder:
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
         self.string_calls += 1
-        ids: list[int] = self._backend.encode(data.decode("utf-8", "ignore"), add_special_tokens=False).ids
+        ids: list[int] = encoded(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
         return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 
 

@@ -61,16 +61,23 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
             yield f"its added token {token['content']!r} is looked for between words"
     spaced, lone, id_of = tokenizer.edges.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
-    for index, text in RunningText(tokenizer).added.items():
+    running = RunningText(tokenizer)
+    for index, text in running.added.items():
         if spaced and contents[index].startswith(" "):
             yield f"its added token {text!r} begins with the space that is put before every text"
         if lone and None in map(id_of, text.replace(" ", tokenizer.space_sign)):
             yield f"its added token {text!r} has characters that no token of its model has"
     # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
     # the normalizer prepends ``▁``, and those with the id of another token.
+    in_no_text = {index for index in tokenizer.specials if not running.token_bytes[index]}
     for name, index in tokenizer.vocabulary.items():
         decoded = tokenizer.backend.id_to_token(index)
-        if index in contents and tokenizer.backend.model.token_to_id(name) == index and decoded != name:
+        if (
+            index in contents
+            and index not in in_no_text
+            and tokenizer.backend.model.token_to_id(name) == index
+            and decoded != name
+        ):
             yield f"its token {name!r} decodes as {decoded!r}"
 
 

@@ -248,3 +248,16 @@ def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, 
     encoder = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
     assert encoder.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
     check_joins(tokenizer, rng, 20)
+
+
+@pytest.mark.parametrize(("name", "special"), [("<unk>", True), ("kot", False)])
+def test_a_special_token_that_decodes_as_something_else_is_in_no_text(
+    sentence_piece: Backend, name: str, special: bool
+) -> None:
+    """OpenLLaMA declares ``<unk>`` as normalized, and the normalizer makes ``▁<unk>`` of it."""
+    backend = Backend(sentence_piece.model)
+    backend.normalizer, backend.decoder = sentence_piece.normalizer, sentence_piece.decoder
+    add = backend.add_special_tokens if special else backend.add_tokens
+    add([AddedToken(name, normalized=True)])
+    tokenizer = made(backend)
+    assert bool(reasons_for_text(tokenizer)) is not special
