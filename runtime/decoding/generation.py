@@ -26,8 +26,10 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.positions import warn_where_drafts_end
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -122,6 +124,8 @@ def open_text(
     kv_bits, quantized_from = settings.kv_bits, settings.quantized_kv_start
     if kv_bits is not None:
         require_quantizable(cache, model)
+    if drafter is not None and length != 0:
+        warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
     constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
     draw = draw_for(model, settings.verify, settings.sampler, tuple(settings.logits_processors or ()))
     randomness = Randomness(settings.seed)

@@ -14,9 +14,10 @@ import mlx.core as mx
 
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
-from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill, prefill_steps
 from spectool.runtime.decoding.drafter import NOTHING, Proposal
+from spectool.runtime.decoding.positions import same_positions_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
 
 
@@ -68,7 +69,7 @@ class TargetRunner:
         """
         text = self.text
         with text.randomness:
-            proposal = text.guarded.propose(text.left, len(self.refeed), begun=self.next_pass is not None)
+            proposal = text.guarded.propose(self._most_drafts(), len(self.refeed), begun=self.next_pass is not None)
             current = self._verify(proposal)
             if ahead and text.left != 0 and not proposal.tokens and text.guarded.drafting_paused():
                 self._begin_next_pass(current)  # no drafts now or next
@@ -100,6 +101,14 @@ class TargetRunner:
         if reached is not None and (missing := self._inputs[: length - reached]):
             prefill(self.model, self.cache, _array(missing), self.step_size, self.quantize)
         return reached is not None
+
+    def _most_drafts(self) -> int | None:
+        """Maximum number of draft tokens that the next pass can verify; None for no limit."""
+        left, until = self.text.left, same_positions_until(self.model)
+        if until is None:
+            return left
+        room = until - max(lengths(self.cache), default=0) - len(self.refeed) - 1
+        return max(0, room if left is None else min(left, room))
 
     def _verify(self, proposal: Proposal) -> Pass:
         """A pass over the last committed token and the drafts, or the one that has begun ahead without drafts; lazy."""

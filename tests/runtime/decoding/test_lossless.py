@@ -18,7 +18,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
-from spectool.tests.runtime.models import KINDS, perturbed, plain, prompts, tiny_model
+from spectool.tests.runtime.models import KINDS, LONE, perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.
 TIE = {None: 1e-5, 8: 1e-4}
@@ -116,7 +116,8 @@ def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | No
     check_all(kind, bits, 60, 128, [name])
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.filterwarnings("ignore:drafts end where the text is 64 tokens long")
+@pytest.mark.parametrize("kind", [*KINDS, *LONE])
 def test_every_model_class_and_kind_of_cache(kind: str) -> None:
     check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
 
@@ -179,3 +180,14 @@ def test_a_quantised_cache_next_to_recurrent_states(kind: str, start: int) -> No
     # 4 bits: a token that saw the cache unquantised too long, or too early so, would be another one.
     options = {"kv_bits": 4, "kv_group_size": 32, "quantized_kv_start": start}
     check_all(kind, None, 6, 24, ["oracle", "spoilt oracle"], **options)
+
+
+def test_drafts_end_where_positions_depend_on_the_pass() -> None:
+    model, prompt = tiny_model("internlm2"), list(range(3, 33))
+    expected = plain(model, prompt, 80)
+    for drafter in (Reference(expected), Reference(expected, wrong=0.3)):
+        with pytest.warns(RuntimeWarning, match="drafts end where the text is 64 tokens long"):
+            steps = list(generate_step(prompt, model, drafter=drafter, num_draft_tokens=8, max_tokens=80))
+        assert [token for token, _, _ in steps] == expected
+        drafted = [len(prompt) + place for place, (_, _, was_drafted) in enumerate(steps) if was_drafted]
+        assert 58 < max(drafted) < 64
