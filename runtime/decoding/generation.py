@@ -123,7 +123,7 @@ def open_text(
         cache = make_prompt_cache(model, settings.max_kv_size)
     kv_bits, quantized_from = settings.kv_bits, settings.quantized_kv_start
     if kv_bits is not None:
-        require_quantizable(cache, model)
+        require_quantizable(cache, model, kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:
         warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
     constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
