@@ -22,7 +22,7 @@ from spectool.tokenization.opening import open_tokenizer
 
 MakeDrafter = Callable[[str, Any], Drafter | None]
 # Names of the context length in the configurations of mlx-lm's models.
-_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
 _MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
@@ -61,7 +61,7 @@ class LoadedModel:
         self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
         self.controller = new_controller(model, drafter)
         self.vocabulary = vocabulary_size(model)
-        self.context = _context_length(model, tokenizer)
+        self.context = context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
         self.kept_by_xtc = kept_by_xtc(tokenizer)
 
@@ -93,11 +93,11 @@ def rows_that_fit(model: Any, context: int | None) -> int:
     return max(1, min(_MOST_ROWS, int((memory - weights) / 2 / text)))
 
 
-def _context_length(model: Any, tokenizer: Any) -> int | None:
-    args = getattr(model, "args", None)
-    stated = [getattr(args, name, None) for name in _CONTEXT_LENGTHS]
-    nested = getattr(args, "text_config", None)
-    if isinstance(nested, dict):
-        stated += [nested.get(name) for name in _CONTEXT_LENGTHS]
+def context_length(model: Any, tokenizer: Any) -> int | None:
+    """Tokens that a model was made for; None where neither its configuration nor its tokenizer says so."""
+    args = getattr(model, "args", None) or getattr(model, "config", None)
+    parts = [part for part in (args, getattr(args, "text_config", None)) if part is not None]
+    facts = [part if isinstance(part, dict) else vars(part) for part in parts]
+    stated = [each.get(name) for each in facts for name in _CONTEXT_LENGTHS]
     stated.append(getattr(tokenizer, "model_max_length", None))
     return next((length for length in stated if isinstance(length, int) and 0 < length < _UNSTATED), None)
