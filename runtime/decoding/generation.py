@@ -29,7 +29,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
-from spectool.runtime.decoding.positions import warn_where_drafts_end
+from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.randomness import Randomness
 from spectool.runtime.decoding.sampling import biased_tokens
 from spectool.runtime.decoding.statistics import DraftStatistics

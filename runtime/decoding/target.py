@@ -17,7 +17,7 @@ from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill, prefill_steps
 from spectool.runtime.decoding.drafter import NOTHING, Proposal
-from spectool.runtime.decoding.positions import same_positions_until
+from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
 
 
@@ -104,7 +104,7 @@ class TargetRunner:
 
     def _most_drafts(self) -> int | None:
         """Maximum number of draft tokens that the next pass can verify; None for no limit."""
-        left, until = self.text.left, same_positions_until(self.model)
+        left, until = self.text.left, exact_until(self.model)
         if until is None:
             return left
         room = until - max(lengths(self.cache), default=0) - len(self.refeed) - 1

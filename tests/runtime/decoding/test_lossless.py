@@ -190,3 +190,26 @@ def test_drafts_end_where_positions_depend_on_the_pass() -> None:
         assert [token for token, _, _ in steps] == expected
         drafted = [len(prompt) + place for place, (_, _, was_drafted) in enumerate(steps) if was_drafted]
         assert 58 < max(drafted) < 64
+
+
+def test_no_drafts_where_several_tokens_are_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    phi = {
+        "hidden_size": 64,
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 96,
+        "gegelu_limit": 20.0,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "layer_norm_epsilon": 1e-5,
+        "blocksparse_block_size": 32,
+        "blocksparse_num_local_blocks": 1,
+        "blocksparse_vert_stride": 2,
+    }
+    monkeypatch.setitem(LONE, "phi3small", phi)
+    model = tiny_model("phi3small", vocabulary=100_352)  # the ids that it leaves out are fixed
+    expected, total = plain(model, [5, 6, 7], 40), DraftStatistics()
+    with pytest.warns(RuntimeWarning, match="decoding goes on without drafts"):
+        steps = generate_step([5, 6, 7], model, drafter=Reference(expected), max_tokens=40, statistics=total)
+    assert [token for token, _, _ in steps] == expected
+    assert total.proposed == 0 and not total.failures
