@@ -184,5 +184,5 @@ def test_the_context_is_found_where_a_model_keeps_it() -> None:
     lille = SimpleNamespace(args=SimpleNamespace(block_size=4096))
     for model in (tiny_model("qwen3"), tiny_model("llama4"), gemma, plamo, lille):
         assert context_length(model, object()) == 4096
-    assert context_length(tiny_model("mamba2"), SimpleNamespace(model_max_length=512)) == 512
-    assert context_length(tiny_model("mamba2"), SimpleNamespace(model_max_length=10**30)) is None
+    assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=512)) == 512
+    assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=10**30)) is None
