@@ -81,8 +81,8 @@ def require_known_mask(keeps: Any, max_size: int, window_size: int | None) -> No
     """Raise `RuntimeUnsupported` where a window that ``keeps`` its first tokens is wider than the model's own."""
     if keeps and window_size and window_size < max_size:
         raise RuntimeUnsupported(
-            f"max_kv_size {max_size}: the model's own window has {window_size} tokens, so that what a token sees depends "
-            f"on the passes before it. Give at most {window_size}, or generate without max_kv_size or without drafts"
+            f"max_kv_size {max_size}: the model's own window has {window_size} tokens, so what a token sees depends on "
+            f"the passes before it. Give at most {window_size}, or generate without max_kv_size or without drafts"
         )
 
 
