@@ -8,7 +8,7 @@ from typing import Any, cast
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
@@ -87,7 +87,7 @@ def rows_that_fit(model: Any, context: int | None) -> int:
     weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache]
+    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
     token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
     text = max(1, token * min(context or 8192, 8192))
     return max(1, min(_MOST_ROWS, int((memory - weights) / 2 / text)))

@@ -247,7 +247,7 @@ class _AttentionRows:
             each[0, :, :entries] = rows[row][:, places]
         mx.eval(taken)
         single.keys, single.values = taken or (None, None)
-        single.offset = length
+        single.offset = length if taken else 0  # a layer without attention writes nothing
         if window:
             single._idx = entries
         if row != last:

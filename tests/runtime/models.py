@@ -92,6 +92,18 @@ KINDS: dict[str, dict[str, Any]] = {
         "time_step_limit": (0.0, 1e9),
         "time_step_rank": "auto",
     },
+    # The first layer has no attention, and a cache that stays empty.
+    "nemotron-nas": {
+        **COMMON,
+        "num_attention_heads": 2,
+        "block_configs": [
+            {
+                "attention": {"no_op": False, "replace_with_linear": not heads, "n_heads_in_group": heads},
+                "ffn": {"no_op": False, "replace_with_linear": False, "ffn_mult": 1.5},
+            }
+            for heads in (None, 2)
+        ],
+    },
     # Latent attention: a pass over one token computes it in another way, and a quantised cache cannot be read.
     "deepseek_v3": {
         **COMMON,

@@ -175,6 +175,7 @@ def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.
             known = {key: weights + (2 * texts + 1) * text}
             monkeypatch.setattr(mx, "device_info", known.copy)
             assert rows_that_fit(model, 256) == min(texts, 16)
+    assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
 
 
 def test_the_context_is_found_where_a_model_keeps_it() -> None:
