@@ -52,7 +52,7 @@ def models(path: Path, largest: float) -> dict[str, Any]:
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--largest", default=2e8, show_default=True, help="Numbers in the weights of a model, at most.")
+@click.option("--largest", default=2e7, show_default=True, help="Numbers in the weights of a model, at most.")
 def main(path: Path, largest: float) -> None:
     """Compare and print."""
     tokenizer, different = load_model(str(demo_path("target")))[1], []
