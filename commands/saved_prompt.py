@@ -44,10 +44,11 @@ def save_prompt(
     """
     from spectool.runtime.decoding.streaming import stream_generate
     from spectool.runtime.mlx_lm_compat import make_prompt_cache
-    from spectool.runtime.prompt_cache import fingerprint, save_prompt_cache
+    from spectool.runtime.prompt_cache import check_save_path, fingerprint, save_prompt_cache
 
     drafter = arguments.pop("drafter")
     cache = make_prompt_cache(target, arguments["max_kv_size"])
+    check_save_path(path, cache)
     # After its first token a generation has read the prompt, and no more.
     for _ in stream_generate(target, tokenizer, prompt, **{**arguments, "max_tokens": 1, "prompt_cache": cache}):
         pass

@@ -52,9 +52,11 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             adapter_path=None if adapter_path is None else str(adapter_path),
             lazy=lazy,
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if local and not (Path(name) / "tokenizer.json").is_file():
+        if isinstance(error, SystemExit):  # of OLMo 1, which would also end a server
+            reason = "a package that it needs is missing"
+        elif local and not (Path(name) / "tokenizer.json").is_file():
             reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
         raise RuntimeUnsupported(
             f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "

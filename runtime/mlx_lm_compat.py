@@ -51,4 +51,5 @@ from mlx_lm.models.cache import (
     RotatingKVCache,
     make_prompt_cache,
 )
+from mlx_lm.models.rope_utils import DynamicNTKScalingRoPE
 from mlx_lm.tokenizer_utils import TokenizerWrapper

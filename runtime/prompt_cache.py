@@ -72,7 +72,7 @@ def save_prompt_cache(
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
-    check_save_path(path)
+    check_save_path(path, cache)
     facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
     entries = list(cache)
     held = None if draft is None else draft.cache
@@ -88,8 +88,18 @@ def save_prompt_cache(
         raise RuntimeUnsupported(f"{path}: cannot be written ({error}). Choose another place") from error
 
 
-def check_save_path(path: Path) -> None:
-    """Raise `RuntimeUnsupported` if something other than a prompt cache is at ``path``, such as a model's weights."""
+def check_save_path(path: Path, cache: Sequence[Any] = ()) -> None:
+    """Raise `RuntimeUnsupported` if something other than a prompt cache is at ``path``, such as a model's weights.
+
+    Also if ``cache`` has entries of a class that mlx-lm writes and cannot read back.
+    """
+    classes = {type(entry) for entry in (*cache, *flatten(cache))}
+    lost = sorted(each.__name__ for each in classes if getattr(mlx_lm_cache, each.__name__, None) is not each)
+    if lost:
+        raise RuntimeUnsupported(
+            f"{path}: a prompt cache of class {', '.join(lost)} cannot be saved, since mlx-lm could not read it back. "
+            "Generate without saving it"
+        )
     if path.exists() and not _is_prompt_cache(path):
         raise RuntimeUnsupported(
             f"{path}: exists and is not a prompt cache, so it is not replaced. Choose another name, or remove it first"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
@@ -22,7 +22,7 @@ from spectool.tokenization.opening import open_tokenizer
 
 MakeDrafter = Callable[[str, Any], Drafter | None]
 # Names of the context length in the configurations of mlx-lm's models.
-_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
 _MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
@@ -61,7 +61,7 @@ class LoadedModel:
         self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
         self.controller = new_controller(model, drafter)
         self.vocabulary = vocabulary_size(model)
-        self.context = _context_length(model, tokenizer)
+        self.context = context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)
         self.kept_by_xtc = kept_by_xtc(tokenizer)
 
@@ -87,17 +87,17 @@ def rows_that_fit(model: Any, context: int | None) -> int:
     weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache]
+    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
     token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
     text = max(1, token * min(context or 8192, 8192))
     return max(1, min(_MOST_ROWS, int((memory - weights) / 2 / text)))
 
 
-def _context_length(model: Any, tokenizer: Any) -> int | None:
-    args = getattr(model, "args", None)
-    stated = [getattr(args, name, None) for name in _CONTEXT_LENGTHS]
-    nested = getattr(args, "text_config", None)
-    if isinstance(nested, dict):
-        stated += [nested.get(name) for name in _CONTEXT_LENGTHS]
+def context_length(model: Any, tokenizer: Any) -> int | None:
+    """Tokens that a model was made for; None where neither its configuration nor its tokenizer says so."""
+    args = getattr(model, "args", None) or getattr(model, "config", None)
+    parts = [part for part in (args, getattr(args, "text_config", None)) if part is not None]
+    facts = [part if isinstance(part, dict) else vars(part) for part in parts]
+    stated = [each.get(name) for each in facts for name in _CONTEXT_LENGTHS]
     stated.append(getattr(tokenizer, "model_max_length", None))
     return next((length for length in stated if isinstance(length, int) and 0 < length < _UNSTATED), None)

@@ -21,6 +21,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.windows import require_known_mask
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
@@ -179,6 +180,7 @@ class _Layout:
     def mask(self, window: int) -> mx.array:
         """What each token sees, bool [rows, 1, tokens, extent]; ``window`` is the model's own limit, 0 for none."""
         if window not in self._masks:
+            require_known_mask(self.keep, self._window, window)
             queries, slots = self._queries[:, None, :, None], mx.arange(self.extent, dtype=mx.int32)
             limits = [limit for limit in (self._window - self.keep, window) if limit > 0]
             if self._window:
@@ -245,7 +247,7 @@ class _AttentionRows:
             each[0, :, :entries] = rows[row][:, places]
         mx.eval(taken)
         single.keys, single.values = taken or (None, None)
-        single.offset = length
+        single.offset = length if taken else 0  # a layer without attention writes nothing
         if window:
             single._idx = entries
         if row != last:

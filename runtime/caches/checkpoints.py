@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.caches import windows
-from spectool.runtime.caches.leaves import can_trim, flatten, offsets, trim
+from spectool.runtime.caches.leaves import can_trim, flatten, is_unused, offsets, trim
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache
 
 _ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
@@ -113,7 +113,8 @@ class Checkpoints:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
         if None in self._origin:
             return False
-        surpluses = [leaf.offset - at - length for leaf, at in zip(self._leaves, self._origin, strict=True)]
+        leaves = zip(self._leaves, self._origin, strict=True)
+        surpluses = [0 if is_unused(leaf) else leaf.offset - at - length for leaf, at in leaves]
         if min(surpluses, default=0) < 0:
             return False
         if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._doubtful if surpluses[place]):

@@ -26,9 +26,15 @@ def offsets(cache: Sequence[Any]) -> list[int | None]:
     return [position if isinstance(position, int) else None for position in positions]
 
 
+def is_unused(leaf: Any) -> bool:
+    """Whether nothing has been written to ``leaf``, as in a layer of Nemotron-NAS that has no attention."""
+    return getattr(leaf, "keys", leaf) is None
+
+
 def lengths(cache: Sequence[Any]) -> set[int]:
-    """How many tokens the leaves hold that count them: one number, where they agree."""
-    return {position for position in offsets(cache) if position is not None}
+    """How many tokens the leaves hold that count them: one number, where they agree; unused ones count if all are."""
+    counting = [leaf for leaf in flatten(cache) if isinstance(getattr(leaf, "offset", None), int)]
+    return {leaf.offset for leaf in [leaf for leaf in counting if not is_unused(leaf)] or counting}
 
 
 def can_trim(leaf: Any, count: int) -> bool:

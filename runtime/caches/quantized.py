@@ -6,18 +6,35 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache, maybe_quantize_kv_cache
 
 
-def require_quantizable(cache: Sequence[Any], model: object) -> None:
-    """Raise `RuntimeUnsupported` if a cache has no quantised form, since mlx-lm's rotating cache fails halfway."""
+def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_size: int = 64) -> None:
+    """Raise `RuntimeUnsupported` if ``cache`` cannot be quantised, or ``model`` cannot read it then.
+
+    mlx-lm fails halfway with windows and with models that attend to their keys and values by themselves, such as those
+    of DeepSeek, and leaves unquantised what it has no form for. Nothing is computed.
+    """
     without = {type(entry).__name__ for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")}
+    if not any(hasattr(entry, "to_quantized") or hasattr(entry, "bits") for entry in cache):
+        without = {type(entry).__name__ for entry in cache}
+    kind = getattr(model, "model_type", None) or type(model).__name__
     if without:
-        kind = getattr(model, "model_type", None) or type(model).__name__
         raise RuntimeUnsupported(
             f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(sorted(without))}. "
             "Generate without kv_bits."
         )
+    fresh = make_prompt_cache(model)
+    try:
+        model(mx.zeros((1, 1), dtype=mx.int32), cache=fresh)
+        maybe_quantize_kv_cache(fresh, 0, group_size, bits)
+        model(mx.zeros((1, 2), dtype=mx.int32), cache=fresh)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise RuntimeUnsupported(
+            f"model type {kind}: kv_bits={bits} with groups of {group_size}: the model cannot read a cache that is "
+            f"quantised like that ({reason}). Generate without kv_bits."
+        ) from error
 
 
 def check_kv_bits(model: Any, group_size: int = 64, choices: Sequence[int] = ()) -> None:

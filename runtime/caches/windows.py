@@ -20,6 +20,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import ChunkedKVCache, RotatingKVCache
 
 WINDOWS = (RotatingKVCache, ChunkedKVCache)
@@ -76,8 +77,23 @@ def use_mlx_lm_masks(leaves: Iterable[Any]) -> None:
         vars(leaf).pop("make_mask", None)
 
 
+def require_known_mask(keeps: Any, max_size: int, window_size: int | None) -> None:
+    """Raise `RuntimeUnsupported` where a window that ``keeps`` its first tokens is wider than the model's own."""
+    if keeps and window_size and window_size < max_size:
+        raise RuntimeUnsupported(
+            f"max_kv_size {max_size}: the model's own window has {window_size} tokens, so what a token sees depends on "
+            f"the passes before it. Give at most {window_size}, or generate without max_kv_size or without drafts"
+        )
+
+
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
-    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
+    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature.
+
+    Raises:
+        RuntimeUnsupported: Single tokens see what depends on where the window stands, since it is wider than the
+            model's own (``window_size``) and keeps its first tokens.
+    """
+    require_known_mask(window.keep and N > 1, window.max_size, window_size)
     if N > 1 and not window.keep:
         window_size = min(window_size or window.max_size, window.max_size)
     if N == 1 or not window.keep or window.offset + N <= window.max_size:

@@ -25,7 +25,9 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.quantized import require_quantizable
+from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.decoding.token_ids import prompt_ids, require_lengths, vocabulary_size
@@ -108,7 +110,9 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)
     if settings.kv_bits is not None:
-        require_quantizable(cache, model)
+        require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
+    if drafter is not None and length != 0:
+        warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
     with ExitStack() as borrowed:
         if drafter is None and prediction is None:
             length = 0

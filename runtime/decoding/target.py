@@ -17,6 +17,7 @@ from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill, prefill_steps
 from spectool.runtime.decoding.drafter import NOTHING, Proposal
+from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
 from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
 
@@ -95,12 +96,14 @@ class TargetRunner:
     def _most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""
         settings, left = self.text.settings, self.text.left
-        if settings.kv_bits:
+        held, refed = max(lengths(self.cache), default=0), len(self.refeed)
+        until = exact_until(self.model)
+        if until is not None:
+            left = max(0, min(left, until - held - refed - 1))
+        if settings.kv_bits and held < settings.quantized_kv_start:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.
-            missing = settings.quantized_kv_start - max(lengths(self.cache), default=0)
-            if missing > 0:
-                return min(left, missing - len(self.refeed) - 2)
+            left = min(left, settings.quantized_kv_start - held - refed - 2)
         return left
 
     def _quantize(self) -> None:

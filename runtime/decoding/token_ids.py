@@ -5,17 +5,14 @@ indices, so an id beyond the last row reads or writes foreign memory in the embe
 the number of the model's own logits; mlx-lm makes the embedding of the same size.
 """
 
-import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-
-_known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id: models are dictionaries, which have no hash
+from spectool.runtime.per_model import once_per_model
 
 
 class TokenOutOfRange(RuntimeUnsupported):
@@ -34,19 +31,13 @@ class TokenOutOfRange(RuntimeUnsupported):
         return TokenOutOfRange(self.name, self.token, self.vocabulary, tokenizer)
 
 
+@once_per_model
 def vocabulary_size(model: Any) -> int:
     """Number of logits that a model gives for one position, which is the number of its token ids.
 
     It is read once for each model, from the shape of a pass that is built and never computed.
     """
-    key = id(model)
-    known = _known.get(key)
-    if known is not None and known[0]() is model:
-        return known[1]
-    size = int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
-    with suppress(TypeError):  # an object that takes no weak references
-        _known[key] = weakref.ref(model, lambda _: _known.pop(key, None)), size
-    return size
+    return int(model(mx.zeros((1, 1), dtype=mx.int32)).shape[-1])
 
 
 def require_tokens(name: str, tokens: Sequence[int], vocabulary: int, tokenizer: Any = None) -> None:

@@ -92,6 +92,33 @@ KINDS: dict[str, dict[str, Any]] = {
         "time_step_limit": (0.0, 1e9),
         "time_step_rank": "auto",
     },
+    # The first layer has no attention, and a cache that stays empty.
+    "nemotron-nas": {
+        **COMMON,
+        "num_attention_heads": 2,
+        "block_configs": [
+            {
+                "attention": {"no_op": False, "replace_with_linear": not heads, "n_heads_in_group": heads},
+                "ffn": {"no_op": False, "replace_with_linear": False, "ffn_mult": 1.5},
+            }
+            for heads in (None, 2)
+        ],
+    },
+    # Latent attention: a pass over one token computes it in another way, and a quantised cache cannot be read.
+    "deepseek_v3": {
+        **COMMON,
+        "num_key_value_heads": 2,
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_rope_head_dim": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "moe_intermediate_size": 48,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+    },
 }
 # Models that cannot write several texts in one pass.
 LONE: dict[str, dict[str, Any]] = {
@@ -123,6 +150,31 @@ LONE: dict[str, dict[str, Any]] = {
         "mlp_hidden_act": "relu2",
         "max_position_embeddings": 4096,
         "time_step_limit": (0.0, 1e9),
+    },
+    # Once a text is longer than 64 tokens, positions depend on how many tokens a pass has.
+    "internlm2": {**COMMON, "max_position_embeddings": 64, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    # One cache for each layer, of a class of its own: a window, groups of tokens, and the last group while it is open.
+    "deepseek_v41": {
+        "hidden_size": 64,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "head_dim": 64,
+        "q_lora_rank": 32,
+        "qk_rope_head_dim": 32,
+        "o_groups": 2,
+        "o_lora_rank": 16,
+        "moe_intermediate_size": 48,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-6,
+        "sliding_window": 24,
+        "compress_ratios": [0, 4, 4],
+        "kv_source_layer_ids": [1],
+        "index_source_layer_ids": [1],
+        "index_n_heads": 2,
+        "index_head_dim": 32,
+        "index_topk": 4,
+        "hc_mult": 2,
     },
     # Groups of heads are an axis of its scores, so that a mask of rows would fit two of them.
     "gemma2": {**COMMON, "head_dim": 16, "num_attention_heads": 4, "num_key_value_heads": 2},

@@ -1,5 +1,7 @@
 """From names to drafters: what is made of which options, what is refused, and what a draft gets to see."""
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,15 @@ def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Pa
     for options, kind, message in refused:
         with pytest.raises(kind, match=message):
             load_drafter(tokenizer, **options)
+
+
+def test_a_model_whose_module_ends_the_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hf_olmo", None)
+    monkeypatch.delitem(sys.modules, "mlx_lm.models.olmo", raising=False)
+    shutil.copytree(demo_path("target"), tmp_path / "olmo")
+    (tmp_path / "olmo" / "config.json").write_text('{"model_type": "olmo"}')
+    with pytest.raises(RuntimeUnsupported, match="a package that it needs is missing"):
+        load_model(str(tmp_path / "olmo"))
 
 
 PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("gemma-3", "qwen2.5"), ("llama-3.2", "bielik-11b-v2.5")]

@@ -158,6 +158,15 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         load_prompt_cache(tmp_path / "absent.safetensors")
 
 
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    path, model = tmp_path / "cache.safetensors", tiny_model("deepseek_v41")
+    cache = make_prompt_cache(model)
+    conversation(model, ModelDrafter(model), cache, 5)
+    with pytest.raises(RuntimeUnsupported, match="a prompt cache of class LayerCache cannot be saved"):
+        save_prompt_cache(path, cache)
+    assert not path.exists()
+
+
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     path, cache = tmp_path / "cache.safetensors", make_prompt_cache(tiny_model())
     conversation(tiny_model(), ModelDrafter(tiny_model()), cache, 5)

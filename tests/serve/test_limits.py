@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -12,10 +13,11 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.serve.models import rows_that_fit
+from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
+from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.wider import copied
 from spectool.tests.serve.questions import PROMPTS, alone, complete, series
 from spectool.tests.serve.servers import client, exchange, post, serving
@@ -173,3 +175,15 @@ def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.
             known = {key: weights + (2 * texts + 1) * text}
             monkeypatch.setattr(mx, "device_info", known.copy)
             assert rows_that_fit(model, 256) == min(texts, 16)
+    assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
+
+
+def test_the_context_is_found_where_a_model_keeps_it() -> None:
+    # Gemma 3 nests a dictionary, Llama 4 an object; PLaMo keeps it under another name, and Lille calls it otherwise.
+    gemma = SimpleNamespace(args=SimpleNamespace(text_config={"max_position_embeddings": 4096}))
+    plamo = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=4096))
+    lille = SimpleNamespace(args=SimpleNamespace(block_size=4096))
+    for model in (tiny_model("qwen3"), tiny_model("llama4"), gemma, plamo, lille):
+        assert context_length(model, object()) == 4096
+    assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=512)) == 512
+    assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=10**30)) is None

@@ -24,7 +24,7 @@ from spectool.tests.runtime.fake_drafters import Failing, Fixed, Guesser, Refere
 from spectool.tests.runtime.models import LONE, plain, prompts, tiny_model
 
 PROMPT = [3, 1]
-KINDS = ["llama", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
+KINDS = ["llama", "nemotron-nas", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
 
 
 def schedules(kind: str, count: int) -> None:

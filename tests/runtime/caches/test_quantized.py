@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
@@ -16,18 +15,32 @@ from spectool.tests.runtime.models import KINDS, tiny_model
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
     model = tiny_model(kind)
-    with suppress(RuntimeUnsupported):  # windows, which are refused elsewhere
-        require_quantizable(make_prompt_cache(model), model)
+    with suppress(RuntimeUnsupported):  # what is refused with any group
+        require_quantizable(make_prompt_cache(model), model, group_size=32)
         for size in GROUP_SIZES:
             options = {"kv_bits": 8, "kv_group_size": size, "quantized_kv_start": 0, "max_tokens": 3}
-            steps = generate_step(mx.array([5, 6, 7]), model, **options)
             try:
                 check_kv_bits(model, size)
             except RuntimeUnsupported:
-                with pytest.raises(ValueError, match="quantize"):
-                    list(steps)
+                with pytest.raises(RuntimeUnsupported, match=rf"groups of {size}: .*\[quantize\]"):
+                    generate_step([5, 6, 7], model, **options)
             else:
-                assert len(list(steps)) == 3
+                assert len(list(generate_step([5, 6, 7], model, **options))) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("gemma3_text", "got RotatingKVCache"),
+        ("mamba2", "got ArraysCache"),
+        ("falcon_h1", "got CacheList"),
+        ("deepseek_v41", "got LayerCache"),
+        ("deepseek_v3", "cannot read a cache that is quantised"),
+    ],
+)
+def test_what_would_fail_halfway_or_do_nothing_is_refused_before_any_work(kind: str, reason: str) -> None:
+    with pytest.raises(RuntimeUnsupported, match=rf"model type {kind}: .*{reason}"):
+        generate_step([5, 6, 7], tiny_model(kind), kv_bits=8, kv_group_size=32)
 
 
 def test_the_error_names_the_size_and_only_what_helps() -> None:

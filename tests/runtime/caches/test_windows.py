@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import ChunkedKVCache, RotatingKVCache
 
+from spectool import RuntimeUnsupported
+from spectool.runtime.batching.caches import BatchCache
 from spectool.runtime.caches import windows
 
 MULTI = 6  # tokens fed at once, at most
@@ -74,6 +76,21 @@ def test_the_host_masks_the_first_tokens_that_a_window_keeps() -> None:
         assert (seen == [seen_by(20 + row, 8, keep) for row in range(3)]) is right
         windows.use_exact_masks([window])
         assert feed(window, 20, 3) == [seen_by(20 + row, 8, keep) for row in range(3)]
+
+
+def test_what_single_tokens_see_by_accident_is_refused() -> None:
+    # A model with a window of 8 tokens, and a cache of 12 that keeps its first tokens.
+    window = RotatingKVCache(max_size=12, keep=4)
+    windows.use_exact_masks([window])
+    for token in range(20):
+        feed(window, token, 1, asked=8)
+    with pytest.raises(RuntimeUnsupported, match="own window has 8 tokens"):
+        window.make_mask(2, window_size=8)
+    rows = BatchCache([window], 3)
+    rows.lengths = [1, 2]
+    rows.begin([1, 1])
+    with pytest.raises(RuntimeUnsupported, match="own window has 8 tokens"):
+        rows.entries[0].make_mask(1, window_size=8)
 
 
 def test_what_a_window_can_give_up() -> None:

@@ -18,7 +18,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
-from spectool.tests.runtime.models import KINDS, perturbed, plain, prompts, tiny_model
+from spectool.tests.runtime.models import KINDS, LONE, perturbed, plain, prompts, tiny_model
 
 # Relative to the largest absolute logit.
 TIE = {None: 1e-5, 8: 1e-4}
@@ -116,7 +116,8 @@ def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | No
     check_all(kind, bits, 60, 128, [name])
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.filterwarnings("ignore:drafts end where the text is 64 tokens long")
+@pytest.mark.parametrize("kind", [*KINDS, *LONE])
 def test_every_model_class_and_kind_of_cache(kind: str) -> None:
     check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
 
@@ -173,9 +174,42 @@ def test_windows_that_keep_their_first_tokens(window: int) -> None:
             assert [token for token, _, _ in steps] == expected
 
 
-@pytest.mark.parametrize("kind", ["qwen3_5", "falcon_h1"])
 @pytest.mark.parametrize("start", [0, 20])
-def test_a_quantised_cache_next_to_recurrent_states(kind: str, start: int) -> None:
+def test_a_quantised_cache_next_to_recurrent_states(start: int) -> None:
     # 4 bits: a token that saw the cache unquantised too long, or too early so, would be another one.
     options = {"kv_bits": 4, "kv_group_size": 32, "quantized_kv_start": start}
-    check_all(kind, None, 6, 24, ["oracle", "spoilt oracle"], **options)
+    check_all("qwen3_5", None, 6, 24, ["oracle", "spoilt oracle"], **options)
+
+
+def test_drafts_end_where_positions_depend_on_the_pass() -> None:
+    model, prompt = tiny_model("internlm2"), list(range(3, 33))
+    expected = plain(model, prompt, 80)
+    for drafter in (Reference(expected), Reference(expected, wrong=0.3)):
+        with pytest.warns(RuntimeWarning, match="drafts end where the text is 64 tokens long"):
+            steps = list(generate_step(prompt, model, drafter=drafter, num_draft_tokens=8, max_tokens=80))
+        assert [token for token, _, _ in steps] == expected
+        drafted = [len(prompt) + place for place, (_, _, was_drafted) in enumerate(steps) if was_drafted]
+        assert 58 < max(drafted) < 64
+
+
+def test_no_drafts_where_several_tokens_are_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    phi = {
+        "hidden_size": 64,
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 96,
+        "gegelu_limit": 20.0,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "layer_norm_epsilon": 1e-5,
+        "blocksparse_block_size": 32,
+        "blocksparse_num_local_blocks": 1,
+        "blocksparse_vert_stride": 2,
+    }
+    monkeypatch.setitem(LONE, "phi3small", phi)
+    model = tiny_model("phi3small", vocabulary=100_352)  # the ids that it leaves out are fixed
+    expected, total = plain(model, [5, 6, 7], 40), DraftStatistics()
+    with pytest.warns(RuntimeWarning, match="decoding goes on without drafts"):
+        steps = generate_step([5, 6, 7], model, drafter=Reference(expected), max_tokens=40, statistics=total)
+    assert [token for token, _, _ in steps] == expected
+    assert total.proposed == 0 and not total.failures
