@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from spectool.artifacts.alignment import Alignment
-from spectool.build.alignment.replayed_text import Reference
+from spectool.build.alignment.replayed_text import Reference, as_written
 from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -61,7 +61,7 @@ def measure_ceiling(
         ``default``, the translator's name, and ``ceiling`` -> that name -> k -> tokens per pass, None where both
         tokenizers keep no passage.
     """
-    passages = list(_passages(draft, target, list(_sample(texts, _CHARACTERS))))
+    passages = list(_passages(draft, target, as_written(target, _sample(texts, _CHARACTERS))))
     perfect = _PerfectDraft(draft, encoder_of(draft, alignment.draft.tables))
     translator = ByteAlignedTranslator(alignment, draft, target)
     ceiling: dict[str, float | None] = {}

@@ -25,6 +25,16 @@ Written = tuple[list[int], list[int] | None]
 """Ids of a document, and the byte at which each ends; None where they do not spell it."""
 
 
+def as_written(target: Tokenizer, texts: Iterable[str]) -> list[str]:
+    """Texts as a target writes them that begins every text with a space, which its decoder does not remove.
+
+    Where that does not keep a text either, the text stays as it is.
+    """
+    if target.bytes_of(target.encode("a")) != b" a":
+        return list(texts)
+    return [f" {text}" if not target.keeps(text) and target.keeps(f" {text}") else text for text in texts]
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """Encodes whole texts; special tokens are not recognized in text."""

@@ -15,7 +15,7 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text
+from spectool.build.alignment.replayed_text import Reference, absorption_risks, as_written, replay_text
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
@@ -67,10 +67,11 @@ def build_alignment(
         texts = _beginning((document.text for document in with_progress(corpus)), sample)
         progress("deriving merges and splits")
         tables = {side: join_tables(tokenizer) for side, tokenizer in both.items()}
+        texts = as_written(target, texts)
         progress("spelling both vocabularies in each other's ids")
         spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
-        hard, checks = hard_texts(draft, target, SEED, texts), {}
+        hard, checks = as_written(target, hard_texts(draft, target, SEED, texts)), {}
         for side, other in SIDES:
             tables[side], checks[side] = _check(side, both[other], both[side], tables[side], spelled[other], hard)
         progress("replaying a sample")

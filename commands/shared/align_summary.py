@@ -60,7 +60,8 @@ def judge(manifest: Manifest) -> Verdict:
     if _mostly_left_out(s):
         return Verdict(None if draft["texts"] else False, _left_out(s))
     if not (reached := s["ceiling"][s["default"]][_K]):
-        return Verdict(None, "nothing can be said about this pair: the text is empty")
+        why = "no passage of the text is kept by both tokenizers" if draft["texts"] else "the text is empty"
+        return Verdict(None, f"nothing can be said about this pair: {why}")
     share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
     handed, returned = (_free(counts) for counts in (draft, target))
     through_text = min(counts["string_free"] or 0 for counts in (draft, target)) < _STRING_FREE

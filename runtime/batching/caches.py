@@ -22,6 +22,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.windows import require_known_mask
+from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 _known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
@@ -37,6 +38,8 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     recurrent layers take the padding of a row for tokens.
     """
     leaves = flatten(cache)
+    if exact_until(model) is not None:
+        return None  # drafts of one row would change what another one reads
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
         return None
     kind = tuple((type(leaf), getattr(leaf, "max_size", 0), getattr(leaf, "keep", 0)) for leaf in leaves)

@@ -95,16 +95,17 @@ class TargetRunner:
 
     def _most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""
-        settings, left = self.text.settings, self.text.left
-        held, refed = max(lengths(self.cache), default=0), len(self.refeed)
-        until = exact_until(self.model)
+        settings, most, until = self.text.settings, self.text.left, exact_until(self.model)
+        if until is None and not settings.kv_bits:
+            return most
+        held = max(lengths(self.cache), default=0)
         if until is not None:
-            left = max(0, min(left, until - held - refed - 1))
+            most = min(most, until - held - len(self.refeed) - 1)
         if settings.kv_bits and held < settings.quantized_kv_start:
             # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
             # must have nothing to take out again.
-            left = min(left, settings.quantized_kv_start - held - refed - 2)
-        return left
+            most = min(most, settings.quantized_kv_start - held - len(self.refeed) - 2)
+        return most
 
     def _quantize(self) -> None:
         settings = self.text.settings

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import pre_tokenizers
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
@@ -13,10 +15,13 @@ from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.alignment.translation_table import spellings
+from spectool.commands.shared.align_summary import judge
 from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
+from spectool.measure.ceiling import measure_ceiling
 from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
@@ -154,6 +159,18 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     assert "2 texts were left out" in facts["draft replayed"]
     assert facts["draft joins"].startswith("text, encoded again in every cycle")
     assert "lower-cases" in facts["draft limits"]
+
+
+def test_a_target_that_writes_a_space_before_every_text_is_judged_on_such_texts(
+    tmp_path: Path, corpus: Path, bundled: Tokenizer, byte_level: Backend
+) -> None:
+    byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    source, target = open_corpus(str(corpus)), open_tokenizer(byte_level)
+    manifest = build_alignment(bundled, target, source, tmp_path / "x.align", quiet, measure=measure_ceiling)
+    counts, check = manifest.statistics["draft_to_target"], manifest.statistics["target"]["check"]
+    assert counts["texts"] and not counts["lossy_texts"]
+    assert check["texts"] > check["left_out"] and not check["different"]
+    assert judge(manifest).usable
 
 
 def test_an_alignment_knows_its_tokenizers(
