@@ -32,7 +32,11 @@ def as_written(target: Tokenizer, texts: Iterable[str]) -> list[str]:
     """
     if target.bytes_of(target.encode("a")) != b" a":
         return list(texts)
-    return [f" {text}" if not target.keeps(text) and target.keeps(f" {text}") else text for text in texts]
+
+    def kept(text: str) -> bool:
+        return target.bytes_of(target.encode(text)) == text.encode()
+
+    return [f" {text}" if not kept(text) and kept(f" {text}") else text for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
