@@ -77,7 +77,8 @@ class TailReencoder:
             old, new = self._encoded(window), self._encoded(window + data)
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
-            agreed = old[len(old) - known : kept]
+            # An unknown token may stand for any text: that it is there on both sides proves nothing.
+            agreed = list(filter(self._token_bytes.__getitem__, old[len(old) - known : kept]))
             if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]

@@ -204,3 +204,20 @@ def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[s
             start, tail = encoder.join(ids, recent(text[:begin].encode()), text[begin:end].encode())
             ids[start:] = tail
             assert ids == whole(tokenizer, text[:end]), text[:end]
+
+
+def test_agreement_on_unknown_tokens_proves_nothing(rng: random.Random) -> None:
+    """They have no bytes, so that a cut falls elsewhere than it seems, where the same ids may stand for other text."""
+    names = ("▁", "е", "и", "я", "▁е", "▁коллекц", "▁кот", "▁и", "▁лес", "коллекц")
+    backend = Backend(models.Unigram([("<unk>", 0.0), *((name, -2 - len(name) / 9) for name in names)], unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace("▁", "always")
+    backend.decoder = decoders.Metaspace("▁", "always")
+    tokenizer = Tokenizer("made", backend, Roles(unk=0))
+    for _ in range(6):
+        text = " ".join(rng.choices(("коллекция", "коллеги", "кот", "лес", "й", "лекции", "и", "дела"), k=30))
+        joined, ids, at = TailReencoder(tokenizer), list[int](), 0
+        while at < len(text):
+            end = at + rng.randint(1, 5)
+            start, tail = joined.join(ids, recent(text[:at].encode()), text[at:end].encode())
+            ids[start:], at = tail, end
+            assert ids == tokenizer.encode(text[:at]), text[:at]
