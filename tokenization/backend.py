@@ -13,6 +13,7 @@ import tokenizers
 
 from spectool import TokenizerError
 
+FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 
@@ -76,5 +77,4 @@ def encoded(encode: Callable[..., Any], text: str | Sequence[str], name: str) ->
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        fix = "Fix tokenizer.json, or use another tokenizer"
-        raise TokenizerError(f"{name}: cannot encode a text ({error}). {fix}") from error
+        raise TokenizerError(f"{name}: cannot encode a text ({error}). {FIX_TOKENIZER}") from error

@@ -14,14 +14,12 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError
-from spectool.tokenization.backend import around_model
+from spectool.tokenization.backend import FIX_TOKENIZER, around_model
 from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.specials import find_specials
 from spectool.tokenization.token_bytes import Edges, edges
-
-FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
 
 
 @dataclass(frozen=True)
