@@ -1,7 +1,5 @@
 """What is worked out once for each model, and forgotten with it."""
 
-import gc
-
 from spectool.runtime.per_model import once_per_model
 
 
@@ -22,7 +20,6 @@ def test_each_model_is_asked_once_while_it_is_there() -> None:
     assert asked == [1, 2]
     for number in range(3, 99):  # a new object often gets the id of one that has gone
         del one
-        gc.collect()
         one = Model(size=number)
         assert size(one) == number
     assert size(other) == 2 and asked.count(2) == 1
