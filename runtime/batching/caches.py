@@ -14,7 +14,6 @@ A recurrent layer has no positions. It keeps the states from before the pass, an
 state again. All layers of this row then stand where they stood before, and the next pass feeds its right tokens again.
 """
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +23,8 @@ from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.windows import require_known_mask
 from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
+from spectool.runtime.per_model import once_per_model
 
-_known: dict[int, tuple[Any, dict[tuple[Any, ...], bool]]] = {}  # by the id of a model, with a weak reference
 _TRIED = 11  # rows
 _ROUNDING = 0.02  # of the largest number in a state
 STEP = 256  # tokens by which arrays grow, as in mlx-lm
@@ -43,16 +42,19 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
         return None
     kind = tuple((type(leaf), getattr(leaf, "max_size", 0), getattr(leaf, "keep", 0)) for leaf in leaves)
-    known = _known.get(id(model))
-    if known is None or known[0]() is not model:
-        known = weakref.ref(model), {}
-        _known[id(model)] = known
-    if kind not in known[1]:
+    known = _known_kinds(model)
+    if kind not in known:
         try:
-            known[1][kind] = _reads_rows_apart(model, cache)
-        except Exception:
-            known[1][kind] = False
-    return kind if known[1][kind] else None
+            known[kind] = _reads_rows_apart(model, cache)
+        except Exception:  # models raise all kinds of errors at caches that they do not know
+            known[kind] = False
+    return kind if known[kind] else None
+
+
+@once_per_model
+def _known_kinds(model: Any) -> dict[tuple[Any, ...], bool]:
+    """By what caches have in common, whether the model reads rows apart; filled as it is asked."""
+    return {}
 
 
 def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
