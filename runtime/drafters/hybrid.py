@@ -25,14 +25,12 @@ Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3
 rate: Charnov 1976, the marginal value theorem.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
 from math import prod
-from operator import mul
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.record import (
@@ -43,6 +41,7 @@ from spectool.runtime.draft_length.record import (
     LossAccount,
     StatedAcceptance,
 )
+from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.verification import Draw
@@ -57,57 +56,6 @@ _TEXT = 64.0  # cycles of a text before the first one has ended
 _OUTLIER = 3.0  # a model that takes more than this many times the expected seconds was disturbed
 _PART = 0.5  # of what drafting may lose, that a model may lose of what look-ups win
 _MISSED = 8  # missed tokens that are read at the cost of a usual proposal
-
-
-def expected_accepted_length(probabilities: Iterable[float]) -> float:
-    """Number of draft tokens accepted on average, each with its probability given those before it.
-
-    >>> expected_accepted_length([0.5, 0.5])
-    0.75
-    >>> expected_accepted_length([1.0, 1.0, 0.5])
-    2.5
-    """
-    return sum(accumulate(probabilities, mul), 0.0)
-
-
-class Prices(NamedTuple):
-    """What a cycle costs.
-
-    Attributes:
-        curve: Seconds of a pass by rows [longest draft + 2]; place 0 is not used.
-        caller: Seconds that the caller takes for a token.
-        rate: Usual tokens per second.
-    """
-
-    curve: Sequence[float]
-    caller: float
-    rate: float
-
-    @property
-    def plain(self) -> float:
-        """Seconds of a cycle without drafts."""
-        return max(self.curve[1], self.caller)
-
-    def worth(self, tokens: float, seconds: float) -> float:
-        """Tokens of a cycle less those that its seconds would usually give."""
-        return tokens - self.rate * seconds
-
-    def best_cut(self, probabilities: Sequence[float], before: float = 1.0, rows: int = 1) -> tuple[int, float]:
-        """How many more tokens of a free proposal promise most, and what they are worth.
-
-        ``before`` is the probability that the tokens already in the pass are right, and ``rows`` their number plus one.
-
-        >>> Prices([0, 1, 1.25, 1.5], 0.0, 1.0).best_cut([0.5, 0.25])
-        (1, 0.25)
-        """
-        best, most, worth, right = 0, 0.0, 0.0, before
-        for length, probability in enumerate(probabilities, 1):
-            right *= probability
-            step = self.curve[rows + length] - self.curve[rows + length - 1]
-            worth += right * (1.0 - self.rate * self.caller) - self.rate * step
-            if worth > most:
-                best, most = length, worth
-        return best, most
 
 
 @dataclass(eq=False)

@@ -10,7 +10,8 @@ import pytest
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
-from spectool.runtime.drafters.hybrid import HybridDrafter, Prices, expected_accepted_length
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
 
