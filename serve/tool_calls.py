@@ -44,8 +44,9 @@ class Splitter:
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
         self._thinks = thinks and reasoning
         self._began = self._thinks  # whether anything but white space has been written
-        self._called = self._after_marker = False
+        self._after_marker = False
         self._held = ""
+        self._space: str | None = None  # written since a call; None unless a call was the last thing written
 
     def add(self, text: str, last: bool = False) -> Parts:
         """What of the answer so far is certain; with ``last``, nothing is held back."""
@@ -53,9 +54,6 @@ class Splitter:
         parts = Parts()
         while self._held and self._step(parts, last):
             pass
-        if self._called:
-            # Models put line ends around their calls.
-            parts.text = parts.text if parts.text.strip() else ""
         return parts
 
     def _step(self, parts: Parts, last: bool) -> bool:
@@ -79,8 +77,16 @@ class Splitter:
                 return False
         self._began = True
         before, found = self._up_to(self._call[0], last)
-        parts.text += before
+        self._write(before, parts)
         return found and self._take_call(parts, last)
+
+    def _write(self, text: str, parts: Parts) -> None:
+        """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
+        if self._space is not None:
+            text = self._space + text
+            self._space = None if text.strip() else text
+        if self._space is None:
+            parts.text += text
 
     def _take_call(self, parts: Parts, last: bool) -> bool:
         """Parse what follows the marker that was just passed; what is no call becomes text."""
@@ -92,10 +98,10 @@ class Splitter:
         body = self._held if place < 0 else self._held[:place]
         calls = self._parsed(body)
         if calls is None:
-            parts.text += start
+            self._write(start, parts)
             return True
         parts.calls += calls
-        self._called = True
+        self._space = ""
         self._held = "" if place < 0 else self._held[place + len(end) :]
         return True
 
