@@ -84,6 +84,7 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
         {"messages": [{"role": "user", "content": None}], "tools": [{"name": 5, "input_schema": {}}]},
         {"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"}},
         {"messages": [{"role": "user", "content": "a"}], "temperature": 5},
+        {"messages": [{"role": "user", "content": "a"}], "n": 2},
         {"messages": []},
     ):
         status, _, data = exchange(chatting, post("/v1/messages", {"max_tokens": 3, **body}))
@@ -180,6 +181,7 @@ def test_wrong_responses_are_refused(chatting: Server) -> None:
         {"input": "a", "tools": [{"type": "function"}]},
         {"input": "a", "instructions": 5},
         {"input": "a", "max_output_tokens": 0},
+        {"input": "a", "n": 2},
     ):
         status, _, data = exchange(chatting, post("/v1/responses", body))
         assert status == 400 and json.loads(data)["error"]["message"], body
