@@ -91,7 +91,9 @@ class Answer:
         self.processors = _processors(request)
         chat = request if isinstance(request, ChatRequest) else None
         self._model = model
-        own_text = (chat is not None or prompt.empty) and prompt.grammar is None
+        # Where the last message is the assistant's, the answer continues it.
+        is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
+        own_text = is_own and prompt.grammar is None
         self._text = AnswerText(
             model.tokenizer, request.stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
