@@ -65,6 +65,7 @@ class Answer:
         index: Its place among the answers to the request.
         prompt: What it continues.
         tokens: Those generated so far, with the one that ended it.
+        reasoning: Number of those that are reasoning.
         cached: Tokens of the prompt that the prompt cache had.
         prediction: Follows the text that it is expected to repeat; None if there is none.
         statistics: What drafting did for it.
@@ -80,7 +81,7 @@ class Answer:
         """
         self.index, self.prompt, self.request = index, prompt, request
         self.tokens: list[int] = []
-        self.cached = 0
+        self.cached = self.reasoning = 0
         self.prediction = copy(prompt.prediction)
         self.statistics = DraftStatistics()
         self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
@@ -118,7 +119,10 @@ class Answer:
 
     def _delta(self, certain: str, end: str | None) -> Delta:
         last, stopped_by = end is not None, self._text.stopped_by
+        thought = self._splitter.thinks
         parts = self._splitter.add(certain, last)
+        if thought or self._splitter.thinks:  # which comes first
+            self.reasoning = len(self.tokens)
         self._called = self._called or bool(parts.calls)
         certain_to = math.inf if last and not stopped_by else self._text.certain
         shown = [place for begins, place in self._waiting if begins < certain_to]

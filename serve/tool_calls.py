@@ -29,7 +29,11 @@ class Parts:
 
 
 class Splitter:
-    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
+    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call.
+
+    Attributes:
+        thinks: Whether what comes next is reasoning.
+    """
 
     def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool) -> None:
         """Begin an answer to a request that offers ``tools``; without any, there are no calls.
@@ -42,8 +46,8 @@ class Splitter:
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
-        self._thinks = thinks and reasoning
-        self._began = self._thinks  # whether anything but white space has been written
+        self.thinks = thinks and reasoning
+        self._began = self.thinks  # whether anything but white space has been written
         self._after_marker = False
         self._held = ""
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
@@ -61,17 +65,17 @@ class Splitter:
         if self._after_marker:  # of reasoning, where models put line ends
             self._held = self._held.lstrip("\n")
             self._after_marker = not self._held
-        if self._thinks:
+        if self.thinks:
             before, found = self._up_to(self._think[1], last)
             parts.reasoning += before
-            self._thinks = not found
+            self.thinks = not found
             self._after_marker = found
             return found
         if self._think[0] and not self._began:
             bare = self._held.lstrip()
             if bare.startswith(self._think[0]):
                 self._held = bare[len(self._think[0]) :]
-                self._thinks = self._began = self._after_marker = True
+                self.thinks = self._began = self._after_marker = True
                 return True
             if self._think[0].startswith(bare) and not last:
                 return False
