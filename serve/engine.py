@@ -21,6 +21,7 @@ from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
+from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
@@ -176,6 +177,7 @@ class Engine:
                 job.deliver(refusal)
             elif job[1].set_running_or_notify_cancel():
                 job[1].set_exception(refusal)
+        keep_learnt(self.model.model, self.model.drafter)
 
     def _answer(self) -> None:
         """Answer jobs until the server stops."""
