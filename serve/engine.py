@@ -25,7 +25,7 @@ from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
-from spectool.serve.models import LoadedModel, MakeDrafter, rows_that_fit
+from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.requests import GenerationRequest, RequestRefused
@@ -91,7 +91,7 @@ class Engine:
         self.loaded: Future[None] = Future()
         self.failure: BaseException | None = None
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
-        self._caches = PromptCaches(options.prompt_cache_size, options.prompt_cache_bytes)
+        self._caches = PromptCaches(0, 0)  # until a model is loaded
         self._known: dict[str, LoadedModel] = {}
         self._jobs: deque[Job | tuple[str, Future[LoadedModel]]] = deque()
         self._changed = threading.Condition()
@@ -227,10 +227,13 @@ class Engine:
         """Load a model in the place of the one that is loaded."""
         if self._known:
             self.model.unload()
-            self._caches.clear()
+            self._caches = PromptCaches(0, 0)
         gc.collect()
         mx.clear_cache()
-        self.model = self._known[name] = LoadedModel(name, self._options, self._make_drafter)
+        options = self._options
+        self.model = self._known[name] = LoadedModel(name, options, self._make_drafter)
+        most_bytes = options.prompt_cache_bytes or free_memory(self.model.model) // 4
+        self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
         self._new_batch()
         return self.model
 

@@ -178,6 +178,21 @@ def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.
     assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
 
 
+def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = load_model(str(demo_path("target")))
+    parameters: Any = tree_flatten(model.parameters())
+    weights = sum(weight.nbytes for _, weight in parameters)
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 256), dtype=mx.int32), cache=cache)
+    memory = weights + 4 * 2 * sum(leaf.nbytes for leaf in cache)  # two texts in a quarter
+    monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": memory})
+    for given, kept in ((None, 2), (10**9, 3)):
+        with serving(prompt_cache_bytes=given) as running:
+            for prompt in PROMPTS:
+                complete(running, prompt)
+            assert series(running)["spectool_prompt_cache_sequences"] == kept
+
+
 def test_the_context_is_found_where_a_model_keeps_it() -> None:
     # Gemma 3 nests a dictionary, Llama 4 an object; PLaMo keeps it under another name, and Lille calls it otherwise.
     gemma = SimpleNamespace(args=SimpleNamespace(text_config={"max_position_embeddings": 4096}))

@@ -210,7 +210,7 @@ def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     cache = make_prompt_cache(model)
     model(mx.array([said[:-1]]), cache=cache)  # what the loop leaves: all tokens but the last
     for prompt in (said[:5], said[:-1], said, [*said, 20], [3], [200, 201]):
-        kept = PromptCaches(2, None)
+        kept = PromptCaches(2, 10**9)
         kept.keep("", said[:-1], cache)
         assert kept.take("another client", prompt, model)[1] == 0
         found, length = kept.take("", prompt, model)
@@ -223,7 +223,7 @@ def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
 
 def test_caches_are_dropped_oldest_first() -> None:
     model = tiny_model()
-    kept = PromptCaches(2, None)
+    kept = PromptCaches(2, 10**9)
     for first in (10, 20, 30):
         cache = make_prompt_cache(model)
         model(mx.array([[first, 5, 6]]), cache=cache)
