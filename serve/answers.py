@@ -18,6 +18,7 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
 from spectool.serve.tool_calls import Call, Splitter
 
+MOST_TOKENS = 1 << 15  # of an answer, where no context limits it
 _IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
 
 
@@ -85,9 +86,9 @@ class Answer:
         self.prediction = copy(prompt.prediction)
         self.statistics = DraftStatistics()
         self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
-        self.max_tokens = options.max_tokens if request.limit is None else request.limit
-        if model.context is not None and len(prompt.tokens) < model.context:
-            self.max_tokens = min(self.max_tokens, model.context - len(prompt.tokens))
+        room = (model.context or 0) - len(prompt.tokens)
+        room = room if room > 0 else MOST_TOKENS
+        self.max_tokens = min(options.max_tokens if request.limit is None else request.limit, room)
         self.sampler = _sampler(request, model, options)
         self.processors = _processors(request)
         chat = request if isinstance(request, ChatRequest) else None

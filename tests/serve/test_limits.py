@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,10 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.serve.answers import Answer, Prompt
 from spectool.serve.models import context_length, rows_that_fit
+from spectool.serve.options import ServerOptions
+from spectool.serve.requests import CompletionRequest, checked
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
@@ -98,6 +102,18 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     status, error = refusal(server, post(TEXT, {"prompt": whole + "a ", "max_tokens": 1}))
     assert (status, error["code"]) == (400, "context_length_exceeded")
     assert "at most 256 tokens, including the answer, got 256" in error["message"]
+
+
+@pytest.mark.parametrize(("context", "limit"), [(None, 50), (10, 50), (256, 252)])
+def test_an_answer_ends_somewhere_without_a_context(
+    context: int | None, limit: int, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectool.serve.answers.MOST_TOKENS", 50)
+    model = copy(server.engine.model)
+    model.context = context
+    request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
+    prompt = Prompt(list(range(4 if context == 256 else 20)))
+    assert Answer(0, prompt, request, model, ServerOptions(model="m")).max_tokens == limit
 
 
 def test_every_drafter_that_fails_is_counted() -> None:
