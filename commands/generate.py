@@ -135,10 +135,12 @@ def generate(
     if tokenizer.has_chat_template and not ignore_chat_template:
         render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
         encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
+        own_text = prefill_response is None
     elif needing:
         raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     else:
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
+        own_text = False
     if schema_file is not None:
         arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
     if saved_file is not None:
@@ -149,10 +151,11 @@ def generate(
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
-        display = Display(tokenizer, styles)
+        display = Display(tokenizer, styles, own_text=own_text and schema_file is None)
     pieces: list[str] = []
+    on_cycle = display.echo if display else None
     for response in stream_generate(
-        target, tokenizer, encoded, prediction=prediction, on_cycle=display.echo if display else None, **arguments
+        target, tokenizer, encoded, prediction=prediction, own_text=own_text, on_cycle=on_cycle, **arguments
     ):
         pieces.append(response.text)
         if not (display or as_json):

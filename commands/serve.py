@@ -112,7 +112,8 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     "--prompt-cache-bytes",
     type=_COUNT,
     metavar="BYTES",
-    help="Maximum size of the kept caches together; the oldest are dropped first.",
+    help="Maximum size of the kept caches together, of which the oldest are dropped first; by default a quarter of the "
+    "memory that the weights leave.",
 )
 @kv_bits_option(help="Quantise caches from 5,000 tokens on.", heading="Cache", rare=True)
 @option(

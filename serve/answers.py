@@ -18,6 +18,7 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
 from spectool.serve.tool_calls import Call, Splitter
 
+MOST_TOKENS = 1 << 15  # of an answer, where no context limits it
 _IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
 
 
@@ -65,6 +66,7 @@ class Answer:
         index: Its place among the answers to the request.
         prompt: What it continues.
         tokens: Those generated so far, with the one that ended it.
+        reasoning: Number of those that are reasoning.
         cached: Tokens of the prompt that the prompt cache had.
         prediction: Follows the text that it is expected to repeat; None if there is none.
         statistics: What drafting did for it.
@@ -80,18 +82,20 @@ class Answer:
         """
         self.index, self.prompt, self.request = index, prompt, request
         self.tokens: list[int] = []
-        self.cached = 0
+        self.cached = self.reasoning = 0
         self.prediction = copy(prompt.prediction)
         self.statistics = DraftStatistics()
         self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
-        self.max_tokens = options.max_tokens if request.limit is None else request.limit
-        if model.context is not None and len(prompt.tokens) < model.context:
-            self.max_tokens = min(self.max_tokens, model.context - len(prompt.tokens))
+        room = (model.context or 0) - len(prompt.tokens)
+        room = room if room > 0 else MOST_TOKENS
+        self.max_tokens = min(options.max_tokens if request.limit is None else request.limit, room)
         self.sampler = _sampler(request, model, options)
         self.processors = _processors(request)
         chat = request if isinstance(request, ChatRequest) else None
         self._model = model
-        own_text = (chat is not None or prompt.empty) and prompt.grammar is None
+        # Where the last message is the assistant's, the answer continues it.
+        is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
+        own_text = is_own and prompt.grammar is None
         self._text = AnswerText(
             model.tokenizer, request.stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
@@ -116,7 +120,10 @@ class Answer:
 
     def _delta(self, certain: str, end: str | None) -> Delta:
         last, stopped_by = end is not None, self._text.stopped_by
+        thought = self._splitter.thinks
         parts = self._splitter.add(certain, last)
+        if thought or self._splitter.thinks:  # which comes first
+            self.reasoning = len(self.tokens)
         self._called = self._called or bool(parts.calls)
         certain_to = math.inf if last and not stopped_by else self._text.certain
         shown = [place for begins, place in self._waiting if begins < certain_to]

@@ -25,7 +25,7 @@ from spectool.serve.engine import Engine, Job
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
-from spectool.serve.page import POLICY, page
+from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocol import MESSAGES, Writer, now
 from spectool.serve.requests import (
@@ -166,9 +166,7 @@ class Service:
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _page(self, request: Request) -> Response:
-        addresses = [path for path in self._methods if path.startswith("/v1/")]
-        content = page(", ".join(self._options.names), addresses, self._metrics.facts(self.engine.gauges()))
-        return HTMLResponse(content, headers={"content-security-policy": POLICY})
+        return HTMLResponse(PAGE, headers={"content-security-policy": POLICY})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -21,10 +21,11 @@ from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
+from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Delta, Prompt
 from spectool.serve.metrics import Metrics
-from spectool.serve.models import LoadedModel, MakeDrafter, rows_that_fit
+from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.requests import GenerationRequest, RequestRefused
@@ -80,6 +81,7 @@ class Engine:
     Attributes:
         loaded: Done when the first model is loaded; has the error if it could not be.
         model: The model that is loaded.
+        failure: The error that has ended the engine, if one did.
     """
 
     model: LoadedModel
@@ -87,8 +89,9 @@ class Engine:
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
         """Begin to load the model; ``make_drafter`` gets the name and the tokenizer of each model that is loaded."""
         self.loaded: Future[None] = Future()
+        self.failure: BaseException | None = None
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
-        self._caches = PromptCaches(options.prompt_cache_size, options.prompt_cache_bytes)
+        self._caches = PromptCaches(0, 0)  # until a model is loaded
         self._known: dict[str, LoadedModel] = {}
         self._jobs: deque[Job | tuple[str, Future[LoadedModel]]] = deque()
         self._changed = threading.Condition()
@@ -159,6 +162,25 @@ class Engine:
             self.loaded.set_exception(error)
             return
         self.loaded.set_result(None)
+        try:
+            self._answer()
+        except BaseException as error:
+            logging.critical("the engine has ended", exc_info=error)
+            self.failure = error
+        with self._changed:
+            self._stopping = True  # nothing is put in line from here on
+        refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
+        for one in self._writing.values():
+            one.job.deliver(refusal)
+        for job in self._jobs:
+            if isinstance(job, Job):
+                job.deliver(refusal)
+            elif job[1].set_running_or_notify_cancel():
+                job[1].set_exception(refusal)
+        keep_learnt(self.model.model, self.model.drafter)
+
+    def _answer(self) -> None:
+        """Answer jobs until the server stops."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._jobs or self._writing or self._stopping)
@@ -168,11 +190,6 @@ class Engine:
                 self._jobs.popleft()
             self._advance()
         self._end_where_nobody_waits()
-        for job in self._jobs:
-            if isinstance(job, Job):
-                job.deliver(RequestRefused(503, STOPPING))
-            else:
-                job[1].set_exception(RequestRefused(503, STOPPING))
 
     def _take(self, job: Job | tuple[str, Future[LoadedModel]]) -> bool:
         """Do a job, or begin all of its texts; return whether that is possible now."""
@@ -210,10 +227,13 @@ class Engine:
         """Load a model in the place of the one that is loaded."""
         if self._known:
             self.model.unload()
-            self._caches.clear()
+            self._caches = PromptCaches(0, 0)
         gc.collect()
         mx.clear_cache()
-        self.model = self._known[name] = LoadedModel(name, self._options, self._make_drafter)
+        options = self._options
+        self.model = self._known[name] = LoadedModel(name, options, self._make_drafter)
+        most_bytes = options.prompt_cache_bytes or free_memory(self.model.model) // 4
+        self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
         self._new_batch()
         return self.model
 
@@ -274,9 +294,7 @@ class Engine:
         try:
             steps = self._batch.step() if self._writing else []
         except Exception as error:
-            for job in {one.job for one in self._writing.values()}:
-                self._fail(job, error, broken=True)
-            self._new_batch()
+            self._break(error)
             return
         for target, gained in steps:
             one = self._writing.get(target)  # another text of its job may have failed
@@ -316,6 +334,8 @@ class Engine:
     def _fail(self, job: Job, error: Exception, *, broken: bool = False) -> None:
         """End all texts of a job with an error; the caches of a ``broken`` batch are of no further use."""
         for one in [one for one in self._writing.values() if one.job is job]:
+            if one.target not in self._writing:
+                continue  # ended with the batch, which another one has broken
             end = "disconnected" if job.cancelled else "abort" if self._stopping else "failed"
             self._end(one, end, broken=broken, last=False)
         job.unwritten.clear()
@@ -324,9 +344,9 @@ class Engine:
     def _end(self, one: _Writing, end: str, *, broken: bool = False, last: bool = True) -> None:
         """End a text, and keep its cache; unless there is more to come of it, its job ends with its ``last`` text."""
         answer, prompt, add = one.answer, one.answer.prompt.tokens, self._metrics.add
-        usable = not broken and self._batch.remove(one.target)
         del self._writing[one.target]
         one.job.writing -= 1
+        usable = not broken and self._remove(one.target)
         if not self._writing:
             self._wired.close()
         if usable:
@@ -346,6 +366,21 @@ class Engine:
             add("drafter_failures_total", source=failure.drafter)
         if last and not one.job.writing and not one.job.unwritten:
             self._finish(one.job, None)
+
+    def _remove(self, target: TargetRunner) -> bool:
+        """Take a text out of the batch; return whether its cache can be used further."""
+        try:
+            return self._batch.remove(target)
+        except Exception as error:  # the text has its end already
+            logging.error("the cache of a text could not be taken back", exc_info=error)
+            self._break(error)
+            return False
+
+    def _break(self, error: Exception) -> None:
+        """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""
+        for job in {one.job for one in self._writing.values()}:
+            self._fail(job, error, broken=True)
+        self._new_batch()
 
     def _finish(self, job: Job, error: Exception | None) -> None:
         self._log_failures(job)

@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import suppress
 from ipaddress import ip_address
+from socket import gethostname
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ IGNORED_HEADER = "x-spectool-ignored-fields"
 _BODY_SECONDS = 60  # that a client may take to send a body
 _SEND_SECONDS = 60  # that it may take to read a part of an answer
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away
+_OPEN_PATHS = ("/", "/health")  # without a key
 _LONGEST_PATH = 200  # characters of it that are logged
 _DRAIN_SECONDS = 2
 _DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to see the refusal
@@ -98,15 +100,15 @@ class Gate:
                 f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host "
                 "0.0.0.0 and an --api-key to be reached by other names",
             )
-        origin = headers.get("origin")
-        # On this machine alone, a page that this server has sent; elsewhere its Host could be anybody's name.
-        own = self._only_loopback and origin == f"http://{headers.get('host')}"
+        origin, host = headers.get("origin"), headers.get("host", "")
+        # A page that this server has sent. Anybody's page can make its own name mean this machine, but has no key.
+        own = origin in (f"http://{host}", f"https://{host}") and (self._options.api_keys or _is_own(_name(host)))
         if origin is not None and not own and not {"*", origin} & set(self._options.allowed_origins):
             raise RequestRefused(
                 403, f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
             )
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
-        if client is None and request.url.path != "/health" and request.method != "OPTIONS":
+        if client is None and request.url.path not in _OPEN_PATHS and request.method != "OPTIONS":
             raise RequestRefused(
                 401, "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
             )
@@ -183,6 +185,16 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _is_own(name: str) -> bool:
+    """Whether a name in a Host header is an address, or this machine's own name, and so nobody else's."""
+    if _is_loopback(name) or name.removesuffix(".local") == gethostname().lower().removesuffix(".local"):
+        return True
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def _is_loopback(name: str) -> bool:

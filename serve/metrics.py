@@ -1,10 +1,9 @@
-"""What a server has done so far, as Prometheus and people read it."""
+"""What a server has done so far, as Prometheus reads it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from spectool.runtime.decoding.drafter import Cycle
 
@@ -71,26 +70,3 @@ class Metrics:
         for name, value in gauges.items():
             self._series[name].set(value)
         return generate_latest(self._registry).decode()
-
-    def facts(self, gauges: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Names and values of the same figures, after the ratios that users compare."""
-        families = text_string_to_metric_families(self.exposition(gauges))
-        samples = [sample for family in families for sample in family.samples if sample.name.startswith(_PREFIX)]
-
-        def total(name: str) -> float:
-            return sum(sample.value for sample in samples if sample.name == _PREFIX + name)
-
-        facts = [
-            ("tokens per pass", _ratio(total("generated_tokens_total"), total("target_passes_total"))),
-            ("acceptance", _ratio(total("accepted_tokens_total"), total("drafted_tokens_total"))),
-            ("tokens per second", _ratio(total("generated_tokens_total"), total("generation_seconds_total"))),
-        ]
-        for sample in samples:
-            split = ", ".join(sample.labels.values())
-            label = sample.name.removeprefix(_PREFIX).removesuffix("_total").replace("_", " ")
-            facts.append((f"{label} ({split})" if split else label, f"{sample.value:,.10g}"))
-        return facts
-
-
-def _ratio(amount: float, base: float) -> str:
-    return f"{amount / base:.2f}" if base else "none yet"

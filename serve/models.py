@@ -76,21 +76,26 @@ class LoadedModel:
         self.model = self.drafter = None
 
 
+def free_memory(model: Any) -> int:
+    """Bytes of the device's memory that the weights leave."""
+    info: dict[str, Any] = mx.device_info()
+    stated = next((info[key] for key in ("max_recommended_working_set_size", "total_memory") if info.get(key)), None)
+    memory = stated or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
+    return max(0, int(memory - weights))
+
+
 def rows_that_fit(model: Any, context: int | None) -> int:
     """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
     A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
     """
-    info: dict[str, Any] = mx.device_info()
-    stated = next((info[key] for key in ("max_recommended_working_set_size", "total_memory") if info.get(key)), None)
-    memory = stated or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
     leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
     token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
     text = max(1, token * min(context or 8192, 8192))
-    return max(1, min(_MOST_ROWS, int((memory - weights) / 2 / text)))
+    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
 
 
 def context_length(model: Any, tokenizer: Any) -> int | None:

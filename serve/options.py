@@ -22,6 +22,7 @@ class ServerOptions:
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         api_keys: Keys that clients may present; without any, no key is asked for.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
+        prompt_cache_bytes: Of all kept caches together; None for a quarter of the memory that the weights leave.
         kv_bits: As in ``generate_step``, like ``verify`` and ``quantized_kv_start``.
         prefill_step_size: Prompt tokens in one pass. An abort takes effect between two passes.
     """

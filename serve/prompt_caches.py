@@ -26,7 +26,7 @@ class _Kept:
 class PromptCaches:
     """The caches of one model, the latest used last."""
 
-    def __init__(self, size: int, most_bytes: int | None) -> None:
+    def __init__(self, size: int, most_bytes: int) -> None:
         """Keep at most ``size`` texts, and at most ``most_bytes`` of them together."""
         self._size, self._most_bytes = size, most_bytes
         self._kept: list[_Kept] = []
@@ -69,9 +69,5 @@ class PromptCaches:
             if kept.client != client or common_prefix(kept.tokens, tokens) < len(kept.tokens)
         ]
         self._kept.append(_Kept(client, tokens, cache, sum(entry.nbytes for entry in cache)))
-        while len(self._kept) > self._size or (self._most_bytes is not None and self.nbytes > self._most_bytes):
+        while len(self._kept) > self._size or self.nbytes > self._most_bytes:
             del self._kept[0]
-
-    def clear(self) -> None:
-        """Drop all of them."""
-        self._kept.clear()

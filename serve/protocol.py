@@ -84,7 +84,13 @@ class BlockWriter(Writer):
     done = b""
 
     def __init__(self, request: ChatRequest) -> None:
-        """Write the answer to ``request``."""
+        """Write the answer to ``request``.
+
+        Raises:
+            RequestRefused: It asks for several.
+        """
+        if request.n > 1:
+            raise wrong_field("n", f"expected 1, because there is one answer, got {request.n}")
         self.request = request
         self.blocks: list[Block] = []
         self.end, self.stopped_by = "abort", ""

@@ -112,9 +112,10 @@ class ResponseWriter(BlockWriter):
         prompt, written, cached = counts(job)
         usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
         usage["input_tokens_details"] = {"cached_tokens": cached or 0}
-        usage["output_tokens_details"] = {"reasoning_tokens": 0}
+        usage["output_tokens_details"] = {"reasoning_tokens": sum(text.reasoning for text in job.texts)}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
-        reason = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
+        why = "max_output_tokens" if self.end == "length" else self.end
+        reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block, "completed") for block in self.blocks]
         return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(job)}
 

@@ -66,8 +66,18 @@ class Server(uvicorn.Server):
         self._socket.listen(_BACKLOG)
 
     def answer(self) -> None:
-        """Answer until a signal comes, or `handle_exit` is called."""
+        """Answer until a signal comes, or `handle_exit` is called.
+
+        Raises:
+            SpectoolError: The engine has failed.
+        """
         asyncio.run(self.serve([self._socket]))
+        if (error := self.engine.failure) is not None:
+            raise SpectoolError(f"the server has ended, because its engine failed: {error}") from error
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop, which uvicorn asks all the time."""
+        return await super().on_tick(counter) or not self.engine.alive
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop: running texts end where they are, and everybody gets an answer or an error. Twice: stop at once."""

@@ -29,7 +29,11 @@ class Parts:
 
 
 class Splitter:
-    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
+    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call.
+
+    Attributes:
+        thinks: Whether what comes next is reasoning.
+    """
 
     def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool) -> None:
         """Begin an answer to a request that offers ``tools``; without any, there are no calls.
@@ -42,10 +46,11 @@ class Splitter:
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
-        self._thinks = thinks and reasoning
-        self._began = self._thinks  # whether anything but white space has been written
-        self._called = self._after_marker = False
+        self.thinks = thinks and reasoning
+        self._began = self.thinks  # whether anything but white space has been written
+        self._after_marker = False
         self._held = ""
+        self._space: str | None = None  # written since a call; None unless a call was the last thing written
 
     def add(self, text: str, last: bool = False) -> Parts:
         """What of the answer so far is certain; with ``last``, nothing is held back."""
@@ -53,9 +58,6 @@ class Splitter:
         parts = Parts()
         while self._held and self._step(parts, last):
             pass
-        if self._called:
-            # Models put line ends around their calls.
-            parts.text = parts.text if parts.text.strip() else ""
         return parts
 
     def _step(self, parts: Parts, last: bool) -> bool:
@@ -63,24 +65,32 @@ class Splitter:
         if self._after_marker:  # of reasoning, where models put line ends
             self._held = self._held.lstrip("\n")
             self._after_marker = not self._held
-        if self._thinks:
+        if self.thinks:
             before, found = self._up_to(self._think[1], last)
             parts.reasoning += before
-            self._thinks = not found
+            self.thinks = not found
             self._after_marker = found
             return found
         if self._think[0] and not self._began:
             bare = self._held.lstrip()
             if bare.startswith(self._think[0]):
                 self._held = bare[len(self._think[0]) :]
-                self._thinks = self._began = self._after_marker = True
+                self.thinks = self._began = self._after_marker = True
                 return True
             if self._think[0].startswith(bare) and not last:
                 return False
         self._began = True
         before, found = self._up_to(self._call[0], last)
-        parts.text += before
+        self._write(before, parts)
         return found and self._take_call(parts, last)
+
+    def _write(self, text: str, parts: Parts) -> None:
+        """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
+        if self._space is not None:
+            text = self._space + text
+            self._space = None if text.strip() else text
+        if self._space is None:
+            parts.text += text
 
     def _take_call(self, parts: Parts, last: bool) -> bool:
         """Parse what follows the marker that was just passed; what is no call becomes text."""
@@ -92,10 +102,10 @@ class Splitter:
         body = self._held if place < 0 else self._held[:place]
         calls = self._parsed(body)
         if calls is None:
-            parts.text += start
+            self._write(start, parts)
             return True
         parts.calls += calls
-        self._called = True
+        self._space = ""
         self._held = "" if place < 0 else self._held[place + len(end) :]
         return True
 

@@ -42,11 +42,12 @@ def legend(styles: Styles = IN_COLOUR) -> str:
 class Display:
     """Shows cycles one after the other, and each character once all of its bytes are there."""
 
-    def __init__(self, tokenizer: Any, styles: Styles = IN_COLOUR) -> None:
-        """Show what is written in the tokens of mlx-lm's ``TokenizerWrapper``."""
+    def __init__(self, tokenizer: Any, styles: Styles = IN_COLOUR, *, own_text: bool = False) -> None:
+        """Show what is written in the tokens of mlx-lm's ``TokenizerWrapper``; ``own_text`` is that of `AnswerText`."""
         from spectool.runtime.decoding.answer_text import AnswerText
 
-        self._styles, self._text = styles, AnswerText(tokenizer, stop_tokens=frozenset(tokenizer.eos_token_ids))
+        ends = frozenset(tokenizer.eos_token_ids)
+        self._styles, self._text = styles, AnswerText(tokenizer, stop_tokens=ends, own_text=own_text)
 
     def render(self, cycle: Cycle) -> str:
         """The text of ``cycle``, with rejected draft tokens before the token that the target chose instead."""

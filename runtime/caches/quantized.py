@@ -7,6 +7,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, maybe_quantize_kv_cache
+from spectool.runtime.per_model import once_per_model
 
 
 def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_size: int = 64) -> None:
@@ -24,17 +25,32 @@ def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_s
             f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(sorted(without))}. "
             "Generate without kv_bits."
         )
-    fresh = make_prompt_cache(model)
-    try:
-        model(mx.zeros((1, 1), dtype=mx.int32), cache=fresh)
-        maybe_quantize_kv_cache(fresh, 0, group_size, bits)
-        model(mx.zeros((1, 2), dtype=mx.int32), cache=fresh)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    known = _known_reasons(model)
+    if (bits, group_size) not in known:
+        known[bits, group_size] = _reason_against(model, bits, group_size)
+    if reason := known[bits, group_size]:
         raise RuntimeUnsupported(
             f"model type {kind}: kv_bits={bits} with groups of {group_size}: the model cannot read a cache that is "
             f"quantised like that ({reason}). Generate without kv_bits."
-        ) from error
+        )
+
+
+@once_per_model
+def _known_reasons(model: Any) -> dict[tuple[int, int], str]:
+    """By bits and group size, why the model cannot read such a cache; filled as it is asked."""
+    return {}
+
+
+def _reason_against(model: Any, bits: int, group_size: int) -> str:
+    """Why the model cannot read a cache that is quantised like that; empty where it can. Two passes are built."""
+    cache = make_prompt_cache(model)
+    try:
+        model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)
+        maybe_quantize_kv_cache(cache, 0, group_size, bits)
+        model(mx.zeros((1, 2), dtype=mx.int32), cache=cache)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return ""
 
 
 def check_kv_bits(model: Any, group_size: int = 64, choices: Sequence[int] = ()) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.commands.chatting import chat_model
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
@@ -179,3 +180,17 @@ def test_an_answer_follows_a_json_schema(tmp_path: Path) -> None:
         schema.write_text(wrong)
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 1 and message in result.stderr, result.output
+
+
+def test_an_answer_begins_without_the_space_of_the_tokenizer_unless_it_continues_a_text(tmp_path: Path) -> None:
+    model = chat_model(tmp_path)
+
+    def written(*arguments: str) -> str:
+        asked = ["generate", "--model", model, "--no-dict", "--num-draft-tokens", "4", "-m", "6", *arguments]
+        return CliRunner().invoke(main, asked, catch_exceptions=False).stdout.rstrip("\n")
+
+    own = written("-p", "Wczoraj wieczorem w domu")
+    assert own and not own.startswith(" ")
+    assert written("-p", "Wczoraj wieczorem", "--prefill-response", "w domu") == f" {own}"
+    assert written("-p", "Wczoraj wieczorem w domu", "--ignore-chat-template") == f" {own}"
+    assert not written("-p", "Wczoraj wieczorem w domu", "--show-drafts").lstrip("<[{").startswith(" ")

@@ -1,12 +1,16 @@
 """The protocols of Claude Code and Codex, with the official clients of both."""
 
 import json
+from collections import deque
 from typing import Any
 
 import pytest
 from anthropic import Anthropic, BadRequestError
 from openai.types.responses import ResponseTextDeltaEvent, ResponseTextDoneEvent
 
+from spectool.serve import responses
+from spectool.serve.answers import Delta
+from spectool.serve.engine import Job
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
@@ -84,6 +88,7 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
         {"messages": [{"role": "user", "content": None}], "tools": [{"name": 5, "input_schema": {}}]},
         {"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"}},
         {"messages": [{"role": "user", "content": "a"}], "temperature": 5},
+        {"messages": [{"role": "user", "content": "a"}], "n": 2},
         {"messages": []},
     ):
         status, _, data = exchange(chatting, post("/v1/messages", {"max_tokens": 3, **body}))
@@ -134,6 +139,29 @@ def test_responses(chatting: Server) -> None:
     assert events[-1].type == "response.incomplete"
 
 
+def test_reasoning_of_responses_is_counted(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = chatting.engine.model.tokenizer
+    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
+    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
+    thought, said = "<think>Hm, niech pomyślę.</think>", "Tak."
+    with writing_down(chatting, thought + said, said):
+        response, without = (client(chatting).responses.create(model="demo", input="I co?") for _ in range(2))
+    assert response.output_text == without.output_text == said
+    assert response.usage is not None and without.usage is not None
+    expected = len(tokenizer.encode(thought, add_special_tokens=False))
+    assert abs(response.usage.output_tokens_details.reasoning_tokens - expected) <= 1
+    assert without.usage.output_tokens_details.reasoning_tokens == 0
+
+
+@pytest.mark.parametrize(("end", "reason"), [("abort", "abort"), ("length", "max_output_tokens")])
+def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
+    request = responses.chat_of({"input": "a"})
+    writer = responses.ResponseWriter(request)
+    deque(writer.add(Delta(0, "text", end=end)), 0)
+    whole = writer.whole(Job(request, "m", [], "", lambda event: None))
+    assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
+
+
 def test_tools_of_responses(chatting: Server) -> None:
     asked: Any = {
         "model": "demo",
@@ -180,6 +208,7 @@ def test_wrong_responses_are_refused(chatting: Server) -> None:
         {"input": "a", "tools": [{"type": "function"}]},
         {"input": "a", "instructions": 5},
         {"input": "a", "max_output_tokens": 0},
+        {"input": "a", "n": 2},
     ):
         status, _, data = exchange(chatting, post("/v1/responses", body))
         assert status == 400 and json.loads(data)["error"]["message"], body

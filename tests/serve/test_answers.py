@@ -132,6 +132,12 @@ def test_the_first_space_of_a_continuation_is_there(server: Server) -> None:
     assert not complete(server, "", 4).choices[0].text.startswith(" ")
 
 
+def test_the_first_space_of_a_message_is_there_where_the_answer_continues_one(chatting: Server) -> None:
+    begun = [{"role": "user", "content": "Stolica?"}, {"role": "assistant", "content": "Stolicą jest"}]
+    assert chat(chatting, "Warszawa", messages=begun).message.content == " Warszawa"
+    assert chat(chatting, "Warszawa", messages=begun[:1]).message.content == "Warszawa"
+
+
 def test_one_bos(server: Server) -> None:
     bos = server.engine.model.tokenizer.bos_token
     once, twice = (complete(server, prompt, 4) for prompt in (PROMPTS[0], bos + PROMPTS[0]))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,10 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.serve.answers import Answer, Prompt
 from spectool.serve.models import context_length, rows_that_fit
+from spectool.serve.options import ServerOptions
+from spectool.serve.requests import CompletionRequest, checked
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
@@ -100,6 +104,18 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     assert "at most 256 tokens, including the answer, got 256" in error["message"]
 
 
+@pytest.mark.parametrize(("context", "limit"), [(None, 50), (10, 50), (256, 252)])
+def test_an_answer_ends_somewhere_without_a_context(
+    context: int | None, limit: int, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectool.serve.answers.MOST_TOKENS", 50)
+    model = copy(server.engine.model)
+    model.context = context
+    request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
+    prompt = Prompt(list(range(4 if context == 256 else 20)))
+    assert Answer(0, prompt, request, model, ServerOptions(model="m")).max_tokens == limit
+
+
 def test_every_drafter_that_fails_is_counted() -> None:
     with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
         for prompt in PROMPTS[:3]:
@@ -176,6 +192,21 @@ def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.
             monkeypatch.setattr(mx, "device_info", known.copy)
             assert rows_that_fit(model, 256) == min(texts, 16)
     assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
+
+
+def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = load_model(str(demo_path("target")))
+    parameters: Any = tree_flatten(model.parameters())
+    weights = sum(weight.nbytes for _, weight in parameters)
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 256), dtype=mx.int32), cache=cache)
+    memory = weights + 4 * 2 * sum(leaf.nbytes for leaf in cache)  # two texts in a quarter
+    monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": memory})
+    for given, kept in ((None, 2), (10**9, 3)):
+        with serving(prompt_cache_bytes=given) as running:
+            for prompt in PROMPTS:
+                complete(running, prompt)
+            assert series(running)["spectool_prompt_cache_sequences"] == kept
 
 
 def test_the_context_is_found_where_a_model_keeps_it() -> None:

@@ -5,7 +5,6 @@ from threading import Thread
 
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.serve.metrics import Metrics
-from spectool.serve.page import page
 
 LINE = re.compile(
     r'(# (HELP|TYPE) [a-z_:]+ .+|[a-z_:]+(\{[a-z]+="(\\["\\n]|[^"\\\n])*"(,[a-z]+="[^"\n]*")*\})? [0-9.e+-]+)'
@@ -40,16 +39,6 @@ def test_cycles_have_the_names_that_vllm_gives_them() -> None:
         'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 2.0',
         'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2.0',
     ]
-
-
-def test_the_page_escapes_what_it_shows() -> None:
-    metrics = Metrics()
-    metrics.add("accepted_tokens_total", 3, source="<b>")
-    metrics.add("drafted_tokens_total", 4, source="<b>")
-    shown = page("<model>", ["/v1/models"], metrics.facts({}))
-    assert "<model>" not in shown and "<b>" not in shown
-    assert "<td>acceptance</td><td>0.75</td>" in shown
-    assert "<td>tokens per pass</td><td>none yet</td>" in shown
 
 
 def test_threads_lose_no_count() -> None:

@@ -1,5 +1,6 @@
 """The page for people in a real browser, driven through the pipe of Chrome's DevTools protocol."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -8,13 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 
+from spectool.serve.gate import Gate
+from spectool.serve.metrics import Metrics
+from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
-from spectool.tests.serve.questions import writing_down
-from spectool.tests.serve.servers import connect, exchange, get, post
+from spectool.tests.serve.questions import chatting_model, writing_down
+from spectool.tests.serve.servers import connect, exchange, get, post, serving
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 MARKUP = "<img src=x onerror=\"document.title='run'\"> & <script>document.title = 'run'</script> <b>x</b>"
@@ -58,6 +63,28 @@ class Page:
         enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
         self.call("Input.dispatchKeyEvent", type="keyDown", **enter)
         self.call("Input.dispatchKeyEvent", type="keyUp", key="Enter")
+
+
+async def answer_nothing(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def status_of(gate: Gate, host: str, origin: str) -> int:
+    """The status of a request with the right key, as a browser sends it."""
+    headers = {"host": host, "origin": origin, "authorization": "Bearer k"}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": raw, "query_string": b"", "server": None}
+    found: list[int] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        found.append(message.get("status", 0))
+
+    asyncio.run(gate(scope, receive, send))
+    return found[0]
 
 
 @contextmanager
@@ -117,4 +144,35 @@ def test_the_server_s_own_page_may_ask_and_others_may_not(chatting: Server) -> N
     for origin, status in ((f"http://localhost:{port}", 200), (f"http://localhost:{port + 1}", 403), ("null", 403)):
         data = post("/v1/chat/completions", body, Origin=origin, host=f"localhost:{port}")
         assert exchange(chatting, data.replace(b"Host: localhost\r\n", b""))[0] == status
+    # Without a key, a name could be a stranger's, which means this machine to a browser of ours.
+    gates = {
+        keys: Gate(answer_nothing, ServerOptions(model="m", api_keys=keys), Metrics(), "0.0.0.0", frozenset())
+        for keys in ((), ("k",))
+    }
+    for host, keys, allowed in (
+        ("192.168.0.5:8080", (), True),
+        ("[fe80::1]:8080", (), True),
+        (f"{gethostname().lower()}.local:8080", (), True),
+        ("evil.example.org:8080", (), False),
+        ("model.example.org", ("k",), True),
+    ):
+        for origin in (f"http://{host}", f"https://{host}", "http://other.example.org"):
+            own = allowed and host in origin
+            assert (status_of(gates[keys], host, origin) == 200) is own, (host, origin)
     assert "default-src 'none'" in exchange(chatting, get("/"))[1]["content-security-policy"]
+
+
+@pytest.mark.system
+@pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome in PATH")
+def test_the_page_asks_for_a_key(tmp_path: Path) -> None:
+    model = chatting_model(tmp_path)
+    with serving(model=model, api_keys=("sesame",)) as running, browsing(tmp_path) as page:
+        page.call("Page.navigate", url=running.url)
+        page.until("document.activeElement?.id === 'key'")
+        page.say("sesame")
+        page.value("document.getElementById('key').blur()")
+        assert page.until("document.getElementById('models').textContent.replace('…', '')") == model
+        page.value("document.getElementById('field').focus()")
+        with writing_down(running, "Tak."):
+            page.say("W domu?")
+            page.until("document.querySelector('#log .assistant')?.textContent === 'Tak.'")

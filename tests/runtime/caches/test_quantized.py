@@ -1,7 +1,9 @@
 """Options that are checked before a model works: the groups of a quantised cache."""
 
 from contextlib import suppress
+from typing import Any
 
+import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
@@ -41,6 +43,24 @@ def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
 def test_what_would_fail_halfway_or_do_nothing_is_refused_before_any_work(kind: str, reason: str) -> None:
     with pytest.raises(RuntimeUnsupported, match=rf"model type {kind}: .*{reason}"):
         generate_step([5, 6, 7], tiny_model(kind), kv_bits=8, kv_group_size=32)
+
+
+def test_each_model_is_tried_once_for_bits_and_a_group_size() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Counting(type(tiny_model())):  # type: ignore[misc]
+        def __call__(self, tokens: mx.array, **options: Any) -> Any:
+            asked.append(tuple(tokens.shape))
+            return super().__call__(tokens, **options)
+
+    model, refusing = tiny_model(), tiny_model("deepseek_v3")
+    model.__class__ = Counting
+    for _ in range(3):
+        for bits in (4, 8):
+            require_quantizable(make_prompt_cache(model), model, bits, 32)
+        with pytest.raises(RuntimeUnsupported, match="cannot read"):
+            require_quantizable(make_prompt_cache(refusing), refusing, 8, 32)
+    assert asked == [(1, 1), (1, 2)] * 2
 
 
 def test_the_error_names_the_size_and_only_what_helps() -> None:

@@ -1,0 +1,35 @@
+"""What a chat model writes, taken apart piece by piece."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from spectool.serve.tool_calls import Splitter
+
+CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
+TOOLS = [{"type": "function", "function": {"name": "weather"}}]
+TOKENIZER = SimpleNamespace(
+    tool_call_start="<tool_call>",
+    tool_call_end="</tool_call>",
+    tool_parser=lambda text, tools: json.loads(text),
+    think_start=None,
+    think_end=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "calls"),
+    [
+        ([CALL, "\n", "Krok", " ", "1", ".", "\n\n", "Krok", " ", "2", "."], "\nKrok 1.\n\nKrok 2.", 1),
+        (["A:", " ", CALL, "\n", CALL, "\n", " ", "i", " ", "tak"], "A: \n i tak", 2),
+        (["A: ", CALL, "\n", "  \n"], "A: ", 1),
+        ([f"A: {CALL}\n", "B"], "A: \nB", 1),
+        ([CALL, "\n", "<tool_call>", "no", "</tool_call>"], "\n<tool_call>no</tool_call>", 1),
+    ],
+)
+def test_white_space_after_a_call_comes_with_the_text_after_it(pieces: list[str], text: str, calls: int) -> None:
+    splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
+    parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
+    assert "".join(part.text for part in parts) == text
+    assert sum(len(part.calls) for part in parts) == calls
