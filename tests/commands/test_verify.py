@@ -85,7 +85,6 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
         assert run("inspect", name, "--tokenizer", TOKENIZER).exit_code == 0
     for name in ("8d3", "elsewhere/pl", ".", "hidden"):
         assert find_artifact(Path(name)) == Path(name)
-    assert run("inspect", "pl", "--export-llama-cpp", tmp_path / "x").exit_code == 0
     shutil.copytree(dictionary, tmp_path / "other-pl.align")
     assert find_artifact(Path("pl"), ".align").name == "other-pl.align"
     message = error_of(run("inspect", "pl"))
