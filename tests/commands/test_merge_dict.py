@@ -27,14 +27,11 @@ def folder(tmp_path: Path, bundled: Tokenizer) -> Path:
 
 
 def test_merge(folder: Path) -> None:
-    result = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "--weight", 2.5, "-o", folder / "m",
-                 "--json")  # fmt: skip
+    result = run("merge-dict", folder / "a.dict", folder / "b.dict", "-o", folder / "m", "--json")
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert facts["path"] == str(folder / "m") and facts["statistics"]["entries"] > 0
     verify_artifact(folder / "m")
-    wrong = run("merge-dict", folder / "a.dict", folder / "b.dict", "--weight", 1, "-o", folder / "n")
-    assert wrong.exit_code == 2 and "1 weights for 2 dictionaries" in wrong.output
     assert run("merge-dict", folder / "a.dict", "-o", folder / "n").exit_code == 2
     assert run("merge-dict", folder / "a.dict", folder / "nothing", "-o", folder / "n").exit_code == 1
     assert not (folder / "n").exists()
