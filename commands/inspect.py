@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import guarded, show
-from spectool.commands.shared.describe import artifact_facts
 from spectool.commands.shared.options import Text, Whole, json_option, tokenizer_option
+
+_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
 
 
 @click.command("inspect")
@@ -35,28 +36,29 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats import class_of
-    from spectool.artifacts.manifest import MANIFEST, holds_model, read_bounded_json, read_manifest, verify_files
-    from spectool.commands.look_ups import sample
+    from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
 
     directory = find_artifact(Path(path).expanduser())
     is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
-    reader = None if manifest is None else class_of(manifest, directory)
     if lookup is not None and kind != "spectool-dictionary":
-        raise click.UsageError(f"--lookup works on dictionaries; {path} is {f'a {kind}' if manifest else 'none'}")
-    if reader is None:
+        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
+    if manifest is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return
-    opened: Any = reader(directory)  # a damaged one is not described
-    if kind == "spectool-dictionary":  # opening it does not read all of its files
-        verify_files(directory, opened.manifest)
-    facts: dict[str, Any] = artifact_facts(opened.manifest, directory)
-    if as_json:
-        facts = read_bounded_json(directory / MANIFEST)
+    opened: Any = class_of(manifest, directory)(directory)  # a damaged one is not described
+    facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
     if kind == "spectool-dictionary":
+        from spectool.commands.look_ups import sample
+
+        verify_files(directory, opened.manifest)  # opening it does not read all of its files
         sampled = sample(opened, lookup, entries, tokenizer, as_json)
         facts = sampled | facts if lookup is not None and not as_json else facts | sampled
+    elif kind == "spectool-alignment":
+        from spectool.commands.shared.align_summary import judgement
+
+        facts |= judgement(opened)
     show(facts, as_json)
 
 

@@ -41,12 +41,11 @@ def test_texts_of_each_command(work: Path) -> None:
     entry = json.loads(run("inspect", work / "uk.dict", "--json").stdout)["sample_entries"][0]
     text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
     shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary 3$", shown, re.MULTILINE)
+    assert re.search(r"^format +spectool-dictionary$", shown, re.MULTILINE)
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)(  below 20%, so not drafted by default)?$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\).*\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
-    assert "draft to target" in report
-    assert re.search(r"^ceiling +(\d\.\d\d, ){2}\d\.\d\d tokens per pass", report, re.MULTILINE)
+    assert re.search(r"^tokens per pass +2 \d\.\d+$", report, re.MULTILINE)
     assert re.search(
         r"^limits +none: every text survives, except names of special tokens .*$",
         run("inspect", TOKENIZER).stdout,
@@ -188,10 +187,8 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
     _, _, verdict = " ".join(result.stdout.split()).partition(" verdict ")
-    assert verdict.startswith("do not use this pair for such text")
-    assert "1 of 1 texts (100.0%) were left out, because the draft's tokenizer (lower-cases" in verdict
+    assert verdict.startswith("do not use this pair for such text") and "the draft's lower-cases" in verdict
     assert "next:" not in result.stderr
-    assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert statistics["draft_to_target"]["string_free"] is None
     assert set(statistics["ceiling"]["byte-aligned"].values()) == {None}
