@@ -53,8 +53,8 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
         from spectool.commands.look_ups import sample
 
         verify_files(directory, opened.manifest)  # opening it does not read all of its files
-        sampled = sample(opened, lookup, entries, tokenizer, as_json)
-        facts = sampled | facts if lookup is not None and not as_json else facts | sampled
+        sampled = sample(opened, lookup, entries, tokenizer)
+        facts = facts | sampled if lookup is None else sampled | facts
     elif kind == "spectool-alignment":
         from spectool.commands.shared.align_summary import judgement
 
