@@ -2,13 +2,12 @@
 
 import shlex
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, show, stage
+from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     SectionedCommand,
     draft_option,
@@ -47,7 +46,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.artifacts.alignment import Alignment
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
-    from spectool.commands.shared.align_summary import TEXT_WIDTH, judge, summarize
+    from spectool.commands.shared.align_summary import judgement
     from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer
 
@@ -64,14 +63,11 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
     with stage(path, Alignment.format, as_json, {"draft": drafting, "target": targeted}) as finish:
         manifest = build_alignment(*sides, source, path, say, measure=measure_ceiling)
-        verdict = judge(manifest)
-        if not as_json:
-            show(summarize(manifest), as_json=False)
-        said = verdict._asdict() if as_json else {"verdict": wrap(verdict.verdict, TEXT_WIDTH)}
-        finish(manifest, said)
+        judged = judgement(Alignment(path))
+        finish(manifest, judged)
         require_checked(path, manifest, say)
     if not as_json:
-        say(f"all figures: spectool inspect --json {shlex.quote(str(path))}")
-        if verdict.usable:
+        say(f"all figures: spectool inspect {shlex.quote(str(path))}")
+        if judged["usable"]:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
             say_next(["generate", *models, "--alignment", str(path)])

@@ -1,13 +1,16 @@
 """The command ``doctor``."""
 
-from dataclasses import replace
-from textwrap import wrap
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
 
-from spectool.artifacts.pass_costs import PassCosts, save_costs
-from spectool.commands.shared.console import guarded, say, say_next, show
+from spectool import ArtifactError
+from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
+from spectool.commands.shared.console import guarded, say, say_next, show, table
 from spectool.commands.shared.options import Finite, json_option
 
 _BAR = 24  # characters of a pass as long as the longest one
@@ -49,7 +52,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
 
-    found: dict[str, Any] = {}
+    _require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
     for role, name in {"target": model, "draft": draft}.items():
         if name is None:
@@ -61,36 +64,30 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         if (earlier := known_costs(loaded)) is not None:
             costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
-        path = save_costs(model_key(loaded), costs[role])
+        save_costs(model_key(loaded), costs[role])
         forget_known_costs()
-        found[role] = {"model": name, "saved": str(path)} | _figures(costs[role])
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0
-    found["lengths"] = _table(costs["target"], draft_pass)
+    lengths = _lengths(costs["target"], draft_pass)
     if as_json:
-        show(found, as_json=True)
+        show({role: asdict(each) for role, each in costs.items()} | {"lengths": lengths}, as_json=True)
         return
-    for line in _lines(costs["target"], found["lengths"], draft_pass):
-        click.echo(line)
-    arguments = ["--model", model] + (["--draft-model", draft] if draft else [])
-    say_next(["generate", *arguments])
+    _print(costs["target"], lengths, draft_pass)
+    say_next(["generate", "--model", model, *(["--draft-model", draft] if draft else [])])
 
 
-def _figures(costs: PassCosts) -> dict[str, Any]:
-    return {
-        "machine": costs.machine,
-        "milliseconds": {
-            depth: {rows: round(each * 1e3, 3) for rows, each in curve.items()}
-            for depth, curve in costs.seconds.items()
-        },
-        "same_bits": list(costs.same_bits),
-        "exact": costs.exact,
-        "longest_exact": costs.longest_exact,
-        "processor_share": costs.processor_share,
-    }
+def _require_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be saved, before anything is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ArtifactError(
+            f"{folder}: the measurements cannot be saved there ({error.strerror}). Make it a folder you can write to"
+        ) from error
 
 
-def _table(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
+def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
     """What drafts of each length cost, the length 0 first."""
     from spectool.measure.doctor import break_even
 
@@ -107,38 +104,32 @@ def _table(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> list[str]:
-    """The table, drawn, and what it means."""
+def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> None:
+    """The table, with a plot in its last column, and what it means."""
     from spectool.measure.doctor import nearly_free
 
-    depths = sorted(costs.seconds)
-    heads = [f"ms at {depth:,}".rjust(11) for depth in depths]
+    rows: list[list[str]] = []
     longest = max(length["plain_passes"] for length in lengths)
-    lines = ["", f"{costs.model} on {costs.machine}", ""]
-    lines.append("  ".join(["draft tokens", *heads, "must be right", "bits"]))
     for length in lengths:
-        times = length["milliseconds"]
-        columns = [(f"{times[depth]:.1f}" if depth in times else "").rjust(11) for depth in depths]
+        times = [length["milliseconds"].get(depth) for depth in sorted(costs.seconds)]
         needed = length["break_even"]
         right = f"{needed:.0%}" if needed else "never pays" if length["draft_tokens"] else ""
-        bits = "same" if length["same_bits"] else "other"
         bar = "▇" * max(1, round(_BAR * length["plain_passes"] / longest))
-        lines.append("  ".join([f"{length['draft_tokens']:>12}", *columns, f"{right:>13}", f"{bits:5}", bar]))
+        bits = "same" if length["same_bits"] else "other"
+        shown = ["" if time is None else f"{time:.1f}" for time in times]
+        rows.append([str(length["draft_tokens"]), *shown, right, bits, bar.ljust(_BAR)])
+    heads = [f"ms at {depth:,}" for depth in sorted(costs.seconds)]
+    click.echo(f"\n{costs.model} on {costs.machine}\n")
+    click.echo(table(["draft tokens", *heads, "must be right", "bits", "time".ljust(_BAR)], rows) + "\n")
     free = nearly_free(costs.curve)
-    notes = [
-        f"Up to {free} draft tokens are nearly free: a pass that verifies them takes less than 10% longer."
-        if free
-        else "No draft token is free here: a pass that verifies one takes at least 10% longer than a plain one."
-    ]
+    notes = [f"Draft tokens that are nearly free, because their pass takes less than 10% longer: {free}."]
     if draft_pass:
         share = draft_pass / costs.curve[1]
         notes.append(
             f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
             "the shares that must be right include it."
         )
-    if all(length["same_bits"] for length in lengths):
-        notes.append("Passes over several tokens gave the same bits as passes over one.")
-    else:
+    if not all(length["same_bits"] for length in lengths):
         notes.append(
             "“other” means that a pass over that many tokens rounds differently from passes over one, so two tokens "
             "with nearly equal logits may change places."
@@ -147,4 +138,5 @@ def _lines(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         found = costs.longest_exact
         what = f"drafts are {found} tokens long at most" if found else "the model is decoded plainly"
         notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
-    return [*lines, "", *(line for note in notes for line in wrap(note, 100))]
+    for note in notes:
+        click.echo(fill(note, 100))

@@ -1,17 +1,14 @@
 """The command ``inspect``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from spectool import SpectoolError
-from spectool.commands.shared.console import guarded, say, show
-from spectool.commands.shared.describe import artifact_facts
-from spectool.commands.shared.options import Finite, Text, Whole, json_option, path_option, tokenizer_option
+from spectool.commands.shared.console import guarded, show
+from spectool.commands.shared.options import Text, Whole, json_option, tokenizer_option
 
-if TYPE_CHECKING:
-    from spectool.artifacts.dictionary import Dictionary
+_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
 
 
 @click.command("inspect")
@@ -25,91 +22,44 @@ if TYPE_CHECKING:
     help="Number of sample entries of a dictionary to show.",
 )
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
-@path_option(
-    "--export-llama-cpp", "exported", metavar="FILE", help="Write a dictionary as a lookup cache of llama.cpp."
-)
-@click.option(
-    "--min-prob",
-    type=Finite(0, 1),
-    metavar="P",
-    help="With --export-llama-cpp: leave out less probable entries.",
-)
 @json_option
 @guarded
-def inspect(
-    path: str,
-    lookup: str | None,
-    entries: int,
-    tokenizer: str | None,
-    exported: Path | None,
-    min_prob: float | None,
-    as_json: bool,
-) -> None:
-    """Explain an artifact or a tokenizer, or export a dictionary to llama.cpp.
+def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, as_json: bool) -> None:
+    """Explain an artifact or a tokenizer.
 
-    PATH may be the name of an artifact in your cache folder. The lookup cache is for llama.cpp's
-    --lookup-cache-dynamic.
+    PATH may be the name of an artifact in your cache folder.
 
     \b
     Examples:
         spectool inspect pl.dict --lookup "na przykład"
         spectool inspect ./Bielik-11B
-        spectool inspect pl.dict --export-llama-cpp pl.lookup --min-prob 0.3
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.formats import class_of
-    from spectool.artifacts.manifest import MANIFEST, holds_model, read_bounded_json, read_manifest, verify_files
-    from spectool.commands.look_ups import sample
+    from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
 
-    if min_prob is not None and exported is None:
-        raise click.UsageError("--min-prob chooses what is exported: give --export-llama-cpp FILE with it")
     directory = find_artifact(Path(path).expanduser())
     is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
-    reader = None if manifest is None else class_of(manifest, directory)
-    for option, value in (("--lookup", lookup), ("--export-llama-cpp", exported)):
-        if value is not None and kind != "spectool-dictionary":
-            raise click.UsageError(f"{option} works on dictionaries; {path} is {f'a {kind}' if manifest else 'none'}")
-    if reader is None:
+    if lookup is not None and kind != "spectool-dictionary":
+        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
+    if manifest is None:
         show(_tokenizer_facts(path, as_json), as_json)
         return
-    opened: Any = reader(directory)  # a damaged one must be neither described nor exported
-    if kind == "spectool-dictionary":  # opening it does not read all of its files
-        verify_files(directory, opened.manifest)
-    if exported is not None:
-        show(_export(opened, exported, min_prob or 0.0), as_json)
-        return
-    facts: dict[str, Any] = artifact_facts(opened.manifest, directory)
-    if as_json:
-        facts = read_bounded_json(directory / MANIFEST)
+    opened: Any = class_of(manifest, directory)(directory)  # a damaged one is not described
+    facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
     if kind == "spectool-dictionary":
-        sampled = sample(opened, lookup, entries, tokenizer, as_json)
-        facts = sampled | facts if lookup is not None and not as_json else facts | sampled
+        from spectool.commands.look_ups import sample
+
+        verify_files(directory, opened.manifest)  # opening it does not read all of its files
+        sampled = sample(opened, lookup, entries, tokenizer)
+        facts = facts | sampled if lookup is None else sampled | facts
+    elif kind == "spectool-alignment":
+        from spectool.commands.shared.align_summary import judgement
+
+        facts |= judgement(opened)
     show(facts, as_json)
-
-
-def _export(dictionary: "Dictionary", out: Path, min_probability: float) -> dict[str, Any]:
-    """Write a lookup cache, which replaces nothing but another one; return what is in it."""
-    from spectool.artifacts.llama_cpp import write_cache
-    from spectool.build.dictionary.lookup_cache import to_ngrams
-
-    exported = to_ngrams(dictionary.entries(), min_probability)
-    if not exported.ngrams:
-        raise SpectoolError(
-            f"{dictionary.path}: none of its {len(dictionary):,} entries can be written. Give a lower --min-prob, or "
-            "build a dictionary with shorter contexts: spectool build-dict --max-context 4"
-        )
-    for reason, number in exported.left_out.items():
-        say(f"{number:,} of {len(dictionary):,} entries are left out: {reason}")
-    say("llama.cpp will draft everything in the file, because probabilities are not written")
-    return {
-        "path": str(out),
-        "n-grams": write_cache(out, exported.ngrams.items()),
-        "bytes": out.stat().st_size,
-        "entries": exported.entries,
-        "entries left out": exported.left_out.total(),
-    }
 
 
 def _tokenizer_facts(source: str, as_json: bool) -> dict[str, Any]:

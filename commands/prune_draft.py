@@ -58,7 +58,6 @@ def prune_draft(
     """
     from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
-    from spectool.commands.shared.describe import pruning
     from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
@@ -69,8 +68,7 @@ def prune_draft(
         manifest = prune_model(directory, whole, sources, out, say, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
-        shown = pruning(manifest.statistics) | {"pass": "{before:.1f} ms before, {after:.1f} ms after".format(**times)}
-        finish(manifest, {"pass ms": times} if as_json else shown)
+        finish(manifest, {**manifest.statistics, "pass ms": times})
     if not as_json:
         say_next(["align", "--draft", str(out)], "--target TARGET")
 

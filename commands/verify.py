@@ -9,7 +9,6 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.shared.console import guarded, in_a_line, say
-from spectool.commands.shared.describe import artifact_facts
 from spectool.commands.shared.options import json_option
 
 
@@ -62,7 +61,6 @@ def _verified(path: Path, facts: dict[str, Any]) -> Any:
     facts["path"] = str(path)
     artifact = verify_artifact(path)
     manifest = artifact.manifest
-    artifact_facts(manifest, path)  # requires every figure that `inspect` shows
     facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
     if manifest.format == "spectool-alignment":
         require_checked(path, manifest, say)

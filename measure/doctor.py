@@ -24,10 +24,9 @@ from spectool.runtime.draft_length.controller import BUSY_SHARE
 from spectool.runtime.draft_length.measured import machine_name
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32)
+ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 12, 32, 9, 7)  # where passes are slow, the first of these
 DEPTHS = (64, 1024)  # tokens in the context
 INPUTS = 3  # texts on which the bits of logits are compared
-_TELLING = (1, 2, 4, 8, 16, 3, 5, 6, 12, 32, 9, 17, 7, 24)  # the sizes to keep where passes are slow come first
 _FEWEST = 4
 LEAST_SAMPLES = 3  # of each number of rows, however long they take
 NEARLY_FREE = 1.1  # times a pass over one row
@@ -93,9 +92,9 @@ def _timed(context: "_Context", rows: int) -> _Sample:
 
 
 def _affordable(context: "_Context", seconds: float) -> list[int]:
-    """The sizes of which one pass each takes no longer than ``seconds``: all of them, or the most telling ones."""
+    """The sizes of which one pass each takes no longer than ``seconds``, or the first few."""
     sizes: list[int] = []
-    for rows in sorted(ROWS, key=_TELLING.index):
+    for rows in ROWS:
         context.run(rows)  # the first pass of a size prepares the others
         seconds -= _timed(context, rows).seconds
         if seconds < 0 and len(sizes) >= _FEWEST:

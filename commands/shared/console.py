@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -29,6 +30,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # when a command began, in the meta of its context
 SECONDS_BETWEEN_LINES = 30.0
 _KINDS = 5  # of files that are left out, in a note
+_WIDTH = 100  # characters of a value before it is wrapped
+_DEEPEST = 4  # levels of a value
+_DIGEST = re.compile("[0-9a-f]{64}")
+_wrapped = partial(wrap, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def without_colours() -> bool:
@@ -102,16 +107,55 @@ def open_text(spec: str, **reads: Any) -> "Corpus":
 
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
-    """Print facts as aligned ``key  value`` lines, or as JSON."""
+    """Print facts as aligned ``key  value`` lines, with a line for each element of a list or mapping, or as JSON."""
     if as_json:
         named = {key.replace(" ", "_"): value for key, value in facts.items()}
         click.echo(json.dumps(named, ensure_ascii=False, indent=1))
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        lines = (value or ["none"]) if isinstance(value, list | tuple) else [value]
+        lines = [line for part in _parts(value) for line in (_wrapped(part) if len(part) > _WIDTH else [part])]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {without_controls(str(line))}")
+            click.echo(f"{name:<{width}}  {without_controls(line)}")
+
+
+def _parts(value: Any) -> list[str]:
+    """What is printed of a value, one part after the other, each on a line of its own."""
+    if not isinstance(value, Mapping):
+        return list(map(in_words, value if isinstance(value, list | tuple) else [value])) or ["none"]
+    parts = list[str]()
+    for key, each in value.items():
+        table = isinstance(each, Mapping) and each and all(isinstance(row, Mapping) for row in each.values())
+        parts += [_named(f"{key} {name}", row) for name, row in each.items()] if table else [_named(key, each)]
+    return parts or ["none"]
+
+
+def in_words(value: Any, depth: int = 0) -> str:
+    """A value from JSON in a line; what is nested too deeply is left out.
+
+    >>> in_words({"max_bytes": 5_000_000, "exact": False, "sides": {"draft": [0.123456, None]}})
+    'max bytes 5,000,000, exact no, sides (draft 0.1235, none)'
+    """
+    if isinstance(value, Mapping | list | tuple):
+        if depth == _DEEPEST:
+            return "…"
+        parts = (
+            (_named(key, each, depth + 1) for key, each in value.items())
+            if isinstance(value, Mapping)
+            else (in_words(each, depth + 1) for each in value)
+        )
+        return ", ".join(parts) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, int | float):
+        return f"{round(value, 4):,}"
+    return short(value) if _DIGEST.fullmatch(str(value)) else str(value)
+
+
+def _named(key: str, value: Any, depth: int = 1) -> str:
+    words = in_words(value, depth)
+    name = key if "." in key else key.replace("_", " ")  # files keep their names
+    return f"{name} {f'({words})' if isinstance(value, Mapping) else words}"
 
 
 def without_controls(text: str) -> str:

@@ -35,8 +35,6 @@ def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command("merge-dict", path, path, "-o", out / "merged.dict")
-    (out / "x.lookup").unlink(missing_ok=True)
-    yield lambda: hostile.command("inspect", path, "--export-llama-cpp", out / "x.lookup")
 
 
 def draft(path: Path) -> None:

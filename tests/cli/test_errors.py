@@ -76,11 +76,19 @@ def test_verify_finds_a_flipped_byte(work: Path, tmp_path: Path, name: str) -> N
         assert f"{file}: SHA-256 is " in error_of(run("verify", tmp_path / file))
 
 
-@pytest.mark.parametrize("key", ["statistics", "arguments"])
-def test_a_manifest_without_its_figures_is_an_error(work: Path, tmp_path: Path, key: str) -> None:
+def test_whatever_a_manifest_holds_is_shown(work: Path, tmp_path: Path) -> None:
     shutil.copytree(work / "uk.dict", tmp_path / "x.dict")
     manifest = json.loads((tmp_path / "x.dict" / "manifest.json").read_text(encoding="utf-8"))
-    (tmp_path / "x.dict" / "manifest.json").write_text(json.dumps(manifest | {key: {}}))
+    deep: dict[str, object] = {}
+    for _ in range(400):
+        deep = {"a_b": deep}
+    arguments = {"deep": [deep], "huge": 10**12, "none": None, "list": [[1.5, True], {}], "": ""}
+    (tmp_path / "x.dict" / "manifest.json").write_text(json.dumps(manifest | {"arguments": arguments}))
+    shown = run("inspect", tmp_path / "x.dict")
+    assert shown.exit_code == 0, shown.output
+    assert "list 1.5, yes, none" in shown.stdout and "deep a b (a b (…))" in shown.stdout
+    assert run("verify", tmp_path / "x.dict").exit_code == 0
+    (tmp_path / "x.dict" / "manifest.json").write_text(json.dumps(manifest | {"statistics": {}}))
     assert "again" in error_of(run("inspect", tmp_path / "x.dict"))
 
 

@@ -15,14 +15,13 @@ from click.testing import CliRunner
 from spectool.cli import main
 from spectool.commands.shared.console import show, table
 from spectool.tests.running import TOKENIZER, process, run
-from spectool.tokenization.opening import open_tokenizer
 
 
 def test_json_of_each_command(work: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
-    assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability", "text"}
+    assert set(inspected["sample_entries"][0]) == {"after", "comes", "probability"}
     assert inspected["files"]["continuation.npy"]["bytes"] > 0
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
@@ -38,15 +37,12 @@ def test_json_of_each_command(work: Path) -> None:
 
 
 def test_texts_of_each_command(work: Path) -> None:
-    entry = json.loads(run("inspect", work / "uk.dict", "--json").stdout)["sample_entries"][0]
-    text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
-    shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary 3$", shown, re.MULTILINE)
-    assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)(  below 20%, so not drafted by default)?$", shown, re.MULTILINE)
-    assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\).*\n +'.*' -> '.*'", shown, re.MULTILINE)
+    shown = run("inspect", work / "uk.dict", "--lookup", "персональний ком", "--entries", "2").stdout
+    assert re.search(r"^format +spectool-dictionary$", shown, re.MULTILINE)
+    assert re.search(r"^proposal +after .*, comes .*, probability 0\.\d+, in all 0\.\d+$", shown, re.MULTILINE)
+    assert re.search(r"^sample entries +after .*, comes .*, probability 0\.\d+\n +after ", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
-    assert "draft to target" in report
-    assert re.search(r"^ceiling +(\d\.\d\d, ){2}\d\.\d\d tokens per pass", report, re.MULTILINE)
+    assert re.search(r"^tokens per pass +2 \d\.\d+$", report, re.MULTILINE)
     assert re.search(
         r"^limits +none: every text survives, except names of special tokens .*$",
         run("inspect", TOKENIZER).stdout,
@@ -188,10 +184,8 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
     _, _, verdict = " ".join(result.stdout.split()).partition(" verdict ")
-    assert verdict.startswith("do not use this pair for such text")
-    assert "1 of 1 texts (100.0%) were left out, because the draft's tokenizer (lower-cases" in verdict
+    assert verdict.startswith("do not use this pair for such text") and "the draft's lower-cases" in verdict
     assert "next:" not in result.stderr
-    assert re.search(r"^ceiling +not counted", result.stdout, re.MULTILINE)
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert statistics["draft_to_target"]["string_free"] is None
     assert set(statistics["ceiling"]["byte-aligned"].values()) == {None}
@@ -206,10 +200,7 @@ def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
 
 def test_a_lookup_shows_tokens_and_proposal_first(work: Path) -> None:
     lines = run("inspect", work / "uk.dict", "--lookup", "персональний ком").output.splitlines()
-    assert re.match(r"tokens +персональний␣ком → .*\S \| \S", lines[0])
-    assert lines[1].startswith("lookup") and lines[2].startswith("proposal")
+    assert re.match(r"tokens +.*\S \| \S", lines[0]) and lines[1].startswith("proposal ")
     facts = json.loads(run("inspect", work / "uk.dict", "--lookup", "в ", "--json").output)
-    assert facts["proposal"][0]["text"] == facts["lookup"]["text"][1]
-    assert all(0 <= step["probability"] <= 1 for step in facts["proposal"])
-    assert all(step["drafted"] == (step["probability"] >= 0.2) for step in facts["proposal"])
-    assert facts["min_probability"] == 0.2 and "".join(token["text"] for token in facts["tokens"]) == " в "
+    assert list(facts)[:2] == ["tokens", "proposal"]
+    assert all(0 <= step["in_all"] <= step["probability"] <= 1 for step in facts["proposal"])

@@ -1,6 +1,5 @@
-"""Look-ups explained: how a text was split, what would be drafted, and why there is nothing."""
+"""Look-ups step by step: how a text was split, and what would be drafted."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary, Entry, write_dictionary
-from spectool.commands.look_ups import DictionaryText, explain
+from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.commands.look_ups import explain
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
@@ -31,74 +30,32 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     return Dictionary(path)
 
 
-TOKENIZERS = ["bielik-11b-v2.5", "herbert-base-cased", "gemma-3", "qwen2.5"]
 ENTRIES = [("idzie", " przez", 0.5), ("idzie przez", " las", 0.6), ("idzie przez las", " i", 0.5)]
 
 
-@pytest.fixture(params=TOKENIZERS)
-def words(request: pytest.FixtureRequest, shared: Path, tmp_path: Path) -> DictionaryText:
-    tokenizer = open_tokenizer(shared / "tokenizers" / request.param / "tokenizer.json")
-    return DictionaryText(dictionary_of(tmp_path / "x.dict", tokenizer, ENTRIES), tokenizer)
-
-
-def test_a_text_within_a_word_is_explained(words: DictionaryText) -> None:
-    facts = explain(words, "idzie prze", as_json=False)
-    assert facts["tokens"].startswith("idzie␣prze → ") and " | " in facts["tokens"]
-    assert facts["lookup"] == "nothing"
-    assert "Give whole words" in facts["reason"]
-    assert explain(words, "idzie prze", as_json=True)["lookup"] is None
-
-
-def test_what_is_below_the_threshold_is_said_to_be_not_drafted(words: DictionaryText) -> None:
-    facts = explain(words, "idzie", as_json=False)
-    assert "przez" in facts["lookup"] and "below" not in facts["lookup"]
-    assert "przez" in facts["proposal"] and "(30% for all of it)" in facts["proposal"]
-    assert "(15% for all of it), below 20%, so not drafted by default" in facts["not drafted"]
-    steps = explain(words, "idzie", as_json=True)["proposal"]
-    assert [step["drafted"] for step in steps] == [step["probability"] >= MIN_PROBABILITY for step in steps]
-    assert [step["drafted"] for step in steps] == [True, True, False]
-
-
-@pytest.mark.parametrize("name", ["bielik-11b-v2.5"])
-def test_other_reasons(shared: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", "herbert-base-cased", "gemma-3", "qwen2.5"])
+def test_a_look_up_is_a_chain_of_entries(shared: Path, tmp_path: Path, name: str) -> None:
     tokenizer = open_tokenizer(shared / "tokenizers" / name / "tokenizer.json")
-    entries = [("ala", " ma", 0.1), ("kota i", " psa", 0.3)]
-    words = DictionaryText(dictionary_of(tmp_path / "x.dict", tokenizer, entries), tokenizer)
-    assert "leave out the space at the end" in explain(words, "ala ", as_json=False)["reason"]
-    assert "too rare in the counted text" in explain(words, "жук", as_json=False)["reason"]
-    assert "too rare in the counted text" in explain(words, "ala ma", as_json=False)["reason"]
-    facts = explain(words, "ala", as_json=False)
-    assert facts["lookup"].endswith("(10%)  below 20%, so not drafted by default")
-    assert facts["proposal"] == "nothing: the first token is below 20%, so not drafted by default"
-    assert "\\x" in explain(words, "𒀀", as_json=False)["tokens"], "parts of a character are bytes"
+    dictionary = dictionary_of(tmp_path / "x.dict", tokenizer, ENTRIES)
+    facts = explain(dictionary, tokenizer, "idzie")
+    assert facts["tokens"].replace(" | ", "").strip("▁") == "idzie"
+    assert [step["comes"].strip("▁") for step in facts["proposal"]] == ["przez", "las", "i"]
+    assert [step["probability"] for step in facts["proposal"]] == pytest.approx([0.5, 0.6, 0.5], abs=1 / 256)
+    assert facts["proposal"][2]["in_all"] == pytest.approx(0.15, abs=0.01)
+    assert all(step["after"].strip("▁").startswith("idzie") for step in facts["proposal"])
+    inside = explain(dictionary, tokenizer, "idzie prze")
+    assert " | " in inside["tokens"] and inside["proposal"] == []
+    assert "\\x" in explain(dictionary, tokenizer, "𒀀")["tokens"] or tokenizer.unknown is not None
 
 
-UNKNOWN = {"a": 0, "l": 1, "m": 2, "▁": 3, "al": 4, "ala": 5, "▁ala": 6, "ma": 7, "▁ma": 8}
-MERGES = [("a", "l"), ("al", "a"), ("▁", "ala"), ("m", "a"), ("▁", "ma")]
-
-
-@pytest.mark.parametrize("unknown", [None, "<unk>"])
-def test_text_that_the_tokenizer_cannot_spell(tmp_path: Path, unknown: str | None) -> None:
-    backend = Backend(models.BPE(UNKNOWN | ({unknown: 9} if unknown else {}), MERGES, unk_token=unknown))
+def test_special_tokens_have_names(tmp_path: Path) -> None:
+    backend = Backend(models.BPE({"a": 0, "▁": 1, "▁a": 2}, [("▁", "a")]))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     backend.add_special_tokens(["<s>"])
     tokenizer = Tokenizer("small", backend, Roles())
-    path = dictionary_of(tmp_path / "x.dict", tokenizer, [("ala", " ma", 0.5)]).path
-    words = DictionaryText(Dictionary(path), tokenizer)
-
-    def reason(text: str) -> str:
-        json.dumps(explain(words, text, as_json=True))
-        facts = explain(words, text, as_json=False)
-        assert facts["lookup"] == "nothing"
-        return str(facts["tokens"].split(" → ")[1] + ": " + facts["reason"])
-
-    assert reason("").startswith("none: the text has no token")
-    assert reason("<s>").startswith("<s>: the text ends in the special token <s>, which stands for no text")
-    for text in ("𒀀", "\x00", "ala ж", "\ufeff", "\n\n𒀀"):
-        if unknown:
-            assert "<unk>: the tokenizer has no token for the end of the text" in reason(text)
-        else:
-            assert "no entry ends in ▁" in reason(text)
+    dictionary = dictionary_of(tmp_path / "x.dict", tokenizer, [("a", " a", 0.5)])
+    assert explain(dictionary, tokenizer, "<s>") == {"tokens": "<s>", "proposal": []}
+    assert explain(dictionary, tokenizer, "") == {"tokens": "", "proposal": []}
 
 
 def test_half_a_surrogate_is_a_usage_error() -> None:

@@ -85,7 +85,6 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
         assert run("inspect", name, "--tokenizer", TOKENIZER).exit_code == 0
     for name in ("8d3", "elsewhere/pl", ".", "hidden"):
         assert find_artifact(Path(name)) == Path(name)
-    assert run("inspect", "pl", "--export-llama-cpp", tmp_path / "x").exit_code == 0
     shutil.copytree(dictionary, tmp_path / "other-pl.align")
     assert find_artifact(Path("pl"), ".align").name == "other-pl.align"
     message = error_of(run("inspect", "pl"))
@@ -97,7 +96,7 @@ def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
     value = json.loads((dictionary / "manifest.json").read_text())
     value["inputs"]["corpus"] = "a\x1b[2J\x9b\rb"
     (dictionary / "manifest.json").write_text(json.dumps(value))
-    assert r"a\x1b[2J\x9b\rb: 1 documents" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
+    assert r"corpus a\x1b[2J\x9b\rb" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
 
 
 def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_papers_example_through_all_stages(tmp_path: Path, corpus: Path, bun
     assert manifest.inputs["files"][0]["size"] == corpus.stat().st_size
     assert manifest.tokenizers == {"target": bundled.identity}
     shown = run("inspect", out)
-    assert shown.exit_code == 0 and "dictspec (" in shown.output and "one continuation each" in shown.output
+    assert shown.exit_code == 0 and "method dictspec" in shown.output and "chained no" in shown.output
 
 
 def test_every_entry_is_a_piece_of_an_ngram(tmp_path: Path, bundled: Tokenizer) -> None:

@@ -1,7 +1,7 @@
 """What the doctor measures, what it concludes, and how controllers start from it."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -163,8 +163,16 @@ def test_exact_is_kept_until_the_doctor_runs_without_it():
         found = json.loads(CliRunner().invoke(main, command).stdout)["target"]
         forget_known_costs()
         known = known_costs(model)
-        assert known is not None and known.exact == exact == found["exact"]
-        assert found["longest_exact"] == known.longest_exact
+        assert known is not None and known.exact == exact
+        assert found == json.loads(json.dumps(asdict(known))), "what is saved"
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_measuring(tmp_path, monkeypatch):
+    (tmp_path / "spectool").write_text("a file where the folder should be")
+    monkeypatch.setattr("spectool.measure.doctor.measure_costs", None)
+    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target"))])
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'spectool' / 'doctor'}: the measurements cannot be saved there" in result.stderr
 
 
 def test_damaged_costs_do_not_stop_a_generation():
