@@ -49,8 +49,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         known = f"{tokenizer['size']:,} ids, {short(tokenizer['fingerprint'])}"
         facts[f"{role} tokenizer"] = f"{tokenizer['name']} ({known})"
     figures = _FIGURES[manifest.format](manifest) if manifest.format in _FIGURES else {}
-    corpus = {} if manifest.format == "spectool-benchmark" else {"corpus": _corpus(manifest.inputs)}
-    return {**facts, **corpus, **figures, "bytes": f"{manifest.total_bytes:,}"}
+    return {**facts, "corpus": _corpus(manifest.inputs), **figures, "bytes": f"{manifest.total_bytes:,}"}
 
 
 def _corpus(inputs: Mapping[str, Any]) -> str:
@@ -58,23 +57,6 @@ def _corpus(inputs: Mapping[str, Any]) -> str:
     text = f"{inputs['corpus']}: {inputs.get('documents', 0):,} documents, {inputs.get('characters', 0):,} characters"
     encoding = f"; read as {inputs['encoding']}" if "encoding" in inputs else ""
     return text + encoding + (f"; repaired: {repaired}" if repaired else "")
-
-
-def _benchmark(manifest: Manifest) -> dict[str, Any]:
-    arguments, s = manifest.arguments, manifest.statistics
-    drafters = [drafter["name"] for model in arguments["models"] for drafter in model["drafters"]]
-    machine, times, tokens = s["machine"], arguments["repetitions"], arguments["tokens"]
-    often = "once" if times == 1 else f"{times} times"
-    different = "" if s["different"] is None else f", {s['different']:,} of them not plain decoding's output"
-    return {
-        "experiment": arguments["name"],
-        "drafters": ", ".join(dict.fromkeys(drafters)),
-        "draft lengths": ", ".join(map(str, arguments["num_draft_tokens"])),
-        "prompts": f"{s['prompts']:,}, {often} each, at most {tokens} tokens after each",
-        "generations": f"{s['generations']:,}{different}",
-        "machine": f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['device']}",
-        "began": s["began"],
-    }
 
 
 def _dictionary(manifest: Manifest) -> dict[str, Any]:
@@ -163,6 +145,5 @@ _FIGURES = {
     "spectool-dictionary": _dictionary,
     "spectool-alignment": _alignment,
     "spectool-counts": _counts,
-    "spectool-benchmark": _benchmark,
     "spectool-pruned-draft": _pruned_draft,
 }
