@@ -1,7 +1,6 @@
 """Artifacts in words: what an artifact is, which tokenizers it is for, and its figures."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -20,26 +19,16 @@ def artifact_facts(manifest: Manifest, path: Path | None = None) -> dict[str, An
     Raises:
         ArtifactError: The manifest lacks a figure that its format has.
     """
-    where = f"{path / MANIFEST}: " if path else ""
-    with needing_figures(f"{where}the manifest of this {manifest.format}"):
-        return _facts(manifest)
-
-
-@contextmanager
-def needing_figures(whose: str) -> Iterator[None]:
-    """Turn errors of missing figures into one that says ``whose`` they are.
-
-    Raises:
-        ArtifactError: A figure is missing, or of another type.
-    """
     try:
-        yield
+        return _facts(manifest)
     except SpectoolError:
         raise
-    except Exception as error:  # templates have errors of their own
+    except Exception as error:
+        where = f"{path / MANIFEST}: " if path else ""
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(
-            f"{whose} lacks a figure or has one of the wrong type ({reason}). Build it again"
+            f"{where}the manifest of this {manifest.format} lacks a figure or has one of the wrong type ({reason}). "
+            "Build it again"
         ) from error
 
 

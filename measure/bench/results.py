@@ -131,10 +131,7 @@ def counts(block: Block) -> bool:
 
 
 def verdicts(run: Run) -> list[Verdict]:
-    """A verdict for every source and temperature, in their order.
-
-    Only blocks that count (`counts`) are in it.
-    """
+    """A verdict for every source and temperature, on the blocks that count (`counts`)."""
     sources = list(dict.fromkeys(block.source for block in run.blocks))
     temperatures = sorted({block.temperature for block in run.blocks})
     found = []
@@ -157,21 +154,20 @@ def differences(run: Run) -> dict[str, Any]:
 
     Tokens are compared up to the first that differs, because all after it are another text.
     """
-    compared = tokens = 0
-    places, gaps = list[int](), list[float]()
-    for block in run.blocks:
-        plain = block.by_configuration()[PLAIN, 0]
-        for one in block.generations if block.temperature == 0 else ():
-            if one.drafter != PLAIN:
-                compared, tokens = compared + 1, tokens + one.tokens
-                if one.gap is not None:
-                    place = common_prefix(one.output, plain.output)
-                    places, gaps, tokens = [*places, place], [*gaps, one.gap], tokens - one.tokens + place + 1
+    pairs = [
+        (one, block.plain)
+        for block in run.blocks
+        for one in block.generations
+        if block.temperature == 0 and one.drafter != PLAIN
+    ]
+    places = [None if one.gap is None else common_prefix(one.output, plain.output) for one, plain in pairs]
+    parted = [place for place in places if place is not None]
+    tokens = sum(one.tokens if place is None else place + 1 for (one, _), place in zip(pairs, places, strict=True))
     return {
-        "compared": {"outputs": compared, "tokens": tokens},
-        "different": len(gaps) if compared else None,
-        "first_difference": min(places, default=None),
-        "largest_gap": max(gaps, default=None),
+        "compared": {"outputs": len(pairs), "tokens": tokens},
+        "different": len(parted) if pairs else None,
+        "first_difference": min(parted, default=None),
+        "largest_gap": max((one.gap for one, _ in pairs if one.gap is not None), default=None),
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from filelock import FileLock, Timeout
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from spectool import ArtifactError
 from spectool.artifacts.atomic import explain_full_disk
@@ -61,12 +61,12 @@ class Options(Checked):
     model: _Text  # directory or hub id of the target
     drafters: Annotated[dict[_Text, DrafterSpec], Field(min_length=1)]  # by the name that tables have
     prompts: Several[_Text]  # sources, as `load_prompts` takes them
-    count: Annotated[int, Field(ge=1)] | None = None  # total number of prompts
-    window: _Count = 0  # tokens of a prompt from a corpus; 0 for whole documents
+    count: PositiveInt | None = None  # total number of prompts
+    window: NonNegativeInt = 0  # tokens of a prompt from a corpus; 0 for whole documents
     num_draft_tokens: Several[Annotated[int, Field(ge=1, le=MOST_DRAFT_TOKENS)] | None] = (None,)  # None for automatic
     tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 128  # maximum number after each prompt
     temperatures: Several[_Temperature] = (0.0,)  # 0 takes the most probable tokens
-    seed: _Count = 0  # of the order in a block, and of sampling
+    seed: NonNegativeInt = 0  # of the order in a block, and of sampling
     ignore_eos: bool = False  # go on after the model ends its text
 
     @property
