@@ -1,8 +1,10 @@
 """What a run says: whether drafting pays, how sure that is, and whether the texts are the same."""
 
+from collections import Counter
 from math import exp
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spectool.lab.paper_tables.cost_model import CostModel
@@ -84,6 +86,24 @@ def test_intervals_of_runs_hold_their_truth() -> None:
         held += one.speedup.low <= expected <= one.speedup.high
     print(f"seeds 0 to {runs - 1}; speed-up held:", held)
     assert held >= 20
+
+
+@pytest.mark.parametrize("configurations", [1, 4])
+def test_equal_speeds_get_each_wrong_verdict_in_one_run_of_forty_at_most(configurations: int) -> None:
+    runs, prompts, seed = 600, 12, 5
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    said = Counter[bool | None]()
+    for _ in range(runs):
+        plain = [generation(PLAIN, 0, second, LEAST) for second in np.exp(rng.normal(0, 0.2, prompts)).tolist()]
+        times = np.exp(rng.normal(0, 0.2, (configurations, prompts))).tolist()
+        drafted = [[generation("history", 2, second, LEAST) for second in each] for each in times]
+        pairs = [list(zip(each, plain, strict=True)) for each in drafted]
+        said[Verdict("pl", [Result("pl", 0.0, "history", 2, each) for each in pairs]).pays] += 1
+    print(said)
+    most = 0.025 + 3.5 * (0.025 * 0.975 / runs) ** 0.5
+    assert 0 < said[True] / runs < most and said[False] / runs < most
+    assert said[False] > 0 or configurations > 1, "all of several have to be slower"
 
 
 def test_figures_are_those_of_the_blocks() -> None:
