@@ -36,7 +36,6 @@ _PURPOSES = {
         "doctor": "spectool.commands.doctor:doctor",
         "emulate": "spectool.commands.emulate:emulate",
         "bench": "spectool.commands.bench:bench",
-        "report": "spectool.commands.report:report",
     },
     "Any artifact": {
         "inspect": "spectool.commands.inspect:inspect",

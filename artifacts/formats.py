@@ -11,7 +11,6 @@ FORMATS = {
     "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
     "spectool-counts": "spectool.artifacts.counts:Counts",
-    "spectool-benchmark": "spectool.artifacts.benchmark:Benchmark",
     "spectool-pruned-draft": "spectool.artifacts.pruned_draft:PrunedDraft",
 }
 

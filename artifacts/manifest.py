@@ -80,6 +80,11 @@ def read_manifest(path: Path) -> Manifest:
             raise ArtifactError(
                 f"{path}: is a model directory, not a spectool artifact. `spectool inspect` explains its tokenizer"
             )
+        if (path / "run.jsonl").is_file():
+            raise ArtifactError(
+                f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}; the command "
+                "that measured it also checks it"
+            )
         raise IncompleteArtifact(
             f"{path}: no {MANIFEST}: the build did not finish, or this is not an artifact. Run the command that "
             "builds it again"

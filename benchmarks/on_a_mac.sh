@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The papers' experiments on this machine, from an empty folder to a page: models, artifacts, a run, a report.
+# Both papers' kinds of drafters on this machine, from an empty folder to a page for each target: models, artifacts, runs.
+# Bielik 11B gets drafts of three families and a dictionary, Gemma 3 4B a dictionary.
 #
 #     benchmarks/on_a_mac.sh [FOLDER]           the papers' models: 40 GB to fetch, 20 GB on disk, a night
 #     benchmarks/on_a_mac.sh --quick [FOLDER]   small models instead, which takes minutes and shows whether it works
 #
-# What exists already is not made again, so the script can be stopped at any time and started again. Within the run,
+# What exists already is not made again, so the script can be stopped at any time and started again. Within a run,
 # plain decoding and all configurations take turns in a random order for each prompt. Before each prompt the machine
 # rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
 set -euo pipefail
@@ -13,7 +14,10 @@ quick=no
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
 pause=${PAUSE:-20}
-text_pl=wiki-pl text_uk=wiki-uk options=() suffix=
+text_pl=wiki-pl text_uk=wiki-uk
+options=(--tokens 128 --num-draft-tokens 2 --num-draft-tokens 4 --num-draft-tokens auto)
+prompts_pl=(--prompts wiki-pl --window 256 --prompts pl:instruction --prompts pl:question --count 36)
+prompts_uk=(--prompts uk:instruction --prompts uk:question --count 20)
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -39,8 +43,7 @@ if [ $quick = yes ]; then
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk pause=0
-  suffix=", small models instead of the large ones"
-  options=(--prompts pl:question --prompts uk:question --count 2 --tokens 16 --num-draft-tokens 2)
+  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(--prompts pl:question) prompts_uk=(--prompts uk:question)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
   fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4
@@ -57,10 +60,16 @@ done
 have bielik-11b.dict spectool build-dict --tokenizer "$folder/bielik-11b" --corpus $text_pl -o "$folder/bielik-11b.dict"
 have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dict"
 
-# The experiment as it is run: with the paths in FOLDER, and a name by which the page does not pass for the large models'.
-experiment=$folder/mac.toml
-sed -E "s#^(path|draft_model|alignment|dictionary) = \"#&$folder/#; s#^name = \"On a Mac#&$suffix#" \
-  benchmarks/experiments/mac.toml >"$experiment"
-spectool bench "$experiment" --pause "$pause" ${options[@]+"${options[@]}"} -o "$folder/mac.bench"
-spectool report "$folder/mac.bench" -o "$folder/page"
-echo "the page: $folder/page/report.html"
+# measure NAME MODEL OPTIONS...: run FOLDER/NAME.bench and show its page
+measure() {
+  local run=$folder/$1.bench model=$folder/$2
+  shift 2
+  spectool bench --model "$model" "$@" "${options[@]}" --pause "$pause" -o "$run"
+  echo "the page: $run/report.md"
+}
+drafts=()
+for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
+  drafts+=(--drafter "name=$draft,model=$folder/$draft,align=$folder/$draft.align")
+done
+measure pl bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" "${prompts_pl[@]}"
+measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" "${prompts_uk[@]}"

@@ -1,221 +1,174 @@
 """The command ``bench``: drafters measured on this machine, and a page that says whether drafting pays."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.console import guarded, progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, SectionedCommand, Whole, json_option, option, path_option
 
-_PROMPTS = "pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict"
-_DRAFTER = {
-    **{"name": "name", "model": "draft_model", "draft": "draft_model", "dict": "dictionary"},
-    **{"align": "alignment", "alignment": "alignment", "verify": "verify"},
-}
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_NUMBER = Whole(1)
+_KEYS = {"name": "name", "dict": "dictionaries", "model": "draft_model", "align": "alignment", "verify": "verify"}
+_WAYS = ("exact", "rejection")
 
 
 @click.command(cls=SectionedCommand)
-@click.argument("experiment", type=_FILE, required=False)
-@model_option(required=False)
+@model_option()
 @option(
     "--drafter",
     "drafters",
     multiple=True,
+    required=True,
     metavar="SPEC",
-    help="What drafts, joined by commas: dict=… (one or more), history, model=…, align=…; and settings for it alone: "
-    "name=…, verify=…, min-prob=…. May be repeated, to compare.",
+    help="What drafts, joined by commas: dict=… (one or more), history, model=…, align=…; name=… is for tables, and "
+    "verify=… as in `generate`. May be repeated, to compare.",
 )
-@option("--prompts", multiple=True, metavar="P", help=f"{_PROMPTS}; may be repeated.")
+@option(
+    "--prompts",
+    multiple=True,
+    required=True,
+    metavar="P",
+    help="pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict. "
+    "May be repeated.",
+)
 @option(
     "--count",
-    type=_NUMBER,
+    type=Whole(1),
     help="Total number of prompts, spread evenly over sources and kinds; by default 60 per language, 12 per corpus.",
 )
 @option(
     "--num-draft-tokens",
-    type=DraftLength(1),
+    type=DraftLength(1, 64),
     multiple=True,
     metavar="auto|N",
     help="Draft length; auto by default, may be repeated.",
 )
-@option("--tokens", type=_NUMBER, help="Maximum number of tokens after each prompt; 128 by default.")
+@option(
+    "--tokens",
+    type=Whole(1, 1 << 16),
+    default=128,
+    show_default=True,
+    help="Maximum number of tokens after each prompt.",
+)
 @option(
     "--temp",
     "--temperature",
-    "temperature",
-    type=Finite(0),
+    "temperatures",
+    type=Finite(0, 1000),
     multiple=True,
     metavar="T",
     help="Temperature; 0 by default, may be repeated.",
 )
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
-@path_option("-o", "--out", required=True, metavar="RUN", help="Directory to write.")
-@option("--sample", type=_NUMBER, help="Draw this number of prompts at random, instead of --count.", rare=True)
-@option("--window", type=Whole(0), help="Tokens of each prompt from a corpus; 0 for whole documents.", rare=True)
-@option("--seed", type=Whole(0), help="Seed for order, sampling and --sample; 0 by default.", rare=True)
+@path_option("-o", "--out", required=True, metavar="RUN", help="Folder to write.")
+@option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.", rare=True)
+@option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling; 0 by default.", rare=True)
 @option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", rare=True)
 @json_option
 @guarded
 def bench(
-    experiment: Path | None,
-    model: str | None,
+    model: str,
     drafters: tuple[str, ...],
     prompts: tuple[str, ...],
     count: int | None,
     num_draft_tokens: tuple[int | None, ...],
-    tokens: int | None,
-    temperature: tuple[float, ...],
+    tokens: int,
+    temperatures: tuple[float, ...],
     ignore_eos: bool,
     out: Path,
-    sample: int | None,
-    window: int | None,
-    seed: int | None,
+    window: int,
+    seed: int,
     pause: float,
     as_json: bool,
 ) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 
     Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. If a run is killed, the same
-    command resumes it. A page with the verdict is written to RUN-report. Options override EXPERIMENT, a TOML file.
+    command resumes it. Its last step writes a page with the verdict, RUN/report.md; for a run that is whole, it writes
+    the page again.
 
     \b
     Examples:
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
-        spectool bench experiment.toml --num-draft-tokens auto -o auto.bench
+        spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
-    from spectool import ArtifactError
-    from spectool.measure.bench.experiment import make_experiment, read_keys
-    from spectool.measure.bench.running import run_experiment
+    from spectool.measure.bench.prompts import is_built_in
+    from spectool.measure.bench.results import (
+        describe_differences,
+        differences,
+        left_out,
+        summary_table,
+        verdicts,
+    )
+    from spectool.measure.bench.run import run_benchmark
+    from spectool.measure.bench.run_file import PAGE, PLAIN, DrafterSpec, Options
     from spectool.measure.intervals import LEAST
-    from spectool.measure.report.run_page import page_folder, summary_table, write_run_page
-    from spectool.measure.report.trials import read_trials
-    from spectool.measure.report.verdicts import verdicts
 
-    keys = {} if experiment is None else read_keys(experiment)
-    overriding = {"num_draft_tokens": num_draft_tokens, "tokens": tokens, "temperature": temperature, "seed": seed}
-    keys |= {name: value for name, value in overriding.items() if value not in (None, ())}
-    if ignore_eos:
-        keys["ignore_eos"] = True
-    if model is not None:
-        keys["models"] = [{"name": Path(model).name, "path": model, "drafters": list(map(_drafter, drafters))}]
-    if drafters and model is None:
-        raise click.UsageError("--drafter needs --model")
-    if model is not None and not drafters:
-        raise click.UsageError("--model needs --drafter, such as --drafter dict=pl.dict,history")
-    if experiment is None or prompts or keys.get("prompts"):  # else the check of the keys says what is missing
-        _put_prompts(keys, prompts, {"count": count, "sample": sample}, window)
-    planned = make_experiment(keys, experiment)
-    folder = page_folder(out)
-    run = run_experiment(planned, out, pause, say, progress)
-
-    statistics = run.manifest.statistics
-    facts = {"path": str(out), **{key: statistics[key] for key in ("blocks", "generations", "different", "seconds")}}
-    if as_json:
-        facts |= {key: statistics[key] for key in ("compared", "first_difference", "largest_gap")}
-    elif statistics["different"] is not None:
-        facts["different"] = describe_differences(statistics)
-    try:
-        trials = read_trials(run)
-    except ArtifactError as error:  # too short to compare anything
-        show(facts, as_json)
-        say(str(error))
-        return
-    if trials.left_out:
-        say(
-            f"left out: {trials.left_out} of {statistics['prompts']} prompts, because some output has fewer than "
-            f"{LEAST} tokens. --ignore-eos goes on after the model ends its text"
-        )
-    write_run_page(trials, folder)
-    facts["page"] = str(folder)
-    if as_json:
-        show(facts | {"configurations": [one.figures() for one in trials.results]}, as_json)
-        return
-    found = verdicts(trials)
-    summary = summary_table(found)
-    click.echo(table(list(summary.header), [list(row) for row in summary.rows]) + "\n")
-    show(facts | {"verdict": [verdict.sentence for verdict in found]}, as_json)
-
-
-def _put_prompts(
-    keys: dict[str, Any], prompts: Sequence[str], totals: Mapping[str, int | None], window: int | None
-) -> None:
-    """Put what options say of prompts into the keys of an experiment.
-
-    Args:
-        keys: Those of the experiment.
-        prompts: Sources that replace its own.
-        totals: Number of prompts of all sources, by key.
-        window: Tokens of a prompt from a corpus.
-    """
-    from spectool.measure.bench.experiment import split
-
-    if prompts:
-        keys["prompts"] = list(map(_prompts, prompts))
-    sources: list[dict[str, Any]] = keys.get("prompts") or []
-    if not sources:
-        raise click.UsageError(f"no prompts: give --prompts ({_PROMPTS}), or an EXPERIMENT that has some")
-    corpora = [source for source in sources if "source" in source]
-    if window is not None and not corpora:
+    if window and all(map(is_built_in, prompts)):
         raise click.UsageError("--window applies to prompts from a corpus, and all of these are built in")
-    for source in corpora if window is not None else ():
-        source["window"] = window
-    for key, total in totals.items():
-        if total is None:
-            continue
-        if total < len(sources):
-            raise click.UsageError(
-                f"--{key}: expected at least one prompt of each source, got {total} for {len(sources)} sources"
-            )
-        for source, share in zip(sources, split(total, len(sources)), strict=True):
-            source[key] = share
+    named: dict[str, DrafterSpec] = {}
+    for text in drafters:
+        name, keys = _drafter(text)
+        if name in (PLAIN, *named):
+            raise click.UsageError(f"--drafter {text}: expected a name that none has yet, got {name!r}. Add name=…")
+        named[name] = DrafterSpec(**keys)
+    options = Options(
+        model=model,
+        drafters=named,
+        prompts=prompts,
+        count=count,
+        window=window,
+        num_draft_tokens=tuple(dict.fromkeys(num_draft_tokens)) or (None,),
+        tokens=tokens,
+        temperatures=tuple(dict.fromkeys(temperatures)) or (0.0,),
+        seed=seed,
+        ignore_eos=ignore_eos,
+    )
+    run = run_benchmark(options, out, pause, say, progress)
+
+    found, compared = verdicts(run), differences(run)
+    if short := left_out(run):
+        say(
+            f"left out: {short} prompts, because some output has fewer than {LEAST} tokens. --ignore-eos goes on after "
+            "the model ends its text"
+        )
+    facts: dict[str, Any] = {"page": str(out / PAGE), "different": describe_differences(compared)}
+    facts |= {"verdict": [verdict.sentence for verdict in found]}
+    if as_json:
+        results = [one.figures() for verdict in found for one in verdict.results]
+        show({**facts, **compared, "blocks": len(run.blocks), "configurations": results}, as_json)
+        return
+    header, rows = summary_table(found)
+    click.echo(table(header, rows) + "\n")
+    show(facts, as_json)
 
 
-def _drafter(text: str) -> dict[str, Any]:
-    """Read ``--drafter``."""
+def _drafter(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``--drafter``: a name for the tables, and the fields of a `DrafterSpec`."""
     found: dict[str, Any] = {}
     for part in text.split(","):
         key, _, value = part.partition("=")
         if part == "history":
             found["history"] = True
-        elif key == "min-prob" and value:
-            found["min_draft_prob"] = Finite(0, 1).convert(value, None, None)
         elif key == "dict" and value:
-            found.setdefault("dictionary", []).append(value)
-        elif key in _DRAFTER and value:
-            found[_DRAFTER[key]] = value
+            found["dictionaries"] = (*found.get("dictionaries", ()), value)
+        elif key in _KEYS and value:
+            found[_KEYS[key]] = value
         else:
-            expected = ", ".join(["history", "min-prob=…", *(f"{name}=…" for name in _DRAFTER)])
+            expected = ", ".join(["history", *(f"{name}=…" for name in _KEYS)])
             raise click.UsageError(f"--drafter {text}: {part!r}: expected one of {expected}")
-    dictionaries = found.get("dictionary", ())
-    made_of = [Path(name).name for name in (*filter(None, [found.get("draft_model")]), *dictionaries)]
-    if len(dictionaries) == 1:
-        found["dictionary"] = dictionaries[0]
-    made_of += ["history"] if "history" in found else []
-    settings = [str(found[key]) for key in ("verify", "min_draft_prob") if key in found]
-    return {"name": " ".join(["+".join(made_of) or text, *settings]), **found}
-
-
-def _prompts(text: str) -> dict[str, Any]:
-    """Read ``--prompts``."""
-    from spectool.measure.bench.experiment import LANGUAGES
-
-    language, _, kind = text.partition(":")
-    if language in LANGUAGES:
-        return {"language": language, "kinds": [kind] if kind else []}
-    return {"source": text}
-
-
-def describe_differences(counts: Mapping[str, Any]) -> str:
-    """How many outputs leave plain decoding's, and where."""
-    number, compared = counts["different"], counts["compared"]
-    if not number:
-        return f"0 of {compared['outputs']:,} outputs, {compared['tokens']:,} tokens"
-    return (
-        f"{number:,} of {compared['outputs']:,} outputs, one in {compared['tokens'] / number:,.0f} tokens, the first "
-        f"after {counts['first_difference']:,}; the two best logits there are {counts['largest_gap']:.3g} apart at most"
-    )
+    name, model, dictionaries = found.pop("name", None), found.get("draft_model"), found.get("dictionaries", ())
+    made_of = [Path(part).name for part in ([model] if model else []) + list(dictionaries)]
+    made_of += ["history"] * ("history" in found)
+    for holds, expected in (
+        (made_of, "something that drafts: dict=…, history or model=…"),
+        (model or "alignment" not in found, "a model=… with align=…"),
+        (found.get("verify") in (None, *_WAYS), f"verify={' or verify='.join(_WAYS)}"),
+        (model or found.get("verify") != "rejection", "a model=… with verify=rejection"),
+        (AUTO not in dictionaries, "names of dictionaries, so that the run says what it measured"),
+    ):
+        if not holds:
+            raise click.UsageError(f"--drafter {text}: expected {expected}")
+    return name or " ".join(["+".join(made_of), *([found["verify"]] if "verify" in found else [])]), found

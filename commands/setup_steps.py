@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.benchmark import Benchmark
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
@@ -32,12 +31,12 @@ from spectool.commands.build_dict import amount_of_text, dictionary_path, least_
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.shared.console import progress, say
 from spectool.corpora import Corpus, open_corpus
-from spectool.measure.bench.experiment import LANGUAGES, make_experiment
 from spectool.measure.bench.identity import contents
-from spectool.measure.bench.running import run_experiment
+from spectool.measure.bench.prompts import LANGUAGES
+from spectool.measure.bench.results import verdicts
+from spectool.measure.bench.run import run_benchmark
+from spectool.measure.bench.run_file import PAGE, DrafterSpec, Options, read_run
 from spectool.measure.doctor import measure_costs
-from spectool.measure.report.trials import read_trials
-from spectool.measure.report.verdicts import verdicts
 from spectool.runtime.draft_length.measured import forget_known_costs, model_key
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
@@ -73,7 +72,7 @@ class Setup:
     draft: str | None
     prune: bool
     seconds: float  # of the benchmark
-    drafters: dict[str, dict[str, Any]] = field(default_factory=dict)  # as an experiment has them, by name
+    drafters: dict[str, DrafterSpec] = field(default_factory=dict)  # by name
     run: Path | None = None  # the benchmark
 
     def steps(self) -> Iterator[SetupStep]:
@@ -87,18 +86,16 @@ class Setup:
         for text in texts:
             yield _dictionary(target, text)
         yield _doctor(self.model, self.seconds)
-        dictionaries = [str(each.path) for each in open_dictionaries(AUTO, target, quiet)]  # what `generate` takes
-        look_ups = {"dictionary": dictionaries, "history": True}
-        self.drafters = {LOOK_UPS: look_ups}
+        dictionaries = tuple(str(each.path) for each in open_dictionaries(AUTO, target, quiet))  # as in `generate`
+        self.drafters = {LOOK_UPS: DrafterSpec(dictionaries=dictionaries, history=True)}
         if self.draft is not None:
             draft = yield from self._draft(self.draft, target, texts)
-            self.drafters |= {DRAFT: draft, ALL: look_ups | draft}
+            everything = draft.model_copy(update={"dictionaries": dictionaries, "history": True})
+            self.drafters |= {DRAFT: draft, ALL: everything}
         yield self._bench(texts[0])
 
-    def _draft(
-        self, name: str, target: Tokenizer, texts: Sequence[Corpus]
-    ) -> Generator[SetupStep, None, dict[str, str]]:
-        """Yield the steps of the draft model, and return what an experiment says of it."""
+    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> Generator[SetupStep, None, DrafterSpec]:
+        """Yield the steps of the draft model, and return it."""
         used, ready = name, True
         if self.prune:
             weights = digest(contents([name], ())[f"model {name}"])
@@ -106,14 +103,13 @@ class Setup:
             yield _pruning(name, path, texts)
             used, ready = str(path), path.is_dir()
         draft = open_tokenizer(used) if ready else None
-        found = {"draft_model": used}
+        alignment: Path | None = None
         if draft is None or draft.fingerprint != target.fingerprint:
             sides = digest(draft and draft.fingerprint, target.fingerprint)
-            path = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
-            yield _alignment(draft, target, path, texts[0])
-            found["alignment"] = str(path)
+            alignment = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
+            yield _alignment(draft, target, alignment, texts[0])
         yield _doctor(used, self.seconds, ready)
-        return found
+        return DrafterSpec(draft_model=used, alignment=str(alignment) if alignment else None)
 
     def _bench(self, text: Corpus) -> SetupStep:
         """The step that measures all drafters, on as many prompts as there is time for."""
@@ -121,24 +117,27 @@ class Setup:
         step = (1 + len(self.drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         tokens = min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count)))
-        prompts: dict[str, Any] = {"language": self.language, "count": count}
-        if self.language not in LANGUAGES:
-            prompts |= {"source": text.spec, "window": _WINDOW}
-        drafters = [{"name": name, **drafter} for name, drafter in self.drafters.items()]
-        model = {"name": slug(self.model), "path": self.model, "drafters": drafters}
-        experiment = make_experiment({"name": "setup", "models": [model], "prompts": [prompts], "tokens": tokens})
-        artifacts = [path for drafter in experiment.models[0].drafters for path in drafter.artifacts]
+        built_in = self.language in LANGUAGES
+        options = Options(
+            model=self.model,
+            drafters=self.drafters,
+            prompts=(self.language if built_in else text.spec,),
+            count=count,
+            window=0 if built_in else _WINDOW,
+            tokens=tokens,
+        )
+        artifacts = [path for drafter in self.drafters.values() for path in drafter.artifacts]
         ready = costs is not None and all(map(Path.is_dir, artifacts))  # else nothing was measured yet
         if ready:
-            names = [self.model, *(drafter["draft_model"] for drafter in drafters if "draft_model" in drafter)]
-            key = digest(experiment.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
+            names = [self.model, *(each.draft_model for each in self.drafters.values() if each.draft_model)]
+            key = digest(options.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
             self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
         return SetupStep(
             "bench",
             ", ".join([PLAIN, *self.drafters]) + f", on {count} prompts" * ready,
             step * count * tokens if ready else self.seconds,
-            self.run is not None and self.run.exists(),
-            lambda: run_experiment(experiment, self.run or Path(), 0.0, say, progress),
+            self.run is not None and (self.run / PAGE).exists(),
+            lambda: run_benchmark(options, self.run or Path(), 0.0, say, progress),
         )
 
     def outcome(self) -> dict[str, Any]:
@@ -146,22 +145,19 @@ class Setup:
         assert self.run is not None
         found: dict[str, Any] = {"run": str(self.run), "pays": None, "configurations": []}
         best, options = PLAIN, ["--num-draft-tokens", "0"]
-        try:
-            verdict, *_ = verdicts(read_trials(Benchmark(self.run)))
-            found |= {"pays": verdict.pays, "verdict": verdict.sentence}
-            found["configurations"] = [one.figures() for one in verdict.results]
-            look_ups = next(one.speedup.value for one in verdict.results if one.drafter == LOOK_UPS)
-            if verdict.pays:
-                best = verdict.fastest.drafter
-            elif verdict.pays is None and look_ups > 1:  # they cost next to nothing where they do not pay
-                best = LOOK_UPS
-        except ArtifactError as error:  # too short to compare anything
-            found["verdict"] = str(error)
+        (verdict,) = verdicts(read_run(self.run))
+        found |= {"pays": verdict.pays, "verdict": verdict.sentence}
+        found["configurations"] = [one.figures() for one in verdict.results]
+        speedups = {one.drafter: one.speedup.value for one in verdict.results}
+        if verdict.pays:
+            best = verdict.fastest.drafter
+        elif verdict.pays is None and speedups.get(LOOK_UPS, 0) > 1:  # they cost next to nothing where they do not pay
+            best = LOOK_UPS
         if best != PLAIN:
             drafter = self.drafters[best]
-            options = [] if "dictionary" in drafter else ["--no-dict", "--no-history"]  # it finds the dictionary
-            options += ["--draft-model", drafter["draft_model"]] if "draft_model" in drafter else []
-            options += ["--alignment", drafter["alignment"]] if "alignment" in drafter else []
+            options = [] if drafter.dictionaries else ["--no-dict", "--no-history"]  # it finds the dictionary
+            options += ["--draft-model", drafter.draft_model] if drafter.draft_model else []
+            options += ["--alignment", drafter.alignment] if drafter.alignment else []
         command = shlex.join(["spectool", "generate", "--model", self.model, *options])
         return found | {"recommended": best, "command": command}
 

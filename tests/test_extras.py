@@ -29,7 +29,6 @@ CORE = [
     "generate --model TARGET --draft-model DRAFT -p Wczoraj -m 4 --json",
     "bench --model TARGET --drafter dict=pl.dict --prompts pl:list --count 1 --tokens 8 --ignore-eos -o pl.bench",
     "bench --model TARGET --drafter history --prompts pl:list --count 1 --tokens 8 --ignore-eos -o two.bench --json",
-    "report pl.bench",
 ]
 NEEDY = {
     "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
@@ -73,9 +72,9 @@ def test_the_core_works_and_the_rest_names_its_extra(tmp_path: Path) -> None:
         assert code == 1 and not stdout, line
         last = stderr.splitlines()[-1]
         assert last.startswith("Error: ") and f"pip install 'spectool[{extra}]'" in last, line
-    assert re.search(r"pl\.dict +auto +—", found[CORE[-3]][1]), "one prompt has no interval"
-    assert (tmp_path / "pl.bench-report" / "report.html").is_file()
-    assert {each["num_draft_tokens"] for each in json.loads(found[CORE[-2]][1])["configurations"]} == {None}
+    assert re.search(r"pl\.dict +auto +—", found[CORE[-2]][1]), "one prompt has no interval"
+    assert (tmp_path / "pl.bench" / "report.md").is_file()
+    assert {each["num_draft_tokens"] for each in json.loads(found[CORE[-1]][1])["configurations"]} == {None}
 
 
 def test_the_packages_of_the_extras_are_no_dependencies() -> None:

@@ -44,8 +44,10 @@ COMMANDS = {
     "emulate": ("--dict W/pl.dict --corpus W/uk.txt", "tokens_per_pass|tokens per pass"),
     "generate": (f"--model {TARGET} --dict W/pl.dict -p Wczoraj --max-tokens 8", "tokens per second"),
     "chat": (f"--model {TARGET} --max-tokens 4", None),
-    "bench": (f"--model {TARGET} --drafter history --prompts pl --count 2 --tokens 12 --ignore-eos -o W/pl.bench", ""),
-    "report": ("W/pl.bench -o W/page", "report.html"),
+    "bench": (
+        f"--model {TARGET} --drafter history --prompts pl --count 2 --tokens 12 --ignore-eos -o W/pl.bench",
+        "report.md",
+    ),
     "demo": ("--max-tokens 8", "differs from plain decoding"),
     "serve": ("", None),
 }

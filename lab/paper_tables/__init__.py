@@ -1,4 +1,4 @@
 """The tables of the paper on cross-family speculative decoding for Polish, made from any benchmark run.
 
-In: a benchmark artifact. Out: tables as text.
+In: a run of `spectool bench`. Out: tables as text.
 """

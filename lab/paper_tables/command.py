@@ -23,8 +23,6 @@ def tables(run: Path) -> None:
     from spectool import require_extra
 
     require_extra("lab", "spectool lab tables")
-    from spectool.artifacts.benchmark import Benchmark
-    from spectool.commands.shared.describe import needing_figures
     from spectool.lab.paper_tables.tables import (
         acceptance_by_kind,
         break_evens,
@@ -35,8 +33,8 @@ def tables(run: Path) -> None:
         tokens_per_pass,
     )
     from spectool.lab.paper_tables.trials import trial_frames
+    from spectool.measure.bench.run_file import read_run
 
-    opened = Benchmark(run)
     makers = {
         "Acceptance, mean over prompts with its 95% interval (Tables 2, 4 and 11)": acceptance_by_kind,
         "Speed-up, geometric mean over prompts with its 95% interval (Tables 3, 4 and 11)": speed_by_kind,
@@ -46,11 +44,8 @@ def tables(run: Path) -> None:
         "The cost model fitted to every drafter, and its break-even acceptance (Table 7)": cost_model,
         "Tokens per pass as measured, and if draft tokens were accepted independently": tokens_per_pass,
     }
-    with needing_figures(f"{run}: this run"):
-        opened.check()
-        frames = trial_frames(opened)
-        made = {caption: make(frames) for caption, make in makers.items()}
-    for caption, frame in made.items():
-        if frame is not None:
+    frames = trial_frames(read_run(run))
+    for caption, make in makers.items():
+        if (frame := make(frames)) is not None:
             flat = frame.reset_index().astype(str)
             click.echo(f"{caption}:\n\n{table(list(flat), flat.to_numpy().tolist())}\n")

@@ -20,8 +20,8 @@ from spectool.lab.paper_tables.cost_model import (
     geometric_tokens,
 )
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
+from spectool.measure.bench.results import NO_FIGURE, cell
 from spectool.measure.intervals import Estimate, geometric_mean, mean_interval, speedup_interval
-from spectool.measure.page import NO_FIGURE, cell
 
 _ABSURD = 10.0  # a break-even acceptance from here on is only reported as large
 _BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6
@@ -65,21 +65,20 @@ def draft_length(frames: TrialFrames) -> Frame | None:
             cells[f"speed-up, k = {k}"] = spell(speedup_interval(here.speedup)) if len(here) else NO_FIGURE
         return cells | {"fastest k": f"{some.groupby('k').speedup.agg(geometric_mean).idxmax():.0f}"}
 
-    return _rows(fixed, ["scope", "name"], row) if len(lengths) > 1 else None
+    return _rows(fixed, ["scope", "drafter"], row) if len(lengths) > 1 else None
 
 
 def cost_model(frames: TrialFrames) -> Frame | None:
-    """Table 7: the model fitted to every drafter and strategy; None without fixed draft lengths or for few prompts."""
-    statistics = frames.run.manifest.statistics
-    sizes, draft_sizes = statistics.get("sizes", {}), statistics.get("draft_sizes", {})
+    """Table 7: the model fitted to every drafter; None without fixed draft lengths or for few prompts."""
+    options, sizes = frames.run.header.options, frames.run.header.weight_bytes
     some = fixed_lengths(frames.trials)
     lengths = sorted(some.k.astype(int).unique())
     rows = {}
-    for (model, name), seen in some.groupby(["model", "name"], sort=False):
+    for drafter, seen in some.groupby("drafter", sort=False):
         found = fit_cost(seen)
         if found is None:
             continue
-        draft, target = draft_sizes.get(model, {}).get(seen.drafter.iloc[0]), sizes.get(model)
+        draft, target = sizes.get(options.drafters[drafter].draft_model or ""), sizes.get(options.model)
         row = {
             "r": spell(found.r, ".3f") + (" (timed)" if found.timed else ""),
             "r timed": cell(seen.draft_step.mean(), ".3f"),
@@ -91,7 +90,7 @@ def cost_model(frames: TrialFrames) -> Frame | None:
             row[f"k = {k}: r + βk"] = _share(found.model.break_even(k))
             row[f"k = {k}: exact"] = _share(found.model.exact_break_even(k))
             row[f"k = {k}: line"] = NO_FIGURE if line is None else _share(line.alpha)
-        rows[f"{model}: {name}"] = row
+        rows[drafter] = row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("drafter") if rows else None
 
 

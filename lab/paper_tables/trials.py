@@ -5,63 +5,59 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from spectool.artifacts.benchmark import PLAIN, Benchmark
-from spectool.measure.intervals import LEAST
-from spectool.measure.report.trials import read_trials
+from spectool import ArtifactError
+from spectool.measure.bench.results import counts
+from spectool.measure.bench.run_file import Run
+from spectool.measure.intervals import too_short
 
 Frame: TypeAlias = Any  # pandas ships no types
-_CONFIGURATION = ["model", "temperature", "drafter", "strategy", "num_draft_tokens"]
 
 
 @dataclass(frozen=True, eq=False)
 class TrialFrames:
     """A run for tables.
 
-    ``trials`` has the fields of `spectool.measure.report.trials.Trial` as columns, and in addition:
+    Columns of ``trials``, for the prompts that count in a verdict:
 
-        model, temperature, drafter, strategy   of the configuration
-        k                                       draft length; NaN if chosen while decoding
-        name, label                             drafter and strategy, without and with the draft length
-        scope                                   target and language
-        acceptance                              accepted / proposed; NaN if nothing was proposed
-        rate, plain_rate                        tokens per second, and those of plain decoding in the same blocks
+        scope, kind, temperature   source and kind of the prompt, temperature
+        drafter, label, k          without and with the draft length, and the length; NaN if chosen while decoding
+        tokens, passes, proposed, accepted                   counts
+        seconds, draft_seconds, draft_prompt_seconds         times
+        acceptance                 accepted / proposed; NaN if nothing was proposed
+        speedup                    plain decoding's seconds per token / these
+        rate, plain_rate           tokens per second, and those of plain decoding
 
-    ``cycles`` has the columns of `CYCLES`, with model, temperature, label and scope.
+    ``cycles`` has ``proposed`` and ``accepted`` draft tokens, with scope, temperature and label.
     """
 
-    run: Benchmark
+    run: Run
     trials: Frame
     cycles: Frame
 
 
-def trial_frames(run: Benchmark) -> TrialFrames:
+def trial_frames(run: Run) -> TrialFrames:
     """The trials and cycles of a run.
 
     Raises:
-        ArtifactError: Nothing in it can be compared with plain decoding.
+        ArtifactError: Every prompt has some output that is too short to count.
     """
-    rows = []
-    for one in read_trials(run).results:
-        names = {"model": one.model, "temperature": one.temperature, "drafter": one.drafter, "strategy": one.strategy}
-        names |= {"k": one.num_draft_tokens, "label": one.label, "name": one.label.rpartition(", k = ")[0]}
-        for trial in one.trials:
-            figures = {name: getattr(trial, name) for name in trial.__slots__}
-            rows.append(names | figures | {"scope": f"{one.model}, {trial.language}"})
+    rows, cycles = [], list[Frame]()
+    for block in filter(counts, run.blocks):
+        by_configuration, plain = block.by_configuration(), block.plain
+        for one in (by_configuration[each] for each in run.header.options.configurations[1:]):
+            label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"
+            names = {"scope": block.source, "temperature": block.temperature, "label": label}
+            times = {name: getattr(one, name) for name in ("seconds", "draft_seconds", "draft_prompt_seconds")}
+            sums = {"proposed": sum(one.proposed), "accepted": sum(one.accepted)}
+            sums |= {"tokens": one.tokens, "passes": one.passes}
+            rates = {"rate": one.tokens / one.seconds, "plain_rate": plain.tokens / plain.seconds}
+            drafter = {"kind": block.kind, "drafter": one.drafter, "k": one.num_draft_tokens}
+            rows.append(names | drafter | times | sums | rates)
+            cycles.append(pd.DataFrame({**names, "proposed": one.proposed, "accepted": one.accepted}))
+    if not rows:
+        raise ArtifactError(f"{run.path}: {too_short(0)}")
     trials = pd.DataFrame(rows)
     trials["k"] = pd.to_numeric(trials.k)
     trials["acceptance"] = trials.accepted / trials.proposed
-    trials["rate"], trials["plain_rate"] = trials.tokens / trials.seconds, trials.plain_tokens / trials.plain_seconds
-    return TrialFrames(run, trials, _cycles(run, trials))
-
-
-def _cycles(run: Benchmark, trials: Frame) -> Frame:
-    """The cycles of generations in blocks where every output has `LEAST` tokens."""
-    rows = run.generations.select(["block", "order", "language", "tokens", *_CONFIGURATION]).to_pandas()
-    rows = rows[rows.groupby(["block", "model"]).tokens.transform("min") >= LEAST]
-    rows = rows[rows.drafter != PLAIN].rename(columns={"num_draft_tokens": "k"})
-    rows["language"] = rows.language.replace("", "unnamed")
-    keys = ["model", "temperature", "drafter", "strategy", "k", "language"]
-    named = rows.merge(trials[[*keys, "label", "scope"]].drop_duplicates(), on=keys)
-    return run.cycles.to_pandas().merge(
-        named[["block", "order", "model", "temperature", "label", "scope"]], on=["block", "order"]
-    )
+    trials["speedup"] = trials.rate / trials.plain_rate
+    return TrialFrames(run, trials, pd.concat(cycles))

@@ -4,15 +4,17 @@ A grid is a TOML file whose tables and keys are those of `Grid`; the help of ``s
 file leaves out is as in section 4 of the DictSpec paper, so tokenizers and languages alone repeat the paper.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationError
 
+from spectool import SpectoolError
 from spectool.lab.dictspec import PhraseReading
-from spectool.measure.checked_toml import Several, TomlTable, check_keys, read_toml
+from spectool.measure.checked import Checked, Several, problems
 
 Order = Literal["n1", "n12", "n123"]
 Value = TypeVar("Value")
@@ -22,7 +24,7 @@ Settings = Iterator[dict[str, Any]]
 """The settings of one dictionary or drafter after the other, as columns of `results`."""
 
 
-class Language(TomlTable):
+class Language(Checked):
     """Text of one language, or of one script of it; corpora are named as in ``--corpus``."""
 
     build: str
@@ -30,7 +32,7 @@ class Language(TomlTable):
     script: Literal["cyrillic", "latin"] | None = None  # of the lines to keep; None for all
 
 
-class DictSpecAxes(TomlTable):
+class DictSpecAxes(Checked):
     """Dictionaries of the DictSpec method; by default those of section 4.4 of the paper."""
 
     readings: Axis[PhraseReading] = ("whole",)
@@ -48,7 +50,7 @@ class DictSpecAxes(TomlTable):
         )
 
 
-class BackoffAxes(TomlTable):
+class BackoffAxes(Checked):
     """Dictionaries of the backoff method, which is not in the paper."""
 
     max_bytes: Axis[PositiveInt] = (500_000, 1_000_000, 2_000_000, 5_000_000)
@@ -59,7 +61,7 @@ class BackoffAxes(TomlTable):
         return _combined(max_bytes=sorted(self.max_bytes), min_prob=sorted(self.min_prob))
 
 
-class Grid(TomlTable):
+class Grid(Checked):
     """A whole sweep; where no method is named, that of the paper."""
 
     tokenizers: Annotated[dict[str, str], Field(min_length=1)]  # name -> what --tokenizer takes
@@ -83,7 +85,12 @@ def read_grid(path: Path) -> Grid:
         SpectoolError: The file cannot be read, or a key in it is wrong; names the key.
     """
     hint = "`spectool lab sweep --help` shows one"
-    return check_keys(read_toml(path, "a grid", hint), Grid, hint, f"{path}: ")
+    try:
+        return Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise SpectoolError(f"{path}: {problems(error)}. {hint}") from error
+    except (OSError, ValueError) as error:
+        raise SpectoolError(f"{path}: expected a grid in TOML, got {error}. {hint}") from error
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:

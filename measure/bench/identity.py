@@ -23,8 +23,8 @@ def versions() -> dict[str, str]:
     return {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "spectool": __version__}
 
 
-def machine() -> dict[str, Any]:
-    """System, processor, memory and device of this machine, and `versions`."""
+def machine() -> dict[str, str | int]:
+    """System, processor, memory and device of this machine."""
     import mlx.core as mx
 
     return {
@@ -33,7 +33,6 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "device": str(mx.default_device()),
-        **versions(),
     }
 
 
@@ -43,12 +42,7 @@ def weight_bytes(model: Any) -> int:
     return sum(weight.nbytes for weight in weights.values())
 
 
-def weight_bits(model: Any) -> list[int]:
-    """Bits of quantised weights: several if layers differ, none if nothing is quantised."""
-    return sorted({module.bits for module in model.modules() if hasattr(module, "bits")})
-
-
-def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, Any]:
+def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, str | None]:
     """Hashes of what lies at these paths, and the versions of what reads it.
 
     Two builds of a dictionary, or two trainings of a model, may lie under one path, so a path alone does not say what

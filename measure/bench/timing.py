@@ -1,4 +1,4 @@
-"""One prompt in every configuration: plain decoding and each drafter, one after the other, timed cycle by cycle.
+"""One prompt in every configuration: plain decoding and each drafter, one after the other.
 
 All configurations of a block begin from copies of one cache, which holds the prompt except its last two tokens, so a
 long prompt is computed once. The clock of a configuration runs while its drafter reads the prompt, and then from the
@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.benchmark import PLAIN, MeasuredBlock, Row
+from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
@@ -29,8 +29,6 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens
-_COUNTED = ("tokens", "passes", "drafted_passes", "proposed", "accepted")
-_MEASURED = ("draft_prompt_seconds", "first_token_seconds", "seconds", "output")
 
 
 @dataclass(frozen=True)
@@ -44,25 +42,30 @@ class Configuration:
     verify: Literal["exact", "rejection"] | None = None
 
 
-@dataclass(slots=True)
-class _Generated:
-    """What a configuration generated; times are in seconds."""
+@dataclass
+class _Clock:
+    """Times of a generation, and its cycles."""
 
-    output: list[int] = field(default_factory=list)
-    statistics: DraftStatistics = field(default_factory=DraftStatistics)
-    cycles: list[Row] = field(default_factory=list)
-    began: float = 0.0  # clock time of the first pass, or of the drafting for it
-    draft_prompt_seconds: float = 0.0
-    first_token_seconds: float = 0.0
-    seconds: float = 0.0
+    began: float = 0.0  # when the first pass began, or the drafting for it
+    draft_seconds: float = 0.0
+    proposed: list[int] = field(default_factory=list)  # by cycle
+    accepted: list[int] = field(default_factory=list)
+
+    def on_cycle(self, cycle: Cycle) -> None:
+        """Add a cycle that has just ended."""
+        if not self.proposed:
+            self.began = time.perf_counter() - cycle.draft_seconds - cycle.pass_seconds
+        self.draft_seconds += cycle.draft_seconds
+        self.proposed.append(len(cycle.proposal))
+        self.accepted.append(cycle.accepted)
 
 
 @dataclass
 class Target:
     """A target model that decodes prompts in many configurations."""
 
-    name: str  # as the experiment names it
     model: Any  # an mlx-lm model
+    configurations: Sequence[Configuration]  # plain decoding among them
     stop_tokens: frozenset[int]  # end an output
     tokens: int  # of an output, at most
     _warm: set[tuple[int, bool]] = field(default_factory=set)  # configurations that have run, and if they drew
@@ -70,71 +73,36 @@ class Target:
     _controllers: dict[tuple[int, float], Controller] = field(default_factory=dict)
 
     def measure(
-        self,
-        number: int,
-        prompt: Sequence[int],
-        configurations: Sequence[Configuration],
-        temperature: float,
-        seed: Sequence[int],
-        labels: Row,
-        on_generation: Callable[[float], object],
-    ) -> MeasuredBlock:
+        self, prompt: Sequence[int], temperature: float, seed: Sequence[int], on_generation: Callable[[float], object]
+    ) -> list[Generation]:
         """The timed generations of one prompt in every configuration.
 
         A configuration that has never run generates some tokens first, because the first pass of a shape compiles and
         the first draft loads its data. It does so after another prompt, so that drafters still have to read this one.
 
         Args:
-            number: Of the block.
             prompt: Token ids.
-            configurations: Plain decoding among them. The order in which they run is drawn from ``seed``.
             temperature: 0 takes the most probable token.
-            seed: For the order and for sampling; all generations of a block begin with the same random state.
-            labels: Columns that all rows have: language, kind, prompt, repetition.
+            seed: For sampling, and for the order in which configurations run; all generations of a block begin with the
+                same random state.
             on_generation: Called with 1 after each generation.
         """
-        self._warm_up([*prompt[1:], prompt[0]], configurations, temperature)
-        rng, asked = np.random.default_rng(list(seed)), time.perf_counter()
-        cache = self._begin(prompt)
-        prompt_seconds = time.perf_counter() - asked
+        self._warm_up([*prompt[1:], prompt[0]], temperature)
+        rng, cache = np.random.default_rng(list(seed)), self._begin(prompt)
         drawn = int(rng.integers(1 << 32))
-        block = MeasuredBlock([], [])
-        for order, place in enumerate(rng.permutation(len(configurations))):
-            each, copied = configurations[place], copy.deepcopy(cache)
+        found = []
+        for place in rng.permutation(len(self.configurations)):
+            copied = copy.deepcopy(cache)
             mx.eval([entry.state for entry in copied])
             mx.random.seed(drawn)
-            mx.reset_peak_memory()
-            generated = self._generate(each, prompt, copied, self.tokens, temperature)
-            block.generations.append(
-                {
-                    "block": number,
-                    "order": order,
-                    **labels,
-                    "model": self.name,
-                    "drafter": each.name,
-                    "strategy": None,
-                    "num_draft_tokens": each.num_draft_tokens,
-                    "temperature": temperature,
-                    "prompt_tokens": len(prompt),
-                    **{name: getattr(generated.statistics, name) for name in _COUNTED},
-                    **{name: getattr(generated, name) for name in _MEASURED},
-                    "peak_memory": mx.get_peak_memory(),
-                    "prompt_seconds": prompt_seconds,
-                    "draft_seconds": sum(cycle["draft_seconds"] for cycle in generated.cycles),
-                    "pass_seconds": sum(cycle["pass_seconds"] for cycle in generated.cycles),
-                }
-            )
-            block.cycles.extend({"block": number, "order": order, **cycle} for cycle in generated.cycles)
+            found.append(self._generate(self.configurations[place], prompt, copied, self.tokens, temperature))
             on_generation(1)
-        plain = next(row["output"] for row in block.generations if row["drafter"] == PLAIN)
-        for row in block.generations:
-            # Above temperature 0 both outputs are drawn, so where they part means nothing.
-            parts = (None, None) if temperature else self._difference(prompt, plain, row["output"])
-            row["first_difference"], row["gap"] = parts
-        return block
+        plain = next(one.output for one in found if one.drafter == PLAIN)
+        # Above temperature 0 both outputs are drawn, so where they part means nothing.
+        return found if temperature else [self._with_gap(one, prompt, plain) for one in found]
 
-    def _warm_up(self, prompt: Sequence[int], configurations: Sequence[Configuration], temperature: float) -> None:
-        cold = [each for each in configurations if (id(each), temperature > 0) not in self._warm]
+    def _warm_up(self, prompt: Sequence[int], temperature: float) -> None:
+        cold = [each for each in self.configurations if (id(each), temperature > 0) not in self._warm]
         cache = self._begin(prompt) if cold else []
         for each in cold:
             self._generate(each, prompt, copy.deepcopy(cache), min(_WARM_UP, self.tokens), temperature)
@@ -147,10 +115,11 @@ class Target:
 
     def _generate(
         self, configuration: Configuration, prompt: Sequence[int], cache: list[Any], tokens: int, temperature: float
-    ) -> _Generated:
+    ) -> Generation:
         sampler = Sampling(temp=temperature) if temperature else None
-        options = {"max_tokens": tokens, "sampler": sampler, "prompt_cache": cache}
-        found, drafter = _Generated(), configuration.drafter
+        options: dict[str, Any] = {"max_tokens": tokens, "sampler": sampler, "prompt_cache": cache}
+        clock, drafter, statistics = _Clock(), configuration.drafter, DraftStatistics()
+        output = []
         with wired_limit(self.model, [generation_stream]):
             if drafter is not None:
                 _forget(drafter)
@@ -159,102 +128,75 @@ class Target:
                 try:
                     _read_prompt(drafter, prompt)
                 except Exception as error:
-                    raise self._failed(configuration, f"{type(error).__name__}: {error}") from error
-                found.draft_prompt_seconds = time.perf_counter() - asked
-            found.began = ended = time.perf_counter()
-            steps = (
-                self._plain_steps(found, prompt, options)
-                if drafter is None
-                else self._drafted_steps(found, configuration, prompt, options, temperature)
-            )
+                    raise _failed(configuration, f"{type(error).__name__}: {error}") from error
+            clock.began = ended = time.perf_counter()
+            draft_prompt_seconds = ended - asked if drafter else 0.0
+            if drafter is None:
+                steps = self._plain_steps(clock, prompt, options)
+            else:
+                options |= {"statistics": statistics, "on_cycle": clock.on_cycle}
+                steps = self._drafted_steps(configuration, prompt, options, temperature)
             for token in steps:
                 ended = time.perf_counter()
-                if not found.output:
-                    found.first_token_seconds = found.draft_prompt_seconds + ended - found.began
-                found.output.append(int(token))
-        if found.statistics.failures:  # a drafter that is switched off measures nothing
-            raise self._failed(configuration, "; ".join(failure.error for failure in found.statistics.failures))
-        found.seconds = found.draft_prompt_seconds + ended - found.began
-        return found
+                output.append(int(token))
+        if statistics.failures:  # a drafter that is switched off measures nothing
+            raise _failed(configuration, "; ".join(failure.error for failure in statistics.failures))
+        return Generation(
+            drafter=configuration.name,
+            num_draft_tokens=configuration.num_draft_tokens,
+            output=tuple(output),
+            proposed=tuple(clock.proposed),
+            accepted=tuple(clock.accepted),
+            draft_prompt_seconds=draft_prompt_seconds,
+            decoding_seconds=ended - clock.began,
+            draft_seconds=clock.draft_seconds,
+        )
 
-    def _plain_steps(self, found: _Generated, prompt: Sequence[int], options: Row) -> Iterator[int]:
+    def _plain_steps(self, clock: _Clock, prompt: Sequence[int], options: dict[str, Any]) -> Iterator[int]:
         """Decode with mlx-lm's own loop, which computes the next token while the last one is read."""
 
         def fed(count: int, total: int) -> None:
             if count < total:  # the last call comes after the first token
-                found.began = time.perf_counter()
+                clock.began = time.perf_counter()
 
         rest = mx.array(list(prompt[-_LEFT:]))
         for token, _ in plain_generate_step(rest, self.model, prompt_progress_callback=fed, **options):
-            found.statistics.record("", 0, 0, 1)
             yield token
             if token in self.stop_tokens:
                 break
 
     def _drafted_steps(
-        self, found: _Generated, configuration: Configuration, prompt: Sequence[int], options: Row, temperature: float
+        self, configuration: Configuration, prompt: Sequence[int], options: dict[str, Any], temperature: float
     ) -> Iterator[int]:
-        last, length = found.began, configuration.num_draft_tokens
-        arm = id(configuration), temperature
-
-        def on_cycle(cycle: Cycle) -> None:
-            nonlocal last
-            now = time.perf_counter()
-            if not found.cycles:
-                found.began = last = now - cycle.draft_seconds - cycle.pass_seconds
-            found.cycles.append(
-                {
-                    "cycle": len(found.cycles),
-                    "position": found.statistics.tokens,
-                    "source": cycle.source,
-                    "proposed": len(cycle.proposal),
-                    "accepted": cycle.accepted,
-                    "committed": len(cycle.committed),
-                    "draft_seconds": cycle.draft_seconds,
-                    "pass_seconds": cycle.pass_seconds,
-                    "seconds": now - last,
-                }
-            )
-            last = now
-
+        length: int | Controller | None = configuration.num_draft_tokens
+        if length is None:
+            arm = id(configuration), temperature
+            if arm not in self._controllers:
+                self._controllers[arm] = new_controller(self.model, configuration.drafter)
+            length = self._controllers[arm]
         steps = generate_step(
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=self._controller(arm, configuration.drafter) if length is None else length,
+            num_draft_tokens=length,
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
-            statistics=found.statistics,
-            on_cycle=on_cycle,
             **options,
         )
         return (token for token, _, _ in steps)
 
-    def _controller(self, arm: tuple[int, float], drafter: Drafter | None) -> Controller:
-        """The controller of a configuration at a temperature, kept from prompt to prompt."""
-        if arm not in self._controllers:
-            self._controllers[arm] = new_controller(self.model, drafter)
-        return self._controllers[arm]
-
-    def _difference(
-        self, prompt: Sequence[int], plain: Sequence[int], output: Sequence[int]
-    ) -> tuple[int | None, float | None]:
-        """Number of tokens before the first that is not plain decoding's, and the gap of the two best logits there.
+    def _with_gap(self, one: Generation, prompt: Sequence[int], plain: Sequence[int]) -> Generation:
+        """A generation with the gap of the two best logits where it leaves plain decoding's output, if it does.
 
         A pass over several tokens rounds differently from single steps, so with a small gap the two may swap.
         """
-        if list(plain) == list(output):
-            return None, None
-        place = common_prefix(output, plain)
+        if one.output == plain:
+            return one
+        place = common_prefix(one.output, plain)
         logits = self.model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
         best: list[float] = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
-        return place, best[1] - best[0]
-
-    def _failed(self, configuration: Configuration, reason: str) -> SpectoolError:
-        return SpectoolError(
-            f"{self.name}: drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out"
-        )
+        return one.model_copy(update={"gap": best[1] - best[0]})
 
 
 def _forget(drafter: Drafter) -> None:
@@ -272,3 +214,7 @@ def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
     drafter.start(prompt)
     if not drafter.chooses_length:
         drafter.propose(1)
+
+
+def _failed(configuration: Configuration, reason: str) -> SpectoolError:
+    return SpectoolError(f"drafter {configuration.name} fails and cannot be measured: {reason}. Leave it out")

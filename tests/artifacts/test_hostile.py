@@ -17,13 +17,11 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.artifacts import hostile
-from spectool.tests.measure.report.runs import rows_of, write_run
 from spectool.tests.running import TOKENIZER
 from spectool.tokenization.opening import open_tokenizer
 
 DRAFTED = 300  # tokens
 TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
-LINES = "spectool.tests.artifacts.json_lines_changes:CHANGES"
 
 
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
@@ -83,29 +81,6 @@ def test_counts(example_counts: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_counts(example_counts: Path, tmp_path: Path) -> None:
     assert_harmless("counts", example_counts, 10_000, tmp_path)
-
-
-def benchmark(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
-    """What users do with a run that was timed."""
-    yield lambda: hostile.command("inspect", path)
-    yield lambda: hostile.command("verify", path)
-    yield lambda: hostile.command("report", path, "-o", scratch / "report")
-
-
-@pytest.fixture(scope="session")
-def example_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run."""
-    return write_run(tmp_path_factory.mktemp("hostile") / "x.bench", *rows_of(prompts=1, languages=("pl",)))
-
-
-@pytest.mark.system
-def test_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
-    assert_harmless("benchmark", example_benchmark, 120, tmp_path, LINES)
-
-
-@pytest.mark.slow
-def test_many_benchmarks(example_benchmark: Path, tmp_path: Path) -> None:
-    assert_harmless("benchmark", example_benchmark, 10_000, tmp_path, LINES)
 
 
 @pytest.fixture(scope="session")

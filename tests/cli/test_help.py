@@ -12,7 +12,7 @@ from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("align", "bench", "build-dict", "chat", "count", "demo", "doctor", "emulate"),
-    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "report", "serve", "setup", "verify"),
+    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "serve", "setup", "verify"),
 ]
 
 
@@ -69,7 +69,7 @@ def test_the_option_of_another_command_is_answered_with_the_right_one(arguments:
 
 
 def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
-    assert "Did you mean '--model'" not in run("report", "--tokenizer", "x").stderr
+    assert "Did you mean '--model'" not in run("verify", "--tokenizer", "x").stderr
     assert "'--draft-model', '--model'" in run("generate", "--modle", "x").stderr
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts import benchmark
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
+from spectool.measure.bench.run_file import PLAIN as NO_DRAFTS
+from spectool.measure.bench.run_file import Block, DrafterSpec
 from spectool.runtime.demo_models import demo_path
-from spectool.tests.measure.report.runs import write_run
+from spectool.tests.measure.bench.runs import block, generation, write_run
 from spectool.tests.running import error_of, figures, run
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
@@ -117,30 +118,29 @@ def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -
 def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
     tmp_path: Path, speeds: Sequence[float], pays: bool, best: str, options: list[str]
 ) -> None:
-    rows: list[benchmark.Row] = []
-    for block in range(12):
-        for name, speed in zip((benchmark.PLAIN, LOOK_UPS, DRAFT, ALL), (1.0, *speeds), strict=True):
-            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
-            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
-            rows.append({**row, "tokens": 64, "passes": 64, "seconds": (1 + block % 3 / 100) / speed, "output": []})
-    draft = {"draft_model": "D", "alignment": "A"}
-    drafters = {LOOK_UPS: {"dictionary": ["d"], "history": True}, DRAFT: draft, ALL: {"dictionary": ["d"], **draft}}
-    run = write_run(tmp_path / "run", rows, [])
+    draft = DrafterSpec(draft_model="D", alignment="A")
+    look_ups = DrafterSpec(dictionaries=("d",), history=True)
+    drafters = {LOOK_UPS: look_ups, DRAFT: draft, ALL: draft.model_copy(update={"dictionaries": ("d",)})}
+    run = write_run(tmp_path / "run", [timed(number, speeds) for number in range(12)])
     found = Setup("M", "pl", [], "D", True, 1.0, drafters, run).outcome()
     assert (found["pays"], found["recommended"]) == (pays, best)
     assert shlex.split(found["command"]) == ["spectool", "generate", "--model", "M", *options]
 
 
 def test_a_bench_that_cannot_tell_recommends_no_draft_model(tmp_path: Path) -> None:
-    rows: list[benchmark.Row] = []
-    for block in range(12):
-        for name, speed in ((benchmark.PLAIN, 1.0), (LOOK_UPS, 0.99), (DRAFT, 3.0 if block % 2 else 0.5)):
-            row: benchmark.Row = {"block": block, "order": 0, "language": "pl", "kind": "list", "prompt": f"p{block}"}
-            row |= {"model": "M", "drafter": name, "num_draft_tokens": None if name != benchmark.PLAIN else 0}
-            rows.append({**row, "tokens": 64, "passes": 64, "seconds": 1 / speed, "output": []})
-    drafters = {LOOK_UPS: {"dictionary": ["d"]}, DRAFT: {"draft_model": "D"}}
-    found = Setup("M", "pl", [], "D", True, 1.0, drafters, write_run(tmp_path / "run", rows, [])).outcome()
+    run = write_run(tmp_path / "run", [timed(number, (0.99, 3.0 if number % 2 else 0.5)) for number in range(12)])
+    drafters = {LOOK_UPS: DrafterSpec(dictionaries=("d",)), DRAFT: DrafterSpec(draft_model="D")}
+    found = Setup("M", "pl", [], "D", True, 1.0, drafters, run).outcome()
     assert (found["pays"], found["recommended"]) == (None, PLAIN)
+
+
+def timed(number: int, speeds: Sequence[float]) -> Block:
+    """A block in which drafters are as fast as that, compared with plain decoding."""
+    seconds = 1 + number % 3 / 100
+    drafted = [
+        generation(name, None, seconds / speed) for name, speed in zip((LOOK_UPS, DRAFT, ALL), speeds, strict=False)
+    ]
+    return block(f"p{number}", [generation(NO_DRAFTS, 0, seconds), *drafted])
 
 
 @pytest.mark.system

@@ -11,7 +11,7 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.cli import lab, main
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tests.measure.report.runs import rows_of, write_run
+from spectool.tests.measure.bench.runs import drawn_blocks, write_run
 from spectool.tokenization.opening import open_tokenizer
 
 TARGET, DRAFT, OTHER = (str(demo_path(part)) for part in ("target", "draft", "other"))
@@ -42,7 +42,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for language in ("pl", "uk"):
         (folder / f"{language}.txt").write_text("\n".join(["Wczoraj wieczorem w domu kultury.", "Учора ввечері."] * 8))
-    write_run(folder / "pl.bench", *rows_of())
+    write_run(folder / "pl.bench", drawn_blocks())
     sides = open_tokenizer(OTHER), open_tokenizer(TARGET)
     build_alignment(*sides, open_corpus("sample:pl"), folder / "x.align", lambda step: None, sample=0)
     return folder

@@ -9,11 +9,11 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
-from spectool.artifacts.benchmark import Benchmark
 from spectool.lab.paper_tables.cost_model import CostModel, fit_cost, fitted_break_even, fixed_lengths
 from spectool.lab.paper_tables.tables import cost_model
 from spectool.lab.paper_tables.trials import trial_frames
-from spectool.tests.measure.report.runs import Truth, rows_of, write_run
+from spectool.measure.bench.run_file import read_run
+from spectool.tests.measure.bench.runs import Truth, drawn_blocks, write_run
 
 SEED = 7
 RUNS = 200
@@ -98,10 +98,10 @@ def test_what_cannot_be_told() -> None:
 
 def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
     held, runs = [0, 0], 24
-    truth = Truth("qwen", "byte-aligned", 0.6, CostModel(0.071, 0.05))
+    truth = Truth("qwen", 0.6, CostModel(0.071, 0.05))
     for seed in range(runs):
-        generations, cycles = rows_of([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
-        frames = trial_frames(Benchmark(write_run(tmp_path / f"{seed}.bench", generations, cycles)))
+        blocks = drawn_blocks([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)
+        frames = trial_frames(read_run(write_run(tmp_path / f"{seed}.bench", blocks)))
         found = fit_cost(fixed_lengths(frames.trials))
         assert found is not None
         held[0] += found.r.low <= 0.071 <= found.r.high
@@ -111,9 +111,8 @@ def test_intervals_of_runs_hold_their_truth(tmp_path: Path) -> None:
 
 
 def test_the_table_has_the_break_even_of_the_model(tmp_path: Path) -> None:
-    generations, cycles = rows_of()
-    table = cost_model(trial_frames(Benchmark(write_run(tmp_path / "x.bench", generations, cycles))))
-    row = table.loc["target: qwen, byte-aligned"]
+    table = cost_model(trial_frames(read_run(write_run(tmp_path / "x.bench", drawn_blocks()))))
+    row = table.loc["qwen"]
     for k in (2, 4):
         exact = 100 * CostModel(0.07, 0.05).exact_break_even(k)
         assert row[f"k = {k}: exact"] != row[f"k = {k}: r + βk"]

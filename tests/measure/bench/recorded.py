@@ -7,31 +7,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from click.testing import CliRunner, Result
-
-from spectool.artifacts.benchmark import Benchmark, Row
-from spectool.artifacts.resumable import work_path
-from spectool.cli import main
+from spectool.measure.bench.run_file import RUN_FILE, Run
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
 
 TARGET = str(demo_path("target"))
 TOKENS = 20
-MEASURED = (
-    *("prompt_seconds", "draft_prompt_seconds", "first_token_seconds", "seconds", "draft_seconds", "pass_seconds"),
-    "peak_memory",
-)
+Text = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def options(work: Path, out: Path, *more: object) -> list[str]:
+    """The command that measures a dictionary and a draft model on three prompts."""
+    drafters = f"name=dictionary,dict={work / 'pl.dict'},history", f"name=draft,model={demo_path('draft')}"
+    given = ["bench", "--model", TARGET, "--drafter", drafters[0], "--drafter", drafters[1], "--tokens", TOKENS]
+    given += ["--prompts", work / "prompts.txt", "--num-draft-tokens", 2, "--num-draft-tokens", "auto", *more]
+    return [*map(str, given), "-o", str(out)]
 
 
-def untimed(run: Benchmark) -> list[Row]:
-    """Return generations without what depends on time; draft lengths that are learnt do."""
-    rows = run.generations.to_pylist()
-    fixed = [row for row in rows if row["num_draft_tokens"] is not None]
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in fixed]
+def untimed(run: Run) -> dict[tuple[str, str, int], Text]:
+    """What does not depend on time, by prompt and configuration; draft lengths that are learnt do."""
+    return {
+        (block.prompt, one.drafter, one.num_draft_tokens): (one.output, one.proposed, one.accepted)
+        for block in run.blocks
+        for one in block.generations
+        if one.num_draft_tokens is not None
+    }
 
 
 def replayed(drafter: Drafter, prompt: list[int], output: list[int]) -> tuple[int, int]:
@@ -48,20 +48,26 @@ def replayed(drafter: Drafter, prompt: list[int], output: list[int]) -> tuple[in
 
 
 @contextmanager
-def measuring_in_the_background(work: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "spectool.cli", "bench", str(work / "experiment.toml"), "-o", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+def measuring(work: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """Measure in a process of its own."""
+    command = [sys.executable, "-m", "spectool.cli", *options(work, out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def killed_after_a_block(work: Path, out: Path) -> Path:
-    """Begin to measure, and kill it when the first block is there; return its folder."""
-    first = work_path(out) / "block-00000"
-    with measuring_in_the_background(work, out) as process:
-        while not first.exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-    return first
+def wait_for_a_block(process: subprocess.Popen[str], out: Path) -> None:
+    """Wait until the header and a block are there."""
+    file = out / RUN_FILE
+    while not file.exists() or file.read_bytes().count(b"\n") < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+def killed_after_a_block(work: Path, out: Path) -> bytes:
+    """Begin to measure, and kill it when the first block is there; return what it has written."""
+    with measuring(work, out) as process:
+        wait_for_a_block(process, out)
+    return (out / RUN_FILE).read_bytes()

@@ -1,16 +1,19 @@
-"""``spectool bench`` without a file: drafters and prompts as options, and refusals."""
+"""``spectool bench``: drafters and prompts as options, and refusals."""
 
 from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.benchmark import PLAIN, Benchmark
+from spectool.measure.bench.run_file import PLAIN, RUN_FILE, read_run
 from spectool.runtime.demo_models import demo_path
-from spectool.tests.measure.bench.recorded import TARGET, run
+from spectool.tests.measure.bench.recorded import TARGET
+from spectool.tests.running import error_of, run
 
-pytestmark = pytest.mark.system
+ONE = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 6)
+HISTORY = (*ONE, "--drafter", "history")
 
 
+@pytest.mark.system
 def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = work / "cache"
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(cache / name))
@@ -18,9 +21,7 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
         built = run("build-dict", "--tokenizer", TARGET, "--corpus", corpus, "--entries", 500)
         assert built.exit_code == 0, built.output
     (pl,) = (cache / "spectool").glob("sample-pl*.dict")
-    out = work / "named.bench"
-    one = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 8, "--num-draft-tokens", 2)
-    assert run(*one, "--drafter", f"dict={pl.name}", "-o", out).exit_code == 0
+    assert run(*ONE, "--drafter", f"dict={pl.name}", "-o", work / "named.bench").exit_code == 0
     written = run("generate", "--model", TARGET, "--dict", "pl", "-p", "Most w", "-m", 4)
     ambiguous = run("generate", "--model", TARGET, "--dict", "sample", "-p", "Most w")
     missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
@@ -29,52 +30,69 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
     assert "nothing: no such artifact" in missing.stderr
 
 
-def test_options_are_an_experiment_too(work: Path) -> None:
-    out = work / "options.bench"
-    spec = f"name=both,dict={work / 'pl.dict'},history,model={demo_path('draft')}"
-    result = run(
-        *("bench", "--model", TARGET, "--drafter", spec, "--prompts", "pl:list", "--count", 1, "--tokens", 6),
-        *("--num-draft-tokens", 3, "--temp", 0.8, "-o", out),
-    )
-    assert result.exit_code == 0, result.output
-    rows = Benchmark(out).generations.to_pylist()
-    assert sorted((row["drafter"], row["num_draft_tokens"], row["kind"]) for row in rows) == [
-        ("both", 3, "list"),
-        (PLAIN, 0, "list"),
-    ]
-
-
-HISTORY = ("--model", TARGET, "--drafter", "history")
-
-
-def test_a_misspelt_key_is_named_before_what_is_missing_for_it(tmp_path: Path) -> None:
-    (tmp_path / "e.toml").write_text('name = "x"\nprompst = []\n')
-    result = run("bench", tmp_path / "e.toml", "-o", tmp_path / "x.bench")
-    assert result.exit_code == 1 and "got prompst" in result.stderr
+def test_options_say_what_is_measured(tmp_path: Path) -> None:
+    drafter = f"name=both,history,model={demo_path('draft')},verify=exact"
+    more = ("--num-draft-tokens", 3, "--num-draft-tokens", "auto", "--temp", 0.8, "--temp", 0, "--temp", 0.8)
+    done = run(*ONE, "--drafter", drafter, "--drafter", "history", *more, "-o", tmp_path / "x.bench")
+    assert done.exit_code == 0, done.output
+    assert "too short to tell whether drafting pays" in done.stdout and "--ignore-eos" in done.stderr
+    found = read_run(tmp_path / "x.bench")
+    assert [each.temperature for each in found.blocks] == [0.8, 0.0]
+    wanted = {(PLAIN, 0), *((name, k) for name in ("both", "history") for k in (3, None))}
+    assert all(each.by_configuration().keys() == wanted for each in found.blocks)
+    assert {each.kind for each in found.blocks} == {"list"}
+    assert found.header.options.drafters["both"].verify == "exact"
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--drafter", "history"), "--drafter needs --model"),
-        (("--model", TARGET, "--drafter", "speed=2"), "'speed=2': expected one of history"),
-        (HISTORY, "no prompts: give --prompts"),
-        (("--model", TARGET, "--prompts", "pl"), "--model needs --drafter"),
-        ((*HISTORY, "--prompts", "pl", "--window", 64), "--window applies to prompts from a corpus"),
-        (
-            (*HISTORY, "--prompts", "pl", "--prompts", "uk", "--count", 1),
-            "--count: expected at least one prompt of each source",
-        ),
-        ((*HISTORY, "--prompts", "pl:list", "--sample", 50), "pl:list: expected 50 prompts to draw, got 12"),
-        (
-            ("--model", TARGET, "--drafter", "history,verify=rejection", "--prompts", "pl"),
-            "verify: expected a draft_model with rejection, got none",
-        ),
-        (("--model", TARGET, "--drafter", "align=x", "--prompts", "pl"), "expected something that drafts"),
+        ((*ONE, "--drafter", "speed=2"), "'speed=2': expected one of history"),
+        ((*ONE, "--drafter", "dict="), "'dict=': expected one of history"),
+        ((*ONE, "--drafter", "align=x"), "expected something that drafts"),
+        ((*HISTORY[:-1], "history,align=x"), "expected a model=… with align=…"),
+        ((*HISTORY[:-1], "history,verify=never"), "expected verify=exact or verify=rejection"),
+        ((*HISTORY[:-1], "history,verify=rejection"), "expected a model=… with verify=rejection"),
+        ((*ONE, "--drafter", "dict=auto"), "expected names of dictionaries"),
+        ((*HISTORY, "--drafter", "history"), "a name that none has yet, got 'history'. Add name=…"),
+        ((*HISTORY, "--drafter", "name=plain,history"), "a name that none has yet, got 'plain'"),
+        ((*HISTORY, "--window", 64), "--window applies to prompts from a corpus"),
+        (ONE, "Missing option '--drafter'"),
+        (("bench", "--model", TARGET, "--drafter", "history"), "Missing option '--prompts'"),
+        ((*HISTORY, "--num-draft-tokens", 65), "--num-draft-tokens"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
-    result = run("bench", *arguments, "-o", tmp_path / "x.bench")
-    assert result.exit_code != 0
-    assert expected in result.stderr
+    result = run(*arguments, "-o", tmp_path / "x.bench")
+    assert result.exit_code == 2 and expected in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such artifact"),
+        ((*HISTORY, "--prompts", "uk"), "expected a prompt of each source, got 1 for 2"),
+        ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
+        ((*HISTORY, "--prompts", "pl", "--count", 10), "got pl-list-01 twice"),
+        (("bench", "--model", TARGET, "--prompts", "pl:tale", "--drafter", "history"), "expected one of the kinds"),
+    ],
+)
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
+    assert expected in error_of(run(*arguments, "-o", tmp_path / "x.bench"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_was_killed_in_its_first_line_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "x.bench").mkdir()
+    (tmp_path / "x.bench" / RUN_FILE).write_text('{"format":"spectool-ben')
+    assert run(*HISTORY, "-o", tmp_path / "x.bench").exit_code == 0
+    assert len(read_run(tmp_path / "x.bench").blocks) == 1
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("text")
+    refused = error_of(run(*HISTORY, "-o", tmp_path))
+    assert refused.endswith("exists and is not a run of `spectool bench`. Choose another -o")
+    assert error_of(run(*HISTORY, "-o", tmp_path / "mine.txt")).endswith("Choose another -o")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

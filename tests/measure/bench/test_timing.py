@@ -8,10 +8,9 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.artifacts.benchmark import PLAIN, MeasuredBlock, Row
+from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
@@ -94,11 +93,9 @@ def slow() -> Slow:
     return Slow()
 
 
-def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Row]:
-    target = Target("slow", slow, frozenset(), tokens)
-    labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    block: MeasuredBlock = target.measure(0, PROMPT, [Configuration(), *others], 0.0, (0,), labels, lambda number: None)
-    return {row["drafter"]: row for row in block.generations}
+def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Generation]:
+    target = Target(slow, [Configuration(), *others], frozenset(), tokens)
+    return {one.drafter: one for one in target.measure(PROMPT, 0.0, (0,), lambda number: None)}
 
 
 def on_a_quiet_machine(test: Callable[..., None]) -> Callable[..., None]:
@@ -119,17 +116,16 @@ def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
     row = measured(slow)[PLAIN]
     # The pass over the last token of the prompt but one is before the clock. Each token has one inside, and the host
     # has begun the next one when it gives the last token. On a device that pass would not be waited for.
-    assert row["seconds"] == pytest.approx((TOKENS + 1) * PASS, abs=TOLERANCE)
-    assert row["prompt_seconds"] == pytest.approx(PASS, abs=TOLERANCE)
-    assert row["draft_prompt_seconds"] == 0
+    assert row.seconds == pytest.approx((TOKENS + 1) * PASS, abs=TOLERANCE)
+    assert row.draft_prompt_seconds == 0
 
 
 @on_a_quiet_machine
 def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
     row = measured(slow, Configuration("silent", 2, Silent()))["silent"]
-    assert row["passes"] == TOKENS
-    assert row["seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
-    assert row["pass_seconds"] == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
+    assert row.passes == TOKENS
+    assert row.seconds == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
+    assert row.draft_seconds < TOLERANCE
 
 
 @pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.system), False])
@@ -139,14 +135,11 @@ def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slo
     some = [Configuration(f"reader {k}", k, drafter) for k in (2, 3)]
     rows = measured(slow, *some)
     for row in (rows["reader 2"], rows["reader 3"]):
-        assert row["draft_prompt_seconds"] == pytest.approx(READ if alone else 0, abs=TOLERANCE)
+        assert row.draft_prompt_seconds == pytest.approx(READ if alone else 0, abs=TOLERANCE)
         # A hybrid asks it only where that seems to pay, and reads the prompt then.
-        reading = READ if alone else row["draft_seconds"]
-        assert row["draft_seconds"] < READ / 2 or not alone
-        assert row["seconds"] == pytest.approx(reading + TOKENS * PASS, abs=TOLERANCE)
-        assert row["first_token_seconds"] == pytest.approx(reading + PASS, abs=TOLERANCE)
-        # The host has begun the next pass when it gives a token, and this model's passes begin by sleeping.
-    assert rows[PLAIN]["first_token_seconds"] == pytest.approx(2 * PASS, abs=TOLERANCE)
+        reading = READ if alone else row.draft_seconds
+        assert row.draft_seconds < READ / 2 or not alone
+        assert row.seconds == pytest.approx(reading + TOKENS * PASS, abs=TOLERANCE)
 
 
 def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
@@ -161,19 +154,17 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
 
     drafter.cache.prefill = counted  # type: ignore[method-assign]
     some = [Configuration("model", k, drafter) for k in (2, 3)]
-    target = Target("demo", model, frozenset(), 4)
-    labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    target.measure(0, PROMPT, [Configuration(), *some], 0.0, (0,), labels, lambda number: None)
+    target = Target(model, [Configuration(), *some], frozenset(), 4)
+    target.measure(PROMPT, 0.0, (0,), lambda number: None)
     assert [count for count in fed if count > 1] == [len(PROMPT) - 1] * 4, "twice to warm up, and twice measured"
 
 
 def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> None:
     drafter = Silent()
     auto, two = (Configuration(f"silent {k}", k, drafter) for k in (None, 2))
-    target = Target("slow", load_model(str(demo_path("target")))[0], frozenset(), 12)
-    labels = {"language": "pl", "kind": "text", "prompt": "one", "repetition": 0}
-    for number, temperature in enumerate((0.0, 0.0, 0.7)):
-        target.measure(number, PROMPT, [Configuration(), auto, two], temperature, (0,), labels, lambda number: None)
+    target = Target(load_model(str(demo_path("target")))[0], [Configuration(), auto, two], frozenset(), 12)
+    for temperature in (0.0, 0.0, 0.7):
+        target.measure(PROMPT, temperature, (0,), lambda number: None)
     assert set(target._controllers) == {(id(auto), 0.0), (id(auto), 0.7)}
     assert all(controller.passes.measured() for controller in target._controllers.values())
 
@@ -185,11 +176,17 @@ def test_every_configuration_is_run_before_it_is_measured(slow: Slow) -> None:
     assert [drafter.starts for drafter in drafters] == [4, 4]  # to read the prompt and to run, both times
 
 
-def test_peak_memory_is_that_of_the_models_at_least(slow: Slow) -> None:
-    weights: dict[str, Any] = dict(tree_flatten(slow.parameters()))
-    assert measured(slow, tokens=1)[PLAIN]["peak_memory"] >= sum(weight.nbytes for weight in weights.values())
-
-
 def test_a_drafter_that_fails_is_no_measurement(slow: Slow) -> None:
-    with pytest.raises(SpectoolError, match="slow: drafter broken fails and cannot be measured: ValueError: no more"):
+    with pytest.raises(SpectoolError, match="drafter broken fails and cannot be measured: ValueError: no more"):
         measured(slow, Configuration("broken", 2, Broken()))
+
+
+def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there() -> None:
+    model, _ = load_model(str(demo_path("target")))
+    target = Target(model, [Configuration()], frozenset(), 6)
+    (plain,) = target.measure(PROMPT, 0.0, (0,), lambda number: None)
+    assert plain.gap is None
+    other = plain.model_copy(update={"output": (*plain.output[:3], 0, 0, 0)})
+    logits = model(mx.array([*PROMPT, *plain.output[:3]])[None])[0, -1].tolist()
+    best, second = sorted(logits, reverse=True)[:2]
+    assert target._with_gap(other, PROMPT, plain.output).gap == pytest.approx(best - second, abs=1e-3)

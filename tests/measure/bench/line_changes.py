@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from . import hostile
+from spectool.tests.artifacts import hostile
 
 _VALUES = (
     0,

@@ -1,0 +1,125 @@
+"""Runs whose truth is known: cycles drawn from a probability of acceptance, timed by the cost model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spectool.lab.paper_tables.cost_model import CostModel
+from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Generation, Header, Options, append
+
+STEP = 0.05  # seconds of a plain step
+DRAFT_READING = 0.004  # seconds in which a draft model reads the prompt
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a drafter really is."""
+
+    drafter: str
+    agreement: float
+    cost: CostModel
+
+
+HISTORY = Truth("history", 0.25, CostModel(0.001, 0.01))
+QWEN = Truth("qwen", 0.7, CostModel(0.07, 0.05))
+DRAFTERS = (HISTORY, QWEN)
+KINDS = ("encyclopaedic", "question")
+
+
+def generation(drafter: str, k: int | None, seconds: float, tokens: int = 64, **columns: Any) -> Generation:
+    """A generation that took some seconds; by default one without drafts."""
+    cycles = {} if drafter == PLAIN else {"proposed": (0,) * tokens, "accepted": (0,) * tokens}
+    columns = {"output": tuple(range(tokens)), "decoding_seconds": seconds, **cycles, **columns}
+    return Generation(drafter=drafter, num_draft_tokens=k, **columns)
+
+
+def block(name: str, generations: Sequence[Generation], **columns: Any) -> Block:
+    """A block of a Polish list, if ``columns`` say nothing else."""
+    labels: dict[str, Any] = {"source": "pl", "kind": "list", "temperature": 0.0, "prompt_tokens": 9}
+    return Block(prompt=name, generations=tuple(generations), **{**labels, **columns})
+
+
+def header_of(blocks: Sequence[Block], drafters: Mapping[str, DrafterSpec] | None = None, **options: Any) -> Header:
+    """The header that goes with some blocks: a draft model where a drafter is named ``qwen``, and look-ups else."""
+    ran = [one for one in blocks[0].generations if one.drafter != PLAIN]
+    made = {
+        name: DrafterSpec(draft_model="models/qwen") if name == "qwen" else DrafterSpec(history=True)
+        for name in dict.fromkeys(one.drafter for one in ran)
+    }
+    known: dict[str, Any] = {
+        "model": "models/large",
+        "drafters": {**made, **(drafters or {})},
+        "prompts": tuple(dict.fromkeys(each.source for each in blocks)),
+        "num_draft_tokens": tuple(dict.fromkeys(one.num_draft_tokens for one in ran)),
+        "tokens": 64,
+        "temperatures": tuple(dict.fromkeys(each.temperature for each in blocks)),
+    }
+    return Header(
+        began="2026-01-02T03:04:05+00:00",
+        options=Options(**{**known, **options}),
+        identity={"prompts": "none", "spectool": "1", "mlx": "2", "mlx_lm": "3"},
+        machine={"system": "Test", "cores": 2},
+        weight_bytes={"models/large": 11 * 10**9, "models/qwen": 8 * 10**8},
+    )
+
+
+def write_run(path: Path, blocks: Sequence[Block], **options: Any) -> Path:
+    """Write a run as `spectool bench` does."""
+    path.mkdir(parents=True, exist_ok=True)
+    header: Header | None = header_of(blocks, **options)
+    for each in blocks:
+        append(path, each, header)
+        header = None
+    return path
+
+
+def drawn_blocks(
+    truths: Sequence[Truth] = DRAFTERS,
+    sources: Sequence[str] = ("pl", "uk"),
+    kinds: Sequence[str] = KINDS,
+    prompts: int = 8,
+    lengths: Sequence[int] = (2, 4),
+    tokens: int = 64,
+    noise: float = 0.03,
+    seed: int = 0,
+    temperatures: Sequence[float] = (0.0,),
+) -> list[Block]:
+    """Draw the blocks of a run. Drafts are accepted less often in the second source and kind."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for temperature in temperatures:
+        for number, source in enumerate(sources):
+            for place, kind in enumerate(kinds):
+                for prompt in range(prompts):
+                    ease = rng.uniform(0.7, 1.3) * 0.9**number * 0.9**place
+                    ran = [generation(PLAIN, 0, tokens * STEP * rng.lognormal(0, noise), tokens)]
+                    for truth in truths:
+                        agreement = min(0.98, truth.agreement * ease)
+                        slow = rng.lognormal(0, noise)
+                        ran += [_drawn(rng, agreement, k, tokens, truth, slow) for k in lengths]
+                    labels = {"source": source, "kind": kind, "temperature": temperature}
+                    found.append(block(f"{source}-{kind}-{prompt}", ran, **labels))
+    return found
+
+
+def _drawn(rng: np.random.Generator, agreement: float, k: int, tokens: int, truth: Truth, slow: float) -> Generation:
+    done, accepted = 0, list[int]()
+    while done < tokens:
+        agreed = rng.random(k) < agreement
+        right = k if agreed.all() else int(np.argmin(agreed))
+        accepted.append(min(right, tokens - done - 1))
+        done += accepted[-1] + 1
+    step = STEP * slow * len(accepted)
+    return generation(
+        truth.drafter,
+        k,
+        step * truth.cost.cost(k),
+        tokens,
+        proposed=(k,) * len(accepted),
+        accepted=tuple(accepted),
+        draft_seconds=step * truth.cost.r * (k + 1),
+        draft_prompt_seconds=DRAFT_READING if truth.drafter == "qwen" else 0.0,
+    )

@@ -1,0 +1,200 @@
+"""What a run says: whether drafting pays, how sure that is, and whether the texts are the same."""
+
+from collections import Counter
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectool.lab.paper_tables.cost_model import CostModel
+from spectool.measure.bench.page import command_of, page
+from spectool.measure.bench.results import (
+    Result,
+    Verdict,
+    describe_differences,
+    differences,
+    left_out,
+    summary_table,
+    verdicts,
+)
+from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Run, read_run
+from spectool.measure.intervals import FEWEST, LEAST, geometric_mean
+
+from .runs import QWEN, Truth, block, drawn_blocks, generation, header_of, write_run
+
+
+def run_of(blocks: list[Block]) -> Run:
+    return Run(Path("some.bench"), header_of(blocks), blocks)
+
+
+def result(speedups: list[float]) -> Result:
+    pairs = [(generation("history", 2, 1 / speedup), generation(PLAIN, 0, 1.0)) for speedup in speedups]
+    return Result("pl", 0.0, "history", 2, pairs)
+
+
+SLOWER, UNSURE, FASTER = (result([exp(mean + 0.1 * (place % 5 - 2)) for place in range(12)]) for mean in (-0.3, 0, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("results", "pays"),
+    [
+        ([FASTER], True),
+        ([SLOWER, FASTER, UNSURE], True),
+        ([UNSURE], None),
+        ([SLOWER, UNSURE], None),
+        ([SLOWER], False),
+        ([SLOWER] * 9, False),
+        ([], None),
+    ],
+)
+def test_drafting_pays_if_the_fastest_is_faster_and_not_if_all_are_slower(results: list[Result], pays: bool) -> None:
+    assert Verdict("pl", results).pays is pays
+
+
+def test_that_all_are_slower_needs_no_allowance_for_choice_and_that_one_is_faster_does() -> None:
+    few = result([0.5, 0.6, 0.7, 0.8, 0.9, 0.95])  # at a higher level, six values have no interval
+    verdict = Verdict("pl", [few] * 9)
+    assert verdict.allowing.low is None and verdict.pays is False
+    lucky = result([1 / one for one in few.speedups])
+    assert lucky.speedup.low is not None and lucky.speedup.low > 1 and Verdict("pl", [lucky]).pays
+    assert Verdict("pl", [lucky] * 9).pays is None
+
+
+@pytest.mark.parametrize(
+    ("agreement", "cost", "pays"), [(0.8, CostModel(0.02, 0.01), True), (0.2, CostModel(0.2, 0.1), False)]
+)
+def test_verdicts_of_runs_whose_truth_is_known(agreement: float, cost: CostModel, pays: bool) -> None:
+    run = run_of(drawn_blocks([Truth("qwen", agreement, cost)], ["pl"], prompts=12))
+    (verdict,) = verdicts(run)
+    assert verdict.pays is pays and verdict.sentence.startswith("pl: drafting ")
+    alone, allowing = verdict.fastest.speedup, verdict.allowing
+    assert allowing.low < alone.low < alone.high < allowing.high
+    written = page(run)
+    assert (command_of(run, verdict.fastest) in written) is pays
+    assert ("decode plainly here, with --num-draft-tokens 0" in written) is not pays
+
+
+def test_intervals_of_runs_hold_their_truth() -> None:
+    held, runs = 0, 24
+    truth = Truth("qwen", 0.6, CostModel(0.071, 0.05))
+    for seed in range(runs):
+        (verdict,) = verdicts(run_of(drawn_blocks([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05)))
+        one = verdict.fastest
+        cost = truth.cost.cost(one.num_draft_tokens or 0)
+        expected = geometric_mean([drafted.tokens / drafted.passes / cost for drafted, _ in one.pairs])
+        held += one.speedup.low <= expected <= one.speedup.high
+    print(f"seeds 0 to {runs - 1}; speed-up held:", held)
+    assert held >= 20
+
+
+@pytest.mark.parametrize("configurations", [1, 4])
+def test_equal_speeds_get_each_wrong_verdict_in_one_run_of_forty_at_most(configurations: int) -> None:
+    runs, prompts, seed = 600, 12, 5
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    said = Counter[bool | None]()
+    for _ in range(runs):
+        plain = [generation(PLAIN, 0, second, LEAST) for second in np.exp(rng.normal(0, 0.2, prompts)).tolist()]
+        times = np.exp(rng.normal(0, 0.2, (configurations, prompts))).tolist()
+        drafted = [[generation("history", 2, second, LEAST) for second in each] for each in times]
+        pairs = [list(zip(each, plain, strict=True)) for each in drafted]
+        said[Verdict("pl", [Result("pl", 0.0, "history", 2, each) for each in pairs]).pays] += 1
+    print(said)
+    most = 0.025 + 3.5 * (0.025 * 0.975 / runs) ** 0.5
+    assert 0 < said[True] / runs < most and said[False] / runs < most
+    assert said[False] > 0 or configurations > 1, "all of several have to be slower"
+
+
+def test_figures_are_those_of_the_blocks() -> None:
+    blocks = drawn_blocks([QWEN], ["pl"])
+    (verdict,) = verdicts(run_of(blocks))
+    two, four = verdict.results
+    ran = [(each.by_configuration()["qwen", 4], each.plain) for each in blocks]
+    ratios = [plain.seconds / plain.tokens / (one.seconds / one.tokens) for one, plain in ran]
+    assert four.speedup.value == pytest.approx(geometric_mean(ratios)) and four.speedup.n == 16
+    assert four.acceptance == sum(sum(one.accepted) for one, _ in ran) / sum(sum(one.proposed) for one, _ in ran)
+    assert four.tokens_per_pass == pytest.approx(16 * 64 / sum(len(one.proposed) for one, _ in ran))
+    assert four.cycle == pytest.approx(QWEN.cost.cost(4), rel=0.03) and two.cycle < four.cycle
+    header, rows = summary_table([verdict])
+    shown = dict(zip(header, rows[1], strict=True))
+    assert (shown["drafter"], shown["k"], shown["prompts"]) == ("qwen", "4", "16")
+    assert shown["speed-up"] == f"{four.speedup.value:.2f}" and shown["acceptance"] == f"{four.acceptance:.0%}"
+
+
+def test_speed_is_by_token_and_reading_the_prompt_counts() -> None:
+    # Drawn outputs may differ in length: twice the tokens in the same time are twice as fast.
+    pairs = [
+        (generation("qwen", 2, 0.75, 20, draft_prompt_seconds=0.25), generation(PLAIN, 0, 1.0, 10)),
+    ]
+    assert Result("pl", 0.7, "qwen", 2, pairs).speedups == [2.0]
+
+
+def test_prompts_with_a_short_output_are_left_out() -> None:
+    ran = [generation(PLAIN, 0, 1.0), generation("qwen", 2, 1.0)]
+    short = [generation(PLAIN, 0, 1.0, LEAST - 1), generation("qwen", 2, 1.0, LEAST - 1)]
+    run = run_of([block("a", ran), block("b", short)])
+    assert verdicts(run)[0].results[0].speedup.n == 1 and left_out(run) == 1
+    run = run_of([block("b", short)])
+    (verdict,) = verdicts(run)
+    assert verdict.results == [] and "too short to tell whether drafting pays: it has 0 prompts" in verdict.sentence
+    assert "too short to tell" in page(run)
+
+
+@pytest.mark.parametrize(("prompts", "told"), [(FEWEST, True), (FEWEST - 1, False)])
+def test_a_run_with_too_few_prompts_shows_no_speed_up(prompts: int, told: bool) -> None:
+    run = run_of(drawn_blocks(sources=["pl"], kinds=["list"], prompts=prompts))
+    (verdict,) = verdicts(run)
+    header, rows = summary_table([verdict])
+    assert all((row[header.index("speed-up")] == "—") is not told for row in rows)
+    assert ("too short to tell" in verdict.sentence) is not told
+    assert all(one.figures()["speedup"] > 0 for one in verdict.results), "programs get it"
+
+
+def test_sources_and_temperatures_have_verdicts_of_their_own() -> None:
+    found = verdicts(run_of(drawn_blocks(temperatures=(0.7, 0.0))))
+    assert [verdict.scope for verdict in found] == [
+        *("pl, temperature 0", "pl, temperature 0.7", "uk, temperature 0", "uk, temperature 0.7")
+    ]
+    assert {one.figures()["different"] for one in found[0].results} == {0}
+    assert {one.figures()["different"] for one in found[1].results} == {None}
+    assert summary_table(found)[0][0] == "where" and len(summary_table(found)[1]) == 16
+
+
+def test_outputs_that_part_are_counted_with_the_place() -> None:
+    parting = {place: (*range(place), 99, *range(place + 1, 20)) for place in (9, 4)}
+    ran = [
+        generation(PLAIN, 0, 1.0, 20),
+        generation("a", 2, 1.0, 20),
+        generation("b", 2, 1.0, 20, output=parting[9], gap=0.25),
+        generation("c", 2, 1.0, 20, output=parting[4], gap=0.125),
+    ]
+    drawn = [each.model_copy(update={"gap": None}) for each in ran]
+    run = run_of([block("one", ran), block("one", drawn, temperature=0.7)])
+    found = differences(run)
+    assert found["different"] == 2 and found["compared"] == {"outputs": 3, "tokens": 20 + 10 + 5}
+    assert (found["first_difference"], found["largest_gap"]) == (4, 0.25)
+    said = "2 of 3 outputs, one in 18 tokens, the first after 4; the two best logits there are 0.25 apart at most"
+    assert describe_differences(found) == said and said in page(run)
+    only = differences(run_of(run.blocks[1:]))
+    assert only["different"] is None and "not compared" in describe_differences(only)
+
+
+def test_the_page_names_what_strangers_wrote_without_their_markup() -> None:
+    blocks = drawn_blocks([QWEN], ["](x) <b>|\n# *a*"], ["list"], prompts=6)
+    written = page(run_of(blocks))
+    assert "<b>" not in written.replace("\\<b", "") and "\n# *" not in written
+    (row,) = (line for line in written.splitlines() if line.startswith("| qwen | 2"))
+    assert row.count(" | ") == 7
+
+
+def test_the_command_is_that_of_the_fastest(tmp_path: Path) -> None:
+    spec = DrafterSpec(dictionaries=("a b.dict", "c.dict"), draft_model="D", alignment="A", verify="exact")
+    blocks = drawn_blocks([QWEN], ["pl"], temperatures=(0.7,))
+    run = read_run(write_run(tmp_path / "x", blocks, drafters={"qwen": spec}))
+    assert command_of(run, verdicts(run)[0].results[0]) == (
+        "spectool generate --model models/large --dict 'a b.dict' --dict c.dict --no-history --draft-model D "
+        "--alignment A --verify exact --num-draft-tokens 2 --temp 0.7"
+    )
+    plainer = read_run(write_run(tmp_path / "y", blocks))
+    assert "--no-dict --no-history --draft-model models/qwen" in command_of(plainer, verdicts(plainer)[0].results[0])
