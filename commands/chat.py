@@ -48,10 +48,6 @@ def chat(
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.conversation import Conversation
-    from spectool.commands.shared.blas import blas_hint
-
-    if hint := blas_hint(target):
-        say(hint)
 
     try:
         conversation = Conversation(

@@ -47,7 +47,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
-    from spectool.commands.shared.blas import blas_hint
     from spectool.measure.doctor import measure_costs
     from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
@@ -58,8 +57,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         if name is None:
             continue
         loaded, tokenizer = load_model(name)
-        if role == "target" and not as_json and (hint := blas_hint(loaded)):
-            say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         if (earlier := known_costs(loaded)) is not None:

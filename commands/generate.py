@@ -118,7 +118,6 @@ def generate(
         raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
-    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
@@ -127,8 +126,6 @@ def generate(
         plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
         if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
-        if hint := blas_hint(target):
-            say(hint)
     made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
         arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)

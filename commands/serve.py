@@ -153,7 +153,6 @@ def serve(
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
-    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
@@ -170,8 +169,6 @@ def serve(
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
-        if hint := blas_hint(loaded.model):
-            say(hint)
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()
