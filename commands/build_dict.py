@@ -8,11 +8,10 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
-    SectionedCommand,
     Whole,
-    json_option,
+    command,
     memory_option,
     option,
     out_option,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 
 
-@click.command("build-dict", cls=SectionedCommand)
+@command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
     "--corpus",
@@ -64,8 +63,6 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @memory_option
 @workers_option
 @text_options
-@json_option
-@guarded
 def build_dict(
     tokenizer: str,
     corpus: str | None,

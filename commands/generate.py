@@ -11,18 +11,18 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
-from spectool.commands.shared.console import guarded, say, show
-from spectool.commands.shared.display import Display, by_drafter, gains, legend, styles_of_output
+from spectool.commands.shared.console import in_words, say, show
+from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.shared.options import SectionedCommand, Text, option
+from spectool.commands.shared.options import Text, command, option
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt = partial(option, heading="Model and prompt")
 _cache = partial(option, heading="Cache", rare=True)
 
 
-@click.command("generate", cls=SectionedCommand)
+@command("generate", json=False)
 @_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
 @_prompt(
     "--prefill-response",
@@ -64,7 +64,6 @@ _cache = partial(option, heading="Cache", rare=True)
 )
 @click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
-@guarded
 def generate(
     prompt: str | None,
     prefill_response: str | None,
@@ -206,7 +205,7 @@ def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
 def _say_figures(facts: dict[str, Any]) -> None:
     """Write the figures of `_figures` to stderr."""
     if drafters := facts.pop("sources"):
-        facts["accepted by source"] = gains(drafters)
+        facts["accepted by source"] = in_words(drafters)
     else:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:

@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from spectool.build.dictionary.options import Limits
-from spectool.commands.shared.console import guarded, say, stage
-from spectool.commands.shared.options import Whole, json_option, path_option, size_in_bytes
+from spectool.commands.shared.console import say, stage
+from spectool.commands.shared.options import Whole, command, path_option, size_in_bytes
 
 
-@click.command("merge-dict")
+@command("merge-dict")
 @click.argument("paths", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
 @click.option(
@@ -19,8 +19,6 @@ from spectool.commands.shared.options import Whole, json_option, path_option, si
     help="Maximum number of entries; those with the highest expected gain are kept.",
 )
 @click.option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size of the data files, such as 5MB.")
-@json_option
-@guarded
 def merge_dict(paths: tuple[Path, ...], out: Path, entries: int | None, max_bytes: int | None, as_json: bool) -> None:
     """Merge dictionaries of one tokenizer into one file that drafts what all of them together draft.
 
