@@ -45,19 +45,10 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     metavar="SIZE",
     help="Maximum size on disk; the entries with the highest expected gain are kept.",
 )
-@option("--entries", type=Whole(1), help="Maximum number of entries.")
 @option(
     "--min-count",
     type=Whole(1),
     help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
-    rare=True,
-)
-@option(
-    "--max-context",
-    type=Whole(1, 15),
-    default=BackoffOptions.max_context,
-    show_default=True,
-    help="Longest context, in tokens.",
     rare=True,
 )
 @memory_option
@@ -69,9 +60,7 @@ def build_dict(
     counts: Path | None,
     out: Path | None,
     max_bytes: int,
-    entries: int | None,
     min_count: int | None,
-    max_context: int,
     memory: int,
     workers: int | None,
     reads: dict[str, Any],
@@ -96,7 +85,9 @@ def build_dict(
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
     if counts is not None and min_count is not None:
         raise click.UsageError("--min-count is for --corpus; --counts are counted already")
-    options = BackoffOptions(entries, max_bytes, max_context)
+    counted = Counts(counts) if counts else None
+    longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
+    options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))
     source: Any = None if corpus is None else open_text(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
@@ -104,8 +95,8 @@ def build_dict(
     path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
     counting = CountOptions(min_count=least, memory=memory, workers=workers)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
-        if counts:
-            manifest = build_backoff(target, Counts(counts), path, options, say)
+        if counted:
+            manifest = build_backoff(target, counted, path, options, say)
         else:
             manifest = count_and_build(target, source, path, options, counting, say)
         finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})

@@ -71,8 +71,7 @@ def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -
     [
         ["no-such-command"],
         ["build-dict"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "0"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-context", "16"],
+        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "much"],
         ["align", "--draft", OTHER],
         ["verify"],
         ["inspect"],

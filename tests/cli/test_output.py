@@ -62,8 +62,8 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
         TOKENIZER,
         "--corpus",
         "sample:pl",
-        "--entries",
-        500,
+        "--max-bytes",
+        "14KB",
         "-o",
         tmp_path / "x.dict",
     )
@@ -129,7 +129,7 @@ def test_text_that_the_locale_lacks_neither_ends_a_command_nor_is_misread(work: 
 
 def test_the_default_place_is_the_users_cache(tmp_path: Path) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", 300, "--json")
+    build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "14KB", "--json")
     facts = json.loads(process(*build, env=environment).stdout)
     assert facts["path"].startswith(str(tmp_path))
     assert facts["target_fingerprint"][:8] in facts["path"]
