@@ -57,20 +57,6 @@ _LAB_PURPOSES = {
 }
 
 
-_SAME: tuple[tuple[str, ...], ...] = (
-    ("--model", "--target", "--tokenizer"),
-    ("--draft-model", "--draft", "--drafter"),
-    ("--dict", "--dictionary"),
-    ("--alignment", "--align"),
-    ("--corpus", "--text", "--data", "--prompts"),
-    ("--max-tokens", "--tokens", "--max-new-tokens"),
-    ("--temp", "--temperature"),
-    ("--num-draft-tokens", "--draft-length", "--gamma"),
-    ("--out", "--output"),
-)
-"""Options of different commands that users take for one another."""
-
-
 class _LazyGroup(click.Group):
     """Imports the module of a command when it is needed; ``purposes`` say where each command is."""
 
@@ -87,18 +73,6 @@ class _LazyGroup(click.Group):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; where it has no such option, suggest what it calls the same thing."""
-        try:
-            return super().invoke(ctx)
-        except click.NoSuchOption as error:
-            parameters = error.ctx.command.params if error.ctx else []
-            same = next((names for names in _SAME if error.option_name in names), ())
-            meant = next((name for each in parameters for name in each.opts if name in same), None)
-            if meant is None:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean '{meant}'?", error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by what they are for."""

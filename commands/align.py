@@ -7,18 +7,17 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
-    SectionedCommand,
+    command,
     draft_option,
-    json_option,
     out_option,
     target_option,
     text_options,
 )
 
 
-@click.command("align", cls=SectionedCommand)
+@command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @click.option(
@@ -30,8 +29,6 @@ from spectool.commands.shared.options import (
 )
 @out_option
 @text_options
-@json_option
-@guarded
 def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
 

@@ -8,11 +8,10 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import guarded, model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
-    SectionedCommand,
     Whole,
-    json_option,
+    command,
     memory_option,
     option,
     out_option,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 
 
-@click.command("build-dict", cls=SectionedCommand)
+@command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
     "--corpus",
@@ -46,35 +45,22 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     metavar="SIZE",
     help="Maximum size on disk; the entries with the highest expected gain are kept.",
 )
-@option("--entries", type=Whole(1), help="Maximum number of entries.")
 @option(
     "--min-count",
     type=Whole(1),
     help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
     rare=True,
 )
-@option(
-    "--max-context",
-    type=Whole(1, 15),
-    default=BackoffOptions.max_context,
-    show_default=True,
-    help="Longest context, in tokens.",
-    rare=True,
-)
 @memory_option
 @workers_option
 @text_options
-@json_option
-@guarded
 def build_dict(
     tokenizer: str,
     corpus: str | None,
     counts: Path | None,
     out: Path | None,
     max_bytes: int,
-    entries: int | None,
     min_count: int | None,
-    max_context: int,
     memory: int,
     workers: int | None,
     reads: dict[str, Any],
@@ -99,7 +85,9 @@ def build_dict(
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
     if counts is not None and min_count is not None:
         raise click.UsageError("--min-count is for --corpus; --counts are counted already")
-    options = BackoffOptions(entries, max_bytes, max_context)
+    counted = Counts(counts) if counts else None
+    longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
+    options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))
     source: Any = None if corpus is None else open_text(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)
@@ -107,8 +95,8 @@ def build_dict(
     path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
     counting = CountOptions(min_count=least, memory=memory, workers=workers)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
-        if counts:
-            manifest = build_backoff(target, Counts(counts), path, options, say)
+        if counted:
+            manifest = build_backoff(target, counted, path, options, say)
         else:
             manifest = count_and_build(target, source, path, options, counting, say)
         finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})

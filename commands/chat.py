@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import guarded, require_utf8, say
+from spectool.commands.shared.console import require_utf8, say
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.shared.options import SectionedCommand
+from spectool.commands.shared.options import command
 
 _HELP = """/reset   forget the conversation so far
 /quit    end the conversation, as Ctrl-D does
@@ -21,9 +21,8 @@ _HELP = """/reset   forget the conversation so far
 Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 
 
-@click.command("chat", cls=SectionedCommand)
+@command("chat", json=False)
 @model_options
-@guarded
 def chat(
     model: str,
     adapter_path: Path | None,
@@ -48,10 +47,6 @@ def chat(
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
     from spectool.commands.conversation import Conversation
-    from spectool.commands.shared.blas import blas_hint
-
-    if hint := blas_hint(target):
-        say(hint)
 
     try:
         conversation = Conversation(

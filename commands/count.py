@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import guarded, open_text, say, say_notes, stage
+from spectool.commands.shared.console import open_text, say, say_notes, stage
 from spectool.commands.shared.options import (
-    SectionedCommand,
     Whole,
-    json_option,
+    command,
     memory_option,
     option,
     out_option,
@@ -21,7 +18,7 @@ from spectool.commands.shared.options import (
 )
 
 
-@click.command("count", cls=SectionedCommand)
+@command("count")
 @option(
     "--corpus", required=True, metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl."
 )
@@ -38,8 +35,6 @@ from spectool.commands.shared.options import (
     help="Leave out windows that occur less often; the counts of all others are exact.",
 )
 @text_options
-@json_option
-@guarded
 def count(
     corpus: str,
     tokenizer: str,

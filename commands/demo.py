@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from spectool.commands.shared.console import guarded, say, table
-from spectool.commands.shared.options import Whole
+from spectool.commands.shared.console import say, table
+from spectool.commands.shared.options import Whole, command
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
@@ -24,10 +24,9 @@ _PROMPTS = (
 )
 
 
-@click.command()
+@command("demo", json=False)
 @click.option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
-@guarded
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 

@@ -10,13 +10,13 @@ import click
 
 from spectool import ArtifactError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
-from spectool.commands.shared.console import guarded, say, say_next, show, table
-from spectool.commands.shared.options import Finite, json_option
+from spectool.commands.shared.console import say, say_next, show, table
+from spectool.commands.shared.options import Finite, command
 
 _BAR = 24  # characters of a pass as long as the longest one
 
 
-@click.command("doctor")
+@command("doctor")
 @click.option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
 @click.option(
     "--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id."
@@ -33,8 +33,6 @@ _BAR = 24  # characters of a pass as long as the longest one
     is_flag=True,
     help="From now on, draft only as many tokens as give the same bits as plain decoding.",
 )
-@json_option
-@guarded
 def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
     """Measure what drafts cost on this machine, and save it for later commands.
 
@@ -47,7 +45,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
-    from spectool.commands.shared.blas import blas_hint
     from spectool.measure.doctor import measure_costs
     from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
     from spectool.runtime.loading import load_model
@@ -58,8 +55,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         if name is None:
             continue
         loaded, tokenizer = load_model(name)
-        if role == "target" and not as_json and (hint := blas_hint(loaded)):
-            say(hint)
         say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         if (earlier := known_costs(loaded)) is not None:

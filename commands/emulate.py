@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import divided, guarded, open_text, progress, show
+from spectool.commands.shared.console import open_text, progress, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
-    SectionedCommand,
     Whole,
-    json_option,
+    command,
     option,
     path_option,
     text_options,
@@ -19,7 +18,7 @@ from spectool.commands.shared.options import (
 )
 
 
-@click.command(cls=SectionedCommand)
+@command("emulate")
 @option("--corpus", metavar="C", required=True, help="Text to replay, as for build-dict.", heading="Text")
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
 @option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
@@ -47,8 +46,6 @@ from spectool.commands.shared.options import (
 )
 @min_draft_prob_option(heading="Drafting", rare=True)
 @text_options
-@json_option
-@guarded
 def emulate(
     corpus: str,
     tokenizer: str | None,
@@ -80,7 +77,7 @@ def emulate(
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import with_progress
-    from spectool.commands.shared.display import by_drafter, gains
+    from spectool.commands.shared.display import by_drafter
     from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
@@ -101,15 +98,14 @@ def emulate(
     documents, division = encoded.cut(max_tokens or 0), dict[str, int](text.counts.plain_text.items())
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)
-    drafters, number = by_drafter(statistics), len(documents)
     unknown = sum(token == target.unknown for document in documents for token in document)
     facts = {
         "corpus": text.spec,
-        "documents": number if as_json or not division else divided(number, division),
-        **({"plain_text": division} if as_json else {}),
+        "documents": len(documents),
+        "plain text": division,
         "tokenizer": target.name,
         "tokens": statistics.tokens,
-        **({"unknown tokens": unknown if as_json else f"{unknown:,}, which no model would write"} if unknown else {}),
+        "unknown tokens": unknown,
         "fertility": round(encoded.fertility, 4),
         "passes": statistics.passes,
         "tokens per pass": round(statistics.tokens_per_pass, 4),
@@ -117,6 +113,6 @@ def emulate(
         "mean accepted length": round(statistics.mean_accepted_length, 4),
         "acceptance": round(statistics.acceptance_rate, 4),
         "proposed per pass": round(statistics.proposed / max(1, statistics.passes), 4),
-        "accepted by source": drafters if as_json else gains(drafters) or "nothing was drafted",
+        "accepted by source": by_drafter(statistics),
     }
     show(facts, as_json)

@@ -11,18 +11,18 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
-from spectool.commands.shared.console import guarded, say, show
-from spectool.commands.shared.display import Display, by_drafter, gains, legend, styles_of_output
+from spectool.commands.shared.console import in_words, say, show
+from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.shared.options import SectionedCommand, Text, option
+from spectool.commands.shared.options import Text, command, option
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt = partial(option, heading="Model and prompt")
 _cache = partial(option, heading="Cache", rare=True)
 
 
-@click.command("generate", cls=SectionedCommand)
+@command("generate", json=False)
 @_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
 @_prompt(
     "--prefill-response",
@@ -64,7 +64,6 @@ _cache = partial(option, heading="Cache", rare=True)
 )
 @click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
-@guarded
 def generate(
     prompt: str | None,
     prefill_response: str | None,
@@ -118,7 +117,6 @@ def generate(
         raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
-    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
@@ -127,8 +125,6 @@ def generate(
         plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
         if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
-        if hint := blas_hint(target):
-            say(hint)
     made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
         arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
@@ -212,7 +208,7 @@ def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
 def _say_figures(facts: dict[str, Any]) -> None:
     """Write the figures of `_figures` to stderr."""
     if drafters := facts.pop("sources"):
-        facts["accepted by source"] = gains(drafters)
+        facts["accepted by source"] = in_words(drafters)
     else:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:

@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, show
-from spectool.commands.shared.options import Text, Whole, json_option, tokenizer_option
+from spectool.commands.shared.console import show
+from spectool.commands.shared.options import Text, Whole, command, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
 
 
-@click.command("inspect")
+@command("inspect")
 @click.argument("path", metavar="PATH")
 @click.option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @click.option(
@@ -22,8 +22,6 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "fil
     help="Number of sample entries of a dictionary to show.",
 )
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
-@json_option
-@guarded
 def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer.
 
@@ -45,7 +43,7 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     if lookup is not None and kind != "spectool-dictionary":
         raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
     if manifest is None:
-        show(_tokenizer_facts(path, as_json), as_json)
+        show(_tokenizer_facts(path), as_json)
         return
     opened: Any = class_of(manifest, directory)(directory)  # a damaged one is not described
     facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
@@ -62,9 +60,9 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     show(facts, as_json)
 
 
-def _tokenizer_facts(source: str, as_json: bool) -> dict[str, Any]:
+def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
-    from spectool.tokenization.round_trips import NO_LIMITS, limits
+    from spectool.tokenization.round_trips import limits
 
     tokenizer = open_tokenizer(source)
     return {
@@ -72,7 +70,7 @@ def _tokenizer_facts(source: str, as_json: bool) -> dict[str, Any]:
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
         "fingerprint": tokenizer.fingerprint,
-        "roles": tokenizer.roles.as_dict() if as_json else str(tokenizer.roles),
-        "limits": list(limits(tokenizer)) or ([] if as_json else NO_LIMITS),
+        "roles": tokenizer.roles.as_dict(),
+        "limits": list(limits(tokenizer)),
         "notes": list(tokenizer.notes),
     }

@@ -4,24 +4,15 @@ from pathlib import Path
 
 import click
 
-from spectool.build.dictionary.options import Limits
-from spectool.commands.shared.console import guarded, say, stage
-from spectool.commands.shared.options import Whole, json_option, path_option, size_in_bytes
+from spectool.commands.shared.console import say, stage
+from spectool.commands.shared.options import command, path_option, size_in_bytes
 
 
-@click.command("merge-dict")
+@command("merge-dict")
 @click.argument("paths", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
-@click.option(
-    "--entries",
-    type=Whole(1),
-    metavar="N",
-    help="Maximum number of entries; those with the highest expected gain are kept.",
-)
-@click.option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size of the data files, such as 5MB.")
-@json_option
-@guarded
-def merge_dict(paths: tuple[Path, ...], out: Path, entries: int | None, max_bytes: int | None, as_json: bool) -> None:
+@click.option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size, such as 5MB.")
+def merge_dict(paths: tuple[Path, ...], out: Path, max_bytes: int | None, as_json: bool) -> None:
     """Merge dictionaries of one tokenizer into one file that drafts what all of them together draft.
 
     \b
@@ -39,4 +30,4 @@ def merge_dict(paths: tuple[Path, ...], out: Path, entries: int | None, max_byte
     for dictionary in opened:
         verify_files(dictionary.path, dictionary.manifest)
     with stage(out, Dictionary.format, as_json, {"target": opened[0].fingerprint}) as finish:
-        finish(merge_dictionaries(opened, out, Limits(entries, max_bytes), say))
+        finish(merge_dictionaries(opened, out, max_bytes, say))

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
-    SectionedCommand,
     Whole,
+    command,
     draft_option,
-    json_option,
     path_option,
     text_options,
 )
@@ -21,7 +20,7 @@ _CONTEXT = 64  # tokens before a pass that is timed
 _TURNS, _PASSES = 5, 6  # of each model, in turns
 
 
-@click.command("prune-draft", cls=SectionedCommand)
+@command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
 @click.option(
     "--corpus",
@@ -39,8 +38,6 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
     help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )
 @text_options
-@json_option
-@guarded
 def prune_draft(
     draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, reads: dict[str, Any], as_json: bool
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, without_controls
+from spectool.commands.shared.console import say, without_controls
 from spectool.commands.shared.load_model import check_drafting
 from spectool.commands.shared.model_options import (
     DraftingChoice,
@@ -21,7 +21,7 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, SectionedCommand, Text, Whole, option
+from spectool.commands.shared.options import Decorator, Text, Whole, command, option
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
 from spectool.tokenization.hub_names import looks_like_hub_id
@@ -41,7 +41,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     return option(f"--{name.replace('_', '-')}", *others, type=_COUNT, help=help, heading=heading, **about)
 
 
-@click.command("serve", cls=SectionedCommand)
+@command("serve", json=False)
 @model_option(heading="Model")
 @drafting_options
 @_access(
@@ -125,7 +125,6 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     heading="Log",
     rare=True,
 )
-@guarded
 def serve(
     model: str,
     drafting: DraftingChoice,
@@ -154,7 +153,6 @@ def serve(
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
-    from spectool.commands.shared.blas import blas_hint
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
@@ -171,8 +169,6 @@ def serve(
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
-        if hint := blas_hint(loaded.model):
-            say(hint)
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()

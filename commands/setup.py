@@ -54,9 +54,7 @@ def setup(
     from spectool.artifacts.default_paths import slug
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
-    from spectool.commands.shared.blas import blas_hint
     from spectool.corpora import preset_for
-    from spectool.runtime.loading import load_model
 
     if len(set(map(slug, corpora))) < len(corpora):
         raise click.UsageError(
@@ -78,8 +76,6 @@ def setup(
             f"{total} in all, longer with a slow model. Close other programs, because passes are timed. You can stop "
             "with Ctrl-C and continue later with the same command."
         )
-        if hint := blas_hint(load_model(model, lazy=True)[0]):
-            say(hint)
     done = []
     for step in wanted.steps():
         began = time.perf_counter()

@@ -8,14 +8,12 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import guarded, in_a_line, say
-from spectool.commands.shared.options import json_option
+from spectool.commands.shared.console import in_a_line, say
+from spectool.commands.shared.options import command
 
 
-@click.command("verify")
+@command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@json_option
-@guarded
 def verify(paths: tuple[Path, ...], as_json: bool) -> None:
     """Check artifacts for damage: the checksums of all files, then the rules of the format.
 

@@ -118,8 +118,8 @@ def test_examples_of_the_python_page_run(tmp_path: Path) -> None:
         str(folder),
         "--corpus",
         "sample:pl",
-        "--entries",
-        "500",
+        "--max-bytes",
+        "14KB",
         "-o",
         str(dictionary),
     ]

@@ -91,7 +91,7 @@ def test_help_is_light(arguments: list[str]) -> None:
 @pytest.mark.system
 def test_offline_commands_need_no_models(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Dzień dobry, mówi Ola.\nDobry wieczór!\n", encoding="utf-8")
-    build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "500", "-o", "pl.dict"]
+    build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "14KB", "-o", "pl.dict"]
     sides = ["--draft", OTHER, "--target", TOKENIZER]
     commands = [
         build,

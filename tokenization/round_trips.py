@@ -12,7 +12,6 @@ _SPACE = "▁"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 _KEEPS_NO_SPACES = "keeps no spaces, and writes one between any two words or signs"
 _SPACED = "writes a space before every piece that its pre-tokenizer splits off"
-NO_LIMITS = "none: every text survives, except names of special tokens and signs for spaces ('▁')"
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:

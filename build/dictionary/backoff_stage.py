@@ -76,7 +76,7 @@ def build_backoff(
             calibration = None if text is None else Calibration(text.predicted(chosen))
             return list(_entries(counts, chosen, calibration))
 
-        written = write_within(directory, options, best_entries, progress)
+        written = write_within(directory, options.max_bytes, best_entries, progress)
         if written is None:
             allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
             ways = "Give more text, or a larger --max-bytes"
@@ -144,6 +144,6 @@ def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> Non
     if counts.orders <= options.max_context:
         raise SpectoolError(
             f"{counts.path}: windows of up to {counts.orders} tokens, expected {options.max_context + 1} for contexts "
-            f"of {options.max_context}. Count with --orders {options.max_context + 1}, or give a lower --max-context"
+            f"of {options.max_context}. Count with --orders {options.max_context + 1}"
         )
     counts.check()

@@ -13,7 +13,6 @@ taken for (1 - p) s, which is what p leaves over, but no more than p / 2.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
@@ -21,19 +20,20 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
-from spectool.build.dictionary.options import Limits
 from spectool.build.dictionary.predictions import Prediction, PredictionTable, as_text, entries_of, longest_suffix
 from spectool.build.dictionary.size_limits import write_within
 from spectool.tokenization.fingerprint import short
 
 
-def merge_dictionaries(dictionaries: Sequence[Dictionary], out: Path, limits: Limits, progress: Progress) -> Manifest:
+def merge_dictionaries(
+    dictionaries: Sequence[Dictionary], out: Path, max_bytes: int | None, progress: Progress
+) -> Manifest:
     """Merge two or more dictionaries of one tokenizer, and write the result to ``out`` in one step.
 
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
         ArtifactError: One is of the DictSpec method.
-        SpectoolError: They have no entries, or the limits leave no room for one.
+        SpectoolError: They have no entries, or ``max_bytes`` leaves no room for one.
     """
     first = dictionaries[0]
     for dictionary in dictionaries:
@@ -44,14 +44,12 @@ def merge_dictionaries(dictionaries: Sequence[Dictionary], out: Path, limits: Li
         raise SpectoolError("the dictionaries have no entries. Name others")
     ranked = sorted(merged.items(), key=lambda item: -_gain(item[1], longest_suffix(item[0], merged)))
     with atomic_directory(out) as directory:
-        written = write_within(directory, limits, lambda most: entries_of(dict(ranked[:most])), progress)
+        written = write_within(directory, max_bytes, lambda most: entries_of(dict(ranked[:most])), progress)
         if written is None:
-            raise SpectoolError(
-                f"a dictionary of {limits.max_bytes:,} bytes has no room for entries. Give a larger limit"
-            )
+            raise SpectoolError(f"a dictionary of {max_bytes:,} bytes has no room for entries. Give a larger limit")
         return Dictionary.seal(
             directory,
-            arguments={"method": "merge", **asdict(limits)},
+            arguments={"method": "merge", "max_bytes": max_bytes},
             tokenizers=first.manifest.tokenizers,
             inputs=_joined_inputs(dictionaries),
             statistics={"entries_before_pruning": len(merged), **written},

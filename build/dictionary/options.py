@@ -1,21 +1,13 @@
-"""Options of building and merging, in a module of their own because commands take their defaults from here."""
+"""Options of building, in a module of their own because commands take their defaults from here."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The maximum size of a dictionary; the entries with the highest expected gain are kept."""
-
-    entries: int | None = None
-    max_bytes: int | None = None  # of the data files
-
-
-@dataclass(frozen=True)
-class BackoffOptions(Limits):
+class BackoffOptions:
     """Arguments of the backoff method."""
 
-    max_bytes: int | None = 5_000_000
+    max_bytes: int | None = 5_000_000  # of the data files; the entries with the highest expected gain are kept
     max_context: int = 6  # tokens
     # Lower ones drafted held-out text no better.
     discount: float = 0.9  # taken off every count by the smoothing

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STARTED = "spectool.started"  # when a command began, in the meta of its context
-SECONDS_BETWEEN_LINES = 30.0
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
@@ -71,28 +70,13 @@ def say_notes(tokenizer: "Tokenizer") -> None:
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
     """A function to call with the amount done since the last call, which is shown on stderr.
 
-    On a terminal it is shown by a bar, otherwise by a line every `SECONDS_BETWEEN_LINES`.
+    The bar is drawn again and again on a terminal, and seldom where a file or a pipe would keep every one.
     """
     from tqdm import tqdm
 
-    units: dict[str, Any] = {"unit": f" {unit}", "unit_scale": total >= 1000}
-    with tqdm(total=total, desc=title, disable=None, **units) as bar:
-        if not bar.disable:
-            yield bar.update
-            return
-        began = said = time.monotonic()
-        done: float = 0
-        shape = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} so far, {remaining} to go"
-
-        def update(more: float) -> None:
-            nonlocal done, said
-            done += more
-            now = time.monotonic()
-            if now - said >= SECONDS_BETWEEN_LINES:
-                said = now
-                say(tqdm.format_meter(done, total, now - began, prefix=title, bar_format=shape, **units))
-
-        yield update
+    seldom: dict[str, Any] = {} if sys.stderr.isatty() else dict.fromkeys(("mininterval", "maxinterval", "delay"), 30.0)
+    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=total >= 1000, **seldom) as bar:
+        yield bar.update
 
 
 def open_text(spec: str, **reads: Any) -> "Corpus":
@@ -198,37 +182,22 @@ def stage(
         known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
             "path": str(out),
-            "bytes": manifest.total_bytes if as_json else f"{manifest.total_bytes:,}",
+            "bytes": manifest.total_bytes,
             "seconds": round(time.perf_counter() - started, 1),
-            **{f"{role} fingerprint": digest if as_json else short(digest) for role, digest in known.items()},
+            **{f"{role} fingerprint": digest for role, digest in known.items()},
         }
-        if not as_json and (division := manifest.inputs.get("plain_text")):
-            facts["documents"] = divided(manifest.inputs.get("documents", 0), division)
+        if division := manifest.inputs.get("plain_text"):
+            facts |= {"documents": manifest.inputs.get("documents", 0), "plain text": division}
         if licence := manifest.inputs.get("licence"):
             facts["licence of the text"] = licence
         if repaired := manifest.inputs.get("repaired"):
-            facts["repaired"] = repairs(repaired)
+            facts["repaired"] = repaired
         facts |= more or {}
         if as_json:
             facts["statistics"] = manifest.statistics
         show(facts, as_json)
 
     yield finish
-
-
-def divided(documents: int, division: Mapping[str, int]) -> str:
-    """The number of documents, and how plain text was divided into them; ``division`` has a number of files for each.
-
-    >>> divided(2_780, {"lines": 1}), divided(1_042, {"files": 1_000, "lines": 1})
-    ('2,780, by --documents lines', '1,042, by --documents files (1000 files), lines (1 file)')
-    """
-    ways = [f"{way} ({files} file{'' if files == 1 else 's'})" for way, files in division.items()]
-    return f"{documents:,}, by --documents {', '.join(ways if len(ways) > 1 else division)}"
-
-
-def repairs(counts: Mapping[str, int]) -> str:
-    """What was repaired in a text, such as ``12 invalid bytes, 3 not nfc``."""
-    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
 
 
 def require_utf8(text: str, where: str = "") -> str:

@@ -76,17 +76,3 @@ def by_drafter(statistics: DraftStatistics) -> dict[str, dict[str, int]]:
     return {
         name: {"proposed": statistics.proposed_by[name], "accepted": statistics.accepted_by[name]} for name in names
     }
-
-
-def gains(drafters: dict[str, Any]) -> str:
-    """The result of `by_drafter` in words.
-
-    >>> gains({"history": {"proposed": 16, "accepted": 12}, "dictionary": {"proposed": 15, "accepted": 3}})
-    'history 12 of 16 (80% of the gain), dictionary 3 of 15 (20%)'
-    """
-    gain = sum(counts["accepted"] for counts in drafters.values())
-    lines: list[str] = []
-    for name, counts in drafters.items():
-        share = f" ({counts['accepted'] / gain:.0%}{'' if lines else ' of the gain'})" if gain else ""
-        lines.append(f"{name} {counts['accepted']} of {counts['proposed']}{share}")
-    return ", ".join(lines)

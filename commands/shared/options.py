@@ -13,7 +13,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import require_utf8
+from spectool.commands.shared.console import guarded, require_utf8
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -164,6 +164,18 @@ workers_option = option(
     help="Processes; by default one per core, as far as --memory allows.",
 )
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
+    """A decorator for a command: its help has headings, its errors are one line, and it has ``--json``."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        made = click.command(name, cls=SectionedCommand)(guarded(function))
+        if json:
+            made.params += click.command()(json_option(lambda: None)).params
+        return made
+
+    return make
 
 
 def together(*options: Decorator) -> Decorator:

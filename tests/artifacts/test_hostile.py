@@ -58,7 +58,7 @@ def counts(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     build = ("build-dict", "--tokenizer", TOKENIZER, "--counts", path, "-o", scratch / "built.dict")
     yield lambda: hostile.command("inspect", path)
     yield lambda: hostile.command("verify", path)
-    yield lambda: hostile.command(*build, "--max-context", 2)
+    yield lambda: hostile.command(*build)
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +88,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small backoff dictionary of the demo's tokenizer."""
     out = tmp_path_factory.mktemp("hostile") / "small.dict"
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
-    options = BackoffOptions(entries=1500)
+    options = BackoffOptions(max_bytes=18_000)
     count_and_build(tokenizer, open_corpus("sample:pl"), out, options, CountOptions(), lambda step: None)
     return out
 

@@ -44,7 +44,7 @@ def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path) -
 def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
     shutil.copyfile(TOKENIZER, tmp_path / "t.json")
     build = ("build-dict", "--tokenizer", tmp_path / "t.json", "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
-    assert run(*build, "--entries", "300").exit_code == 0
+    assert run(*build, "--max-bytes", "14KB").exit_code == 0
     (tmp_path / "t.json").unlink()
     emulate = ("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert "Give the dictionary's tokenizer with --tokenizer" in error_of(run(*emulate))

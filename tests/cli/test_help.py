@@ -53,24 +53,17 @@ def test_examples_use_options_that_there_are(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
-        (["generate", "--tokenizer", "x"], "--model"),
-        (["inspect", "--target", "x"], "--tokenizer"),
-        (["bench", "--corpus", "x"], "--prompts"),
-        (["emulate", "--text", "x"], "--corpus"),
-        (["chat", "--tokens", "8"], "--max-tokens"),
+        (["generate", "--modle", "x"], "--model"),
+        (["emulate", "--dictionary", "x"], "--dict"),
+        (["chat", "--max-new-tokens", "8"], "--max-tokens"),
         (["count", "--output", "x"], "--out"),
     ],
 )
-def test_the_option_of_another_command_is_answered_with_the_right_one(arguments: list[str], meant: str) -> None:
+def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert f"Usage: main {arguments[0]}" in result.stderr
-    assert f"No such option '{arguments[1].partition('=')[0]}'. Did you mean '{meant}'?" in result.stderr
-
-
-def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
-    assert "Did you mean '--model'" not in run("verify", "--tokenizer", "x").stderr
-    assert "'--draft-model', '--model'" in run("generate", "--modle", "x").stderr
+    assert re.search(f"No such option '{arguments[1]}'. .*'{meant}'", result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +71,7 @@ def test_no_option_is_suggested_that_nobody_can_have_meant() -> None:
     [
         ["no-such-command"],
         ["build-dict"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--entries", "0"],
-        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-context", "16"],
+        ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "much"],
         ["align", "--draft", OTHER],
         ["verify"],
         ["inspect"],

@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(out: Path, tokenizer: str = TOKENIZER, corpus: str = "sample:pl", *more: object) -> Path:
-    result = run("build-dict", "--tokenizer", tokenizer, "--corpus", corpus, "--entries", 400, "-o", out, *more)
+    result = run("build-dict", "--tokenizer", tokenizer, "--corpus", corpus, "--max-bytes", "14KB", "-o", out, *more)
     assert result.exit_code == 0, result.output
     return out
 

@@ -23,7 +23,7 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 
 
 def built(tokenizer: Tokenizer, corpus: Corpus, out: Path) -> None:
-    options = BackoffOptions(entries=2000)
+    options = BackoffOptions(max_bytes=20_000)
     count_and_build(tokenizer, corpus, out, options, CountOptions(min_count=1, workers=1), lambda step: None)
 
 
@@ -54,7 +54,7 @@ def spectool(*arguments: object) -> list[str]:
 
 
 def build_command(out: Path, corpus: str) -> list[str]:
-    return spectool("build-dict", "--tokenizer", TOKENIZER, "--corpus", corpus, "--entries", 5000, "-o", out)
+    return spectool("build-dict", "--tokenizer", TOKENIZER, "--corpus", corpus, "-o", out)
 
 
 def kill_at_random(rng: random.Random, number: int, command: list[str], out: Path, longest: float) -> float | None:

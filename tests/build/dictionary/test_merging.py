@@ -12,7 +12,7 @@ from spectool.artifacts.formats import verify_artifact
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.merging import merge, merge_dictionaries, predictions_in
-from spectool.build.dictionary.options import BackoffOptions, Limits
+from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.predictions import longest_suffix
 from spectool.corpora import open_corpus
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -25,7 +25,7 @@ def quiet(step: str) -> None:
 
 
 def merged_of(path: Path, *dictionaries: Dictionary) -> Dictionary:
-    merge_dictionaries(dictionaries, path, Limits(), quiet)
+    merge_dictionaries(dictionaries, path, None, quiet)
     verify_artifact(path)
     return Dictionary(path)
 
@@ -91,11 +91,13 @@ def test_the_last_of_equally_probable_tokens_is_taken(tmp_path: Path) -> None:
 
 def test_the_entries_kept_gain_most(tmp_path: Path) -> None:
     choice = random.Random(3)
-    rows: list[Row] = [((a,), (100,), choice.randrange(1, 256) / 256, 2 ** choice.randrange(8)) for a in range(300)]
+    rows: list[Row] = [
+        ((a % 60, 200 + a // 60), (100,), choice.randrange(1, 256) / 256, 2 ** choice.randrange(8)) for a in range(3000)
+    ]
     gain = {row[0]: row[3] * (row[2] + row[2] ** 2 / 2) for row in rows}
-    merge_dictionaries([written(tmp_path / "a", rows)] * 2, tmp_path / "m", Limits(entries=60), quiet)
+    merge_dictionaries([written(tmp_path / "a", rows)] * 2, tmp_path / "m", 16_000, quiet)
     kept = rows_of(Dictionary(tmp_path / "m"))
-    assert len(kept) == 60
+    assert 100 < len(kept) < 3000
     assert min(gain[context] for context in kept) >= max(gain[row[0]] for row in rows if row[0] not in kept)
 
 
@@ -105,13 +107,13 @@ def test_a_limit_in_bytes_holds(tmp_path: Path) -> None:
         ((a, b), (choice.randrange(900),), choice.random(), choice.randint(1, 99)) for a in range(80) for b in range(80)
     ]
     one, other = written(tmp_path / "a", rows[:4000]), written(tmp_path / "b", rows[3000:])
-    whole = merge_dictionaries([one, other], tmp_path / "whole", Limits(), quiet)
+    whole = merge_dictionaries([one, other], tmp_path / "whole", None, quiet)
     limit = whole.total_bytes * 2 // 3
-    manifest = merge_dictionaries([one, other], tmp_path / "small", Limits(max_bytes=limit), quiet)
+    manifest = merge_dictionaries([one, other], tmp_path / "small", limit, quiet)
     assert 0.9 * limit < manifest.total_bytes <= limit
     assert manifest.statistics["entries"] < whole.statistics["entries"] == manifest.statistics["entries_before_pruning"]
     with pytest.raises(SpectoolError, match="no room for entries"):
-        merge_dictionaries([one, other], tmp_path / "none", Limits(max_bytes=10), quiet)
+        merge_dictionaries([one, other], tmp_path / "none", 10, quiet)
     assert not (tmp_path / "none").exists()
 
 
@@ -119,7 +121,7 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     one = written(tmp_path / "a", [((a,), (a * 7 % 50,), 0.5, a + 1) for a in range(50)])
     other = written(tmp_path / "b", [((a,), (a * 9 % 50,), 0.5, 9) for a in range(70)])
     for name in ("m", "n"):
-        merge_dictionaries([one, other], tmp_path / name, Limits(entries=40), quiet)
+        merge_dictionaries([one, other], tmp_path / name, None, quiet)
     files = [sorted((tmp_path / name).iterdir()) for name in ("m", "n")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
 
@@ -130,9 +132,9 @@ def test_other_tokenizers_and_other_kinds_do_not_merge(tmp_path: Path) -> None:
         tmp_path / "b", [((1,), (2,), 0.5, 64)], tokenizer={**SMALL, "name": "big", "fingerprint": "b" * 64}
     )
     with pytest.raises(FingerprintMismatch, match="big") as raised:
-        merge_dictionaries([one, foreign], tmp_path / "m", Limits(), quiet)
+        merge_dictionaries([one, foreign], tmp_path / "m", None, quiet)
     assert "small" in str(raised.value) and str(foreign.path) in str(raised.value)
     unchained = written(tmp_path / "c", [((1,), (2, 3), 0.5, 64)], chained=False)
     with pytest.raises(ArtifactError, match="DictSpec"):
-        merge_dictionaries([one, unchained], tmp_path / "m", Limits(), quiet)
+        merge_dictionaries([one, unchained], tmp_path / "m", None, quiet)
     assert not (tmp_path / "m").exists()

@@ -18,7 +18,7 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
     cache = work / "cache"
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(cache / name))
     for corpus in ("sample:pl", "sample:uk"):
-        built = run("build-dict", "--tokenizer", TARGET, "--corpus", corpus, "--entries", 500)
+        built = run("build-dict", "--tokenizer", TARGET, "--corpus", corpus, "--max-bytes", "14KB")
         assert built.exit_code == 0, built.output
     (pl,) = (cache / "spectool").glob("sample-pl*.dict")
     assert run(*ONE, "--drafter", f"dict={pl.name}", "-o", work / "named.bench").exit_code == 0
