@@ -48,7 +48,7 @@ def test_the_papers_example(reading: PhraseReading) -> None:
     assert (1, 2, 3, 4, 5, 9) not in found, "nothing follows the end of an n-gram"
     whole = phrases([(computer, 12_400), (committee, 180)], 0.99, reading)
     # At 99 percent the whole does not reach; the path stops before the doubtful token.
-    assert by_prefix(list(whole)).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
+    assert by_prefix(whole).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
 
 
 def test_whole_and_path_differ_where_no_whole_reaches() -> None:
