@@ -20,7 +20,7 @@ def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str |
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
     facts["sample entries"] = [
-        _entry(dictionary, tokenizer, each.context, each.continuation, each.probability) for each in chosen
+        _entry(dictionary, tokenizer, each.context, [each.token], each.probability) for each in chosen
     ]
     return facts
 
@@ -32,11 +32,9 @@ def explain(dictionary: Dictionary, tokenizer: "Tokenizer", text: str) -> dict[s
     chain, probability = list[dict[str, Any]](), 1.0
     while len(chain) < _STEPS and (match := dictionary.look_up(tokens)) is not None:
         probability *= match.probability
-        found = _entry(dictionary, tokenizer, tokens[-match.length :], match.tokens, match.probability)
+        found = _entry(dictionary, tokenizer, tokens[-match.length :], [match.token], match.probability)
         chain.append(found | {"in_all": round(probability, 4)})
-        tokens += match.tokens
-        if not dictionary.chained:
-            break
+        tokens.append(match.token)
     return {"tokens": split, "proposal": chain}
 
 

@@ -15,7 +15,7 @@ taken for (1 - p) s, which is what p leaves over, but no more than p / 2.
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
@@ -32,7 +32,6 @@ def merge_dictionaries(
 
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
-        ArtifactError: One is of the DictSpec method.
         SpectoolError: They have no entries, or ``max_bytes`` leaves no room for one.
     """
     first = dictionaries[0]
@@ -59,7 +58,7 @@ def merge_dictionaries(
 def predictions_in(dictionary: Dictionary) -> PredictionTable:
     """All entries of a dictionary."""
     return {
-        as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
+        as_text(entry.context): Prediction(entry.token, entry.probability, entry.count)
         for entry in dictionary.entries()
     }
 
@@ -86,7 +85,7 @@ def merge(tables: Sequence[PredictionTable]) -> PredictionTable:
 def _gain(own: Prediction, shorter: Prediction | None) -> float:
     """The accepted tokens that an entry adds where its context occurs; ``shorter`` is the entry of its suffix."""
     p, s = own.probability, shorter.probability if shorter else 0.0
-    same = shorter is not None and shorter.continuation == own.continuation
+    same = shorter is not None and shorter.token == own.token
     q = p if same else min((1 - p) * s, p / 2)
     return own.occurrences * (p - q + p**2 / 2 - q * s + s**2 / 2)
 
@@ -117,9 +116,4 @@ def _require_alike(first: Dictionary, other: Dictionary) -> None:
             f"{other.path}: built for tokenizer {names[1]} ({short(other.fingerprint)}), {first.path} for {names[0]} "
             f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them again with "
             "`spectool build-dict --tokenizer …`"
-        )
-    if not other.chained:
-        raise ArtifactError(
-            f"{other.path}: built by the DictSpec method. Build it again with today's `spectool build-dict`, "
-            "and merge that"
         )

@@ -10,9 +10,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from spectool.cli import main
 from spectool.commands.shared.console import show, table
 from spectool.tests.running import TOKENIZER, process, run
 
@@ -22,7 +20,7 @@ def test_json_of_each_command(work: Path) -> None:
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
     assert set(inspected["sample_entries"][0]) == {"after", "comes", "probability"}
-    assert inspected["files"]["continuation.npy"]["bytes"] > 0
+    assert inspected["files"]["next_token.npy"]["bytes"] > 0
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
     assert 1 < statistics["ceiling"]["byte-aligned"]["4"] < 10
@@ -159,12 +157,11 @@ def test_aligned_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_repairs_are_said(tmp_path: Path) -> None:
-    text = tmp_path / "bad.txt"
-    text.write_bytes("добрий день, добрий вечір\n".encode() * 5 + b"\xff\xfe\n")
-    command = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", str(text), "-o", str(tmp_path / "x.dict")]
-    result = CliRunner().invoke(main, [*command, "--on-error", "repair"])
+    text = tmp_path / "text.txt"
+    text.write_bytes("добрий день,\x7f добрий вечір\n".encode() * 5)
+    result = run("build-dict", "--tokenizer", TOKENIZER, "--corpus", text, "-o", tmp_path / "x.dict")
     assert result.exit_code == 0
-    assert "invalid bytes 2" in result.output
+    assert "control characters" in result.output
 
 
 def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared: Path) -> None:
