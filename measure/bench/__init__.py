@@ -1,4 +1,4 @@
 """Timed generations, with each drafter and without.
 
-In: models, prompts and configurations. Out: a benchmark artifact with every cycle.
+In: a model, drafters and prompts. Out: a run with every output and cycle, and its page.
 """
