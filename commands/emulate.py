@@ -68,7 +68,6 @@ def emulate(
     mean accepted length  accepted draft tokens / passes with a proposal
     acceptance            accepted draft tokens / proposed ones
     proposed per pass     draft tokens / passes: what --min-draft-prob limits
-    fertility             tokens / words of the text
 
     \b
     Example:
@@ -78,7 +77,7 @@ def emulate(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter
-    from spectool.measure.emulate import encode_text, replay
+    from spectool.measure.emulate import encode_text, first_tokens, replay
     from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
@@ -95,18 +94,15 @@ def emulate(
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
     encoded = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)
-    documents, division = encoded.cut(max_tokens or 0), dict[str, int](text.counts.plain_text.items())
+    documents = first_tokens(encoded.documents, max_tokens or 0)
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)
-    unknown = sum(token == target.unknown for document in documents for token in document)
-    facts = {
+    facts: dict[str, Any] = {
         "corpus": text.spec,
         "documents": len(documents),
-        "plain text": division,
+        "plain text": dict(text.counts.plain_text),
         "tokenizer": target.name,
         "tokens": statistics.tokens,
-        "unknown tokens": unknown,
-        "fertility": round(encoded.fertility, 4),
         "passes": statistics.passes,
         "tokens per pass": round(statistics.tokens_per_pass, 4),
         "coverage": round(statistics.coverage, 4),

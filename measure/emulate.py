@@ -22,23 +22,6 @@ class EncodedText(NamedTuple):
     documents: list[list[int]]  # canonical target ids of each
     words: int  # white-space separated words in all of them
 
-    @property
-    def tokens(self) -> int:
-        """Number of tokens."""
-        return sum(map(len, self.documents))
-
-    @property
-    def fertility(self) -> float:
-        """Tokens / words; 0.0 without words."""
-        return self.tokens / self.words if self.words else 0.0
-
-    def cut(self, limit: int) -> list[list[int]]:
-        """The first ``limit`` tokens as documents, the last of which may be cut; all for 0."""
-        over = self.tokens - limit
-        if not limit or over <= 0:
-            return self.documents
-        return [*self.documents[:-1], self.documents[-1][:-over]]
-
 
 def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> EncodedText:
     """Whole documents, encoded until there are ``limit`` tokens; all for 0."""
@@ -50,6 +33,20 @@ def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> E
         if 0 < limit <= tokens:
             break
     return EncodedText(documents, words)
+
+
+def first_tokens(documents: Sequence[list[int]], limit: int) -> list[list[int]]:
+    """The first ``limit`` tokens of documents, the last of which may be cut; all for 0.
+
+    >>> first_tokens([[1, 2], [3, 4], [5]], 3), first_tokens([[1, 2]], 0)
+    ([[1, 2], [3]], [[1, 2]])
+    """
+    first, left = list[list[int]](), limit or sum(map(len, documents))
+    for document in documents:
+        if left > 0:
+            first.append(document[:left])
+            left -= len(document)
+    return first
 
 
 def replay(

@@ -144,11 +144,12 @@ def _measure(work: Path, group: Group) -> TaskResult:
     started = time.perf_counter()
     method, limit = group.rows[0]["method"], group.rows[0]["replay_limit"]
     replayed = _replayed(group.text, group.tokenizer, limit)
+    tokens = sum(map(len, replayed.documents))
     measured_on = {
         "build_words": group.text.words["words"] if group.text.order else None,
         "replay_words": replayed.words,
-        "tokens": replayed.tokens,
-        "fertility": replayed.fertility,
+        "tokens": tokens,
+        "fertility": tokens / replayed.words if replayed.words else 0.0,
     }
     rows = []
     for row, counts in _METHODS[method](_tokenizer(group.tokenizer), group.text, replayed.documents, group.rows):
