@@ -1,15 +1,10 @@
-"""The dictionary format: context tokens -> continuation tokens, by longest known suffix.
+"""The dictionary format: context tokens -> next token, by longest known suffix.
 
-    alphabet.npy          uint32[symbols]   token id of each symbol, most frequent first
-    contexts.marisa       reversed contexts, each a string of symbols          -> entry id
-    continuation.npy      uint16[entries]   id of a continuation; uint32 for more than 65,536
-    probability.npy       uint8[entries]    (value + 1) / 256
-    count.npy             uint8[entries]    occurrences of the context, 2 ^ (value / 8)
-    continuations.marisa  continuations, each a string of symbols              -> continuation id
-
-The manifest says whether entries are ``chained``, which means that a look-up after a continuation extends the proposal.
-The entries of the backoff method are, because their continuations are single tokens; a DictSpec proposal is a single
-continuation.
+    alphabet.npy      uint32[symbols]   token id of each symbol, most frequent first
+    contexts.marisa   reversed contexts, each a string of symbols -> entry id
+    next_token.npy    uint16[entries]   number of the next token's symbol; uint32 for more than 65,536 symbols
+    probability.npy   uint8[entries]    (value + 1) / 256
+    count.npy         uint8[entries]    occurrences of the context, 2 ^ (value / 8)
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
 byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
@@ -36,27 +31,27 @@ from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.marisa_check import check_trie
 
-DictionaryStep: TypeAlias = tuple[tuple[int, ...], float, bytes]
-"""A proposal: token ids of the continuation, their probability, and the state after them."""
+DictionaryStep: TypeAlias = tuple[int, float, bytes]
+"""A next token, its probability, and the state after it."""
 START = b""
 """The state of an empty sequence, and of one whose tokens are in no context."""
 _FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
 _SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
 _CONTEXT_TRIES = 3  # nested tries, a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
-_LONGEST = 64  # tokens of a context or a continuation
+_LONGEST = 64  # tokens of a context
 MIN_PROBABILITY = 0.2
 """Default threshold for the probability of a whole proposal at run time."""
 _LONGEST_SYMBOL = 4  # bytes
-_REMEMBERED = 1 << 14  # symbols, and continuations
+_REMEMBERED = 1 << 14  # symbols
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
 
 
 class Match(NamedTuple):
     """What a look-up found."""
 
-    tokens: tuple[int, ...]  # ids to propose
-    probability: float  # of the whole continuation in the corpus, in steps of 1/256
+    token: int  # id to propose
+    probability: float  # of this token in the corpus, in steps of 1/256
     length: int  # number of context tokens that matched
 
 
@@ -65,8 +60,8 @@ class Entry:
     """One entry of a dictionary."""
 
     context: Sequence[int]  # token ids, oldest first
-    continuation: Sequence[int]  # token ids to propose after it
-    probability: float  # of the whole continuation, 0..1
+    token: int  # id to propose after it
+    probability: float  # of this token, 0..1
     count: int  # occurrences of the context in the text; about 9% coarse once written
 
 
@@ -76,53 +71,46 @@ class Dictionary(Artifact):
     Attributes:
         alphabet: Ids of all tokens in it; uint32, most frequent first.
         max_context: Length of the longest context in tokens; a look-up needs no more history.
-        chained: Whether further look-ups extend a proposal after its first continuation.
     """
 
-    format, version, roles = "spectool-dictionary", 3, ("target",)
+    format, version, roles = "spectool-dictionary", 4, ("target",)
     again = "Build the dictionary again"
     rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path``.
 
-        Checks the checksums of the tries and everything that look-ups rely on, which takes about 15 ms for each MB of
-        ``contexts.marisa``.
+        Compares the checksum of ``contexts.marisa`` and checks everything that look-ups rely on, which takes about
+        15 ms for each MB of that file.
         """
         super().__init__(path)
         self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
-        self._continuations = self._trie("continuations.marisa")
-        self._contexts = self._trie("contexts.marisa")
+        self._contexts = self._open_contexts()
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
-        size = len(self._contexts)
+        size, symbols = len(self._contexts), len(self.alphabet)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        kinds = {"continuation": _id_type(len(self._continuations)), "probability": "uint8", "count": "uint8"}
-        self._continuation, self._probability, self._count = (
+        kinds = {"next_token": _rank_type(symbols), "probability": "uint8", "count": "uint8"}
+        self._next_token, self._probability, self._count = (
             map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
         )
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
         fits = type(self.max_context) is int and 1 <= self.max_context <= _LONGEST
         self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {_LONGEST} tokens")
-        self.chained: bool = self.manifest.statistics.get("chained", "missing")
-        self._expect(isinstance(self.chained, bool), f"chained is {self.chained!r}, expected true or false")
         self._reach = self.max_context * _LONGEST_SYMBOL
         ranks = np.argsort(self.alphabet).astype(np.uint32)
         ids = self.alphabet[ranks]
-        self._ranks, self._ids = ranks.data, ids.data  # by token id
+        self._tokens, self._ranks, self._ids = self.alphabet.data, ranks.data, ids.data  # by rank, and by token id
         self._check_ids("alphabet.npy", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
         differ = bool((ids[1:] != ids[:-1]).all())
-        self._expect(differ and len(ids) < _SYMBOLS, "token ids repeat", "alphabet.npy")
-        known = len(self._continuations)
-        self._check_ids("continuation.npy", np.asarray(self._continuation), known, "ids outside continuations.marisa")
+        self._expect(differ and symbols < _SYMBOLS, "token ids repeat", "alphabet.npy")
+        self._check_ids("next_token.npy", np.asarray(self._next_token), symbols, "numbers outside alphabet.npy")
         self._symbol = lru_cache(_REMEMBERED)(self._symbol_of)
-        self._token = lru_cache(_REMEMBERED)(self._token_of)
-        self._spelled = lru_cache(_REMEMBERED)(self._spell)
 
     def _check_ids(self, file: str, ids: NDArray[Any], above: int, problem: str) -> None:
         self._expect(not len(ids) or int(ids.max()) < above, problem, file)
 
-    def _trie(self, name: str) -> Any:
-        file = self._file(name, hashed=True)
+    def _open_contexts(self) -> Any:
+        file = self._file("contexts.marisa", hashed=True)
         try:
             check_trie(np.fromfile(file, np.uint8), _LONGEST * _LONGEST_SYMBOL)
             return marisa_trie.BinaryTrie().mmap(str(file))
@@ -130,7 +118,7 @@ class Dictionary(Artifact):
             raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
 
     def __len__(self) -> int:
-        return len(self._continuation)
+        return len(self._next_token)
 
     @property
     def tokenizer(self) -> Mapping[str, Any]:
@@ -159,13 +147,12 @@ class Dictionary(Artifact):
         return (self._symbol(token) + state)[: self._reach]
 
     def step(self, state: bytes) -> DictionaryStep | None:
-        """The proposal of the longest context that a sequence with this state ends with, None without one."""
+        """The next token by the longest context that a sequence with this state ends with, None without one."""
         known = self._prefixes(state)
         if not known:
             return None
-        row = self._key_id(known[-1])
-        tokens, newest_first = self._spelled(self._continuation[row])
-        return tokens, (self._probability[row] + 1) * PROBABILITY_STEP, (newest_first + state)[: self._reach]
+        token, probability = self._proposal(self._key_id(known[-1]))
+        return token, probability, (self._symbol(token) + state)[: self._reach]
 
     def entry(self, row: int) -> Entry:
         """The entry with a number from 0 to ``len(self) - 1``."""
@@ -176,94 +163,71 @@ class Dictionary(Artifact):
         return (self._entry(key, row) for key, row in self._contexts.iteritems())
 
     def _entry(self, key: bytes, row: int) -> Entry:
-        context = self._tokens(key, "contexts.marisa")[::-1]
-        return Entry(context, *self._proposal(row), round(2 ** (self._count[row] / 8)))
+        return Entry(self._context(key), *self._proposal(row), round(2 ** (self._count[row] / 8)))
 
-    def _proposal(self, row: int) -> tuple[tuple[int, ...], float]:
-        return self._spelled(self._continuation[row])[0], (self._probability[row] + 1) * PROBABILITY_STEP
+    def _proposal(self, row: int) -> tuple[int, float]:
+        return self._tokens[self._next_token[row]], (self._probability[row] + 1) * PROBABILITY_STEP
 
     def _symbol_of(self, token: int) -> bytes:
         place = bisect_left(self._ids, token)
         known = place < len(self._ids) and self._ids[place] == token
         return symbol(self._ranks[place]).encode() if known else UNKNOWN_SYMBOL
 
-    def _spell(self, continuation: int) -> tuple[tuple[int, ...], bytes]:
-        """The token ids of a continuation, and its symbols in reverse."""
-        key = self._continuations.restore_key(continuation)
-        return self._tokens(key, "continuations.marisa"), key.decode()[::-1].encode()
-
-    def _tokens(self, key: bytes, file: str) -> tuple[int, ...]:
-        """The token ids of a key in a file."""
+    def _context(self, key: bytes) -> tuple[int, ...]:
+        """The token ids of a key, oldest first."""
         try:
-            return tuple(map(self._token, key.decode()))
+            return tuple(map(self._token_of, reversed(key.decode())))
         except (UnicodeDecodeError, IndexError) as error:
-            raise ArtifactError(f"{self.path / file}: {error}. {self.again}") from error
+            raise ArtifactError(f"{self.path / 'contexts.marisa'}: {error}. {self.again}") from error
 
     def _token_of(self, char: str) -> int:
         code = ord(char)
         rank = code - 1 if code < _FIRST_SURROGATE else code - 1 - _SURROGATES
-        if not 0 <= rank < len(self.alphabet):
+        if not 0 <= rank < len(self._tokens):
             raise IndexError("a symbol is not in alphabet.npy")
-        return int(self.alphabet[rank])
+        return self._tokens[rank]
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        longest = {}
-        for file, trie in (("contexts.marisa", self._contexts), ("continuations.marisa", self._continuations)):
-            longest[file] = max((len(self._tokens(key, file)) for key in trie.iterkeys()), default=0)
-        if longest["contexts.marisa"] > self.max_context:
+        if any(len(self._context(key)) > self.max_context for key in self._contexts.iterkeys()):
             yield "contexts.marisa", "a context is too long"
 
 
-def _save(trie: marisa_trie.Trie, path: Path) -> None:
-    try:
-        trie.save(str(path))
-    except RuntimeError as error:  # which has neither number nor file name
-        raise ArtifactError(
-            f"{path}: cannot be written ({error}). Check the free space and the limits of its disk, and run it again"
-        ) from error
-
-
-def write_dictionary(directory: Path, entries: Iterable[Entry], chained: bool = False) -> dict[str, Any]:
+def write_dictionary(directory: Path, entries: Iterable[Entry]) -> dict[str, Any]:
     """Write the data files of a dictionary into the directory of `atomic_directory`; returns the manifest's statistics.
 
     Args:
         directory: Where to write.
         entries: Entries with different contexts.
-        chained: Whether further look-ups extend a proposal.
 
     Raises:
-        ArtifactError: The files cannot be written, or an entry is too long.
+        ArtifactError: The files cannot be written, or a context is too long.
     """
     rows = list(entries)
-    longest = max((len(part) for row in rows for part in (row.context, row.continuation)), default=0)
+    longest = max((len(row.context) for row in rows), default=0)
     if longest > _LONGEST:
-        raise ArtifactError(f"{directory}: an entry of {longest} tokens, expected at most {_LONGEST} on each side")
-    frequency = Counter(chain.from_iterable(chain(row.context, row.continuation) for row in rows))
+        raise ArtifactError(f"{directory}: a context of {longest} tokens, expected at most {_LONGEST}")
+    frequency = Counter(chain.from_iterable((*row.context, row.token) for row in rows))
     alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
-    symbols = {token: symbol(rank) for rank, token in enumerate(alphabet)}
+    ranks = {token: rank for rank, token in enumerate(alphabet)}
+    symbols = {token: symbol(rank) for token, rank in ranks.items()}
     keys = ["".join(map(symbols.__getitem__, reversed(row.context))) for row in rows]
-    tails = ["".join(map(symbols.__getitem__, row.continuation)) for row in rows]
     contexts = marisa_trie.Trie(keys, num_tries=_CONTEXT_TRIES)
-    continuations = marisa_trie.Trie(set(tails))
-    place = np.fromiter(map(contexts.key_id, keys), np.int64, len(rows))
-    by_place = np.argsort(place)
-    following = np.fromiter(map(continuations.key_id, tails), np.int64, len(rows))
+    by_place = np.argsort(np.fromiter(map(contexts.key_id, keys), np.int64, len(rows)))
+    following = np.fromiter((ranks[row.token] for row in rows), np.int64, len(rows))
     probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
     count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
-    _save(contexts, directory / "contexts.marisa")
-    _save(continuations, directory / "continuations.marisa")
+    path = directory / "contexts.marisa"
+    try:
+        contexts.save(str(path))
+    except RuntimeError as error:  # which has neither number nor file name
+        raise ArtifactError(
+            f"{path}: cannot be written ({error}). Check the free space and the limits of its disk, and run it again"
+        ) from error
     save_array(directory / "alphabet.npy", alphabet, "uint32")
-    save_array(directory / "continuation.npy", following[by_place], _id_type(len(continuations)))
+    save_array(directory / "next_token.npy", following[by_place], _rank_type(len(alphabet)))
     save_array(directory / "probability.npy", probability[by_place], "uint8")
     save_array(directory / "count.npy", count[by_place], "uint8")
-    return {
-        "entries": len(rows),
-        "symbols": len(alphabet),
-        "continuations": len(continuations),
-        "max_context": max((len(row.context) for row in rows), default=0),
-        "max_continuation": max((len(row.continuation) for row in rows), default=0),
-        "chained": chained,
-    }
+    return {"entries": len(rows), "symbols": len(alphabet), "max_context": longest}
 
 
 def symbol(rank: int) -> str:
@@ -276,5 +240,5 @@ def symbol(rank: int) -> str:
     return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
 
 
-def _id_type(continuations: int) -> str:
-    return "uint16" if continuations <= 1 << 16 else "uint32"
+def _rank_type(symbols: int) -> str:
+    return "uint16" if symbols <= 1 << 16 else "uint32"

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from real_models import PACKAGES, SHARED, real_model
 
-from spectool.build.corpus_reading import describe_corpus
 from spectool.corpora import Corpus, open_corpus
-from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
+from spectool.lab.dictspec import DictSpecOptions, PhraseTable, WordNgrams, dictspec_table
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -54,15 +53,10 @@ def dictionary_of(model: str, language: str, *options: object) -> Path:
     )
 
 
-def dictspec_of(model: str, language: str) -> Path:
+def dictspec_of(model: str, language: str) -> PhraseTable:
     """The compact dictionary of the DictSpec paper (section 4.5) for the same tokenizer and text."""
-    out = _artifact(f"dictspec-{model}-{language}.dict")
-    if not out.exists():
-        corpus = open_corpus(str(_corpus(language)[1]))
-        words = WordNgrams(document.text for document in corpus)
-        options = DictSpecOptions(min_probability=0.8)
-        build_dictspec(open_tokenizer(tokenizer_of(model)), words, out, options, describe_corpus(corpus))
-    return out
+    words = WordNgrams(document.text for document in open_corpus(str(_corpus(language)[1])))
+    return dictspec_table(open_tokenizer(tokenizer_of(model)), words, DictSpecOptions(min_probability=0.8))
 
 
 def alignment_of(draft: str, target: str, language: str) -> Path:

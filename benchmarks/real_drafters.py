@@ -39,6 +39,7 @@ from real_text import FOLDER, Written, read_text, repeated_4_grams
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
 from spectool.artifacts.pass_costs import DraftFacts
+from spectool.lab.dictspec import DictSpecDrafter
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
@@ -60,10 +61,10 @@ _RESAMPLED = 2000
 def look_ups(model: str, language: str) -> Iterator[tuple[str, Drafter]]:
     """Yield every drafter that looks up, by name."""
     ours = Dictionary(dictionary_of(model, language))
-    theirs = Dictionary(dictspec_of(model, language))
+    theirs = dictspec_of(model, language)
     yield "prompt look-up (vLLM)", PromptLookupDrafter()
-    yield "DictSpec", LookupDrafter(theirs)
-    yield "DictSpec and prompt look-up", FallbackDrafter([LookupDrafter(theirs, False), PromptLookupDrafter()])
+    yield "DictSpec", DictSpecDrafter(theirs)
+    yield "DictSpec and prompt look-up", FallbackDrafter([DictSpecDrafter(theirs), PromptLookupDrafter()])
     yield "history", LookupDrafter(None, True, MIN_PROBABILITY)
     yield "dictionary", LookupDrafter(ours, False, MIN_PROBABILITY)
     yield "dictionary and history", LookupDrafter(ours, True, MIN_PROBABILITY)

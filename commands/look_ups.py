@@ -44,13 +44,13 @@ class DictionaryText:
         shown = zip(tokens, map(_shown, self.bytes_of(tokens)), strict=True)
         return " | ".join(text or str(name(token)) for token, text in shown)
 
-    def entry(self, context: Sequence[int], tokens: Sequence[int], probability: float, as_json: bool) -> Any:
+    def entry(self, context: Sequence[int], token: int, probability: float, as_json: bool) -> Any:
         """An entry in a line, or as a JSON object."""
         if as_json:
-            text = {} if self.tokenizer is None else {"text": [self.text(context), self.text(tokens)]}
-            return {"context": context, "continuation": tokens, "probability": probability, **text}
+            text = {} if self.tokenizer is None else {"text": [self.text(context), self.text([token])]}
+            return {"context": context, "token": token, "probability": probability, **text}
         mark = f"  {_BELOW}" if probability < MIN_PROBABILITY else ""
-        return f"{self.text(context)!r} -> {self.text(tokens)!r}  ({probability:.0%}){mark}"
+        return f"{self.text(context)!r} -> {self.text([token])!r}  ({probability:.0%}){mark}"
 
 
 def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str | None, as_json: bool) -> dict[str, Any]:
@@ -60,9 +60,7 @@ def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str |
     facts = {} if lookup is None else explain(words, lookup, as_json)
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
-    facts["sample entries"] = [
-        words.entry(entry.context, entry.continuation, entry.probability, as_json) for entry in chosen
-    ]
+    facts["sample entries"] = [words.entry(entry.context, entry.token, entry.probability, as_json) for entry in chosen]
     return facts
 
 
@@ -89,8 +87,8 @@ def explain(words: DictionaryText, text: str, as_json: bool) -> dict[str, Any]:
     split = f"{text.replace(' ', '␣')} → {words.split(context) or 'none'}"
     facts: dict[str, Any] = {"tokens": pieces if as_json else split}
     if match := words.dictionary.look_up(context):
-        facts["lookup"] = words.entry(context[-match.length :], match.tokens, match.probability, as_json)
-        return facts | (_proposal(words, context, as_json) if words.dictionary.chained else {})
+        facts["lookup"] = words.entry(context[-match.length :], match.token, match.probability, as_json)
+        return facts | _proposal(words, context, as_json)
     return facts | {"lookup": None if as_json else "nothing", "reason": _reason(words, text, context)}
 
 
@@ -98,10 +96,10 @@ def _proposal(words: DictionaryText, context: Sequence[int], as_json: bool) -> d
     """What successive look-ups propose after ``context``, with the probability of everything so far."""
     tokens, steps, probability = list(context), list[Any](), 1.0
     while len(steps) < _PROPOSED and (match := words.dictionary.look_up(tokens)) is not None:
-        tokens += match.tokens
+        tokens.append(match.token)
         probability *= match.probability
         drafted = probability >= MIN_PROBABILITY
-        steps.append({"text": words.text(match.tokens), "probability": round(probability, 4), "drafted": drafted})
+        steps.append({"text": words.text([match.token]), "probability": round(probability, 4), "drafted": drafted})
     if as_json:
         return {"proposal": steps, "min_probability": MIN_PROBABILITY}
     drafts = [step for step in steps if step["drafted"]]

@@ -15,25 +15,13 @@ Source: "Dictionary-Based Speculative Decoding for Non-Latin-Script Languages", 
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
-from spectool import SpectoolError
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, write_dictionary
-from spectool.artifacts.manifest import Manifest
-from spectool.build.dictionary.predictions import (
-    Prediction,
-    PredictionTable,
-    TokenString,
-    as_text,
-    as_tokens,
-    entries_of,
-    longest_suffix,
-)
+from spectool.build.dictionary.predictions import TokenString, as_text, as_tokens, longest_suffix
 from spectool.lab.words import word_runs
+from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}
@@ -83,39 +71,43 @@ class WordNgrams:
         return [(text, -count) for count, _, text in heapq.nsmallest(size, ngrams)]
 
 
-def build_dictspec(
-    tokenizer: Tokenizer, ngrams: WordNgrams, out: Path, options: DictSpecOptions, inputs: Mapping[str, Any]
-) -> Manifest:
-    """Build a DictSpec dictionary for the target's tokenizer and write it to ``out`` in one step.
+class Phrase(NamedTuple):
+    """What follows a context."""
 
-    ``inputs`` is what the manifest says of the text.
+    continuation: tuple[int, ...]  # tokens proposed
+    probability: float  # of all of them, 0..1
 
-    Raises:
-        SpectoolError: There is nothing to build from.
-    """
-    with atomic_directory(out) as directory:
-        chosen = ngrams.most_frequent(options.entries, ORDERS[options.orders])
-        predictions = predict(encoded_ngrams(tokenizer, chosen), options, tokenizer.specials)
-        if not predictions:
-            raise SpectoolError(
-                f"no entry to store from {ngrams.total} words at a minimum probability of {options.min_probability}. "
-                "Give more text, or a lower probability"
-            )
-        shape = write_dictionary(directory, entries_of(without_redundant(predictions)))
-        statistics = {
-            "words": ngrams.total,
-            "ngrams": len(chosen),
-            "smallest_count": chosen[-1][1],
-            "entries_before_pruning": len(predictions),
-            **shape,
-        }
-        return Dictionary.seal(
-            directory,
-            arguments={"method": "dictspec", **asdict(options)},
-            tokenizers={"target": tokenizer.identity},
-            inputs=dict(inputs),
-            statistics=statistics,
-        )
+
+PhraseTable = dict[TokenString, Phrase]
+"""Context -> what follows it."""
+
+
+def dictspec_table(tokenizer: Tokenizer, ngrams: WordNgrams, options: DictSpecOptions) -> PhraseTable:
+    """The DictSpec dictionary of some text for the target's tokenizer."""
+    chosen = ngrams.most_frequent(options.entries, ORDERS[options.orders])
+    return without_redundant(predict(encoded_ngrams(tokenizer, chosen), options, tokenizer.specials))
+
+
+class DictSpecDrafter(Drafter):
+    """Drafts the phrase of the longest known suffix."""
+
+    name = "dictionary"
+
+    def __init__(self, table: PhraseTable, max_prefix: int = DictSpecOptions.max_prefix) -> None:
+        self._table, self._max_prefix, self._history = table, max_prefix, ""
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin after ``prompt``."""
+        self._history = as_text(prompt)[-self._max_prefix :]
+
+    def propose(self, limit: int) -> Proposal:
+        """At most ``limit`` tokens of one phrase."""
+        found = longest_suffix(f" {self._history}", self._table)  # proper suffixes, so all of the history counts
+        return Proposal(found.continuation[:limit] if found else (), self.name)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Add committed tokens."""
+        self._history = (self._history + as_text(tokens))[-self._max_prefix :]
 
 
 def encoded_ngrams(tokenizer: Tokenizer, ngrams: Sequence[tuple[str, int]]) -> list[tuple[list[int], int]]:
@@ -126,7 +118,7 @@ def encoded_ngrams(tokenizer: Tokenizer, ngrams: Sequence[tuple[str, int]]) -> l
 
 def predict(
     ngrams: Iterable[tuple[Sequence[int], int]], options: DictSpecOptions, specials: Set[int] = frozenset()
-) -> PredictionTable:
+) -> PhraseTable:
     """The continuation of every prefix of some n-grams, given as token ids with counts, where one is probable enough.
 
     Of a prefix that is too long the last tokens count, of a continuation the first. ``specials`` stand for no text and
@@ -137,26 +129,26 @@ def predict(
 
 def probable_continuations(
     counted: Mapping[TokenString, dict[TokenString, int]], options: DictSpecOptions
-) -> PredictionTable:
+) -> PhraseTable:
     """The continuation of every prefix, from the counts of `continuations`, where one is probable enough."""
     choose = _most_probable if options.reading == "whole" else _most_probable_path
-    predictions: PredictionTable = {}
+    phrases: PhraseTable = {}
     for prefix, counts in counted.items():
         total = sum(counts.values())
         continuation, count = choose(counts, total, options.min_probability)
         # Compared as quotients: 7 of 100 reach 0.07, but 7 >= 0.07 * 100 is false.
         if continuation and count / total >= options.min_probability:
-            predictions[prefix] = Prediction(as_tokens(continuation), count / total, total)
-    return predictions
+            phrases[prefix] = Phrase(as_tokens(continuation), count / total)
+    return phrases
 
 
-def without_redundant(predictions: PredictionTable) -> PredictionTable:
-    """Those predictions whose longest kept proper suffix does not predict the same tokens; short prefixes first."""
-    kept: PredictionTable = {}
-    for context in sorted(predictions, key=len):
+def without_redundant(phrases: PhraseTable) -> PhraseTable:
+    """Those phrases whose longest kept proper suffix does not propose the same tokens; short prefixes first."""
+    kept: PhraseTable = {}
+    for context in sorted(phrases, key=len):
         fallback = longest_suffix(context, kept)
-        if fallback is None or fallback.continuation != predictions[context].continuation:
-            kept[context] = predictions[context]
+        if fallback is None or fallback.continuation != phrases[context].continuation:
+            kept[context] = phrases[context]
     return kept
 
 

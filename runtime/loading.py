@@ -92,7 +92,7 @@ def open_dictionaries(
 
 
 def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dictionary]:
-    """The backoff dictionaries in the folder that build-dict writes to, as far as they are for this tokenizer.
+    """The dictionaries in the folder that build-dict writes to, as far as they are for this tokenizer.
 
     The tokenizer is only opened if there is such a dictionary.
     """
@@ -100,7 +100,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
     for path in sorted(folder.glob("[!.]*.dict")):
         try:
             manifest = read_manifest(path)
-            if manifest.format != Dictionary.format or manifest.statistics.get("chained") is False:
+            if manifest.format != Dictionary.format:
                 continue
             tokenizer = open_tokenizer(tokenizer)
             recorded = manifest.tokenizers.get("target")

@@ -131,7 +131,7 @@ def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibra
         if calibration is not None:
             probability = calibration(length, count, predictions.stated[rows])
         for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
-            yield Entry(context, (token,), p, n)
+            yield Entry(context, token, p, n)
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:

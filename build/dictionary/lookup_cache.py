@@ -2,14 +2,13 @@
 
 llama.cpp drafts token after token. Each comes from the longest n-gram of at most 4 tokens that it finds and that passes
 its thresholds: an n-gram of 1, 2, 3, 4 tokens needs 4, 3, 2, 2 occurrences, and 75, 66, 66, 66% of these must have the
-token. That is a chained look-up with fixed thresholds. So an entry ``context -> token`` becomes the n-gram ``context ->
+token. That is a look-up with fixed thresholds. So an entry ``context -> token`` becomes the n-gram ``context ->
 {token: count}``, with 100% for the token, and llama.cpp drafts it. Counts are raised to llama.cpp's least sample size,
 because the dictionary has already decided that they are enough, and scaled down to at most 1,000, because llama.cpp
 multiplies them with each other in 32 bits. An entry below a minimum probability is left out unless a shorter context,
 which is less probable still, would then be used instead.
 
-A continuation of several tokens becomes a chain of n-grams. Where chains meet, counts are added and the most frequent
-token is taken. Contexts of more than 4 tokens cannot be written.
+Contexts of more than 4 tokens cannot be written.
 
 Source: the thresholds are those of ``common/ngram-cache.cpp`` in llama.cpp.
 """
@@ -34,7 +33,7 @@ class Exported(NamedTuple):
 
 
 def to_ngrams(entries: Iterable[Entry], min_probability: float) -> Exported:
-    """The n-grams of a lookup cache that drafts as a dictionary with these entries does, chained or not.
+    """The n-grams of a lookup cache that drafts as a dictionary with these entries does.
 
     An entry that is less probable than ``min_probability`` is not written.
     """
@@ -53,10 +52,8 @@ def to_ngrams(entries: Iterable[Entry], min_probability: float) -> Exported:
         else:
             written += 1
             proposing.add(context)
-            for place, token in enumerate(entry.continuation):
-                ngram = (*context, *entry.continuation[:place])[-LONGEST_NGRAM:]
-                seen[ngram][token] += entry.count * entry.probability
-                total[ngram] += entry.count
+            seen[context][entry.token] += entry.count * entry.probability
+            total[context] += entry.count
     ngrams = {ngram: _follower(len(ngram), seen[ngram], total[ngram]) for ngram in sorted(seen)}
     return Exported(ngrams, written, left_out)
 

@@ -30,13 +30,13 @@ what t leaves over, shared out as after the suffix. It is no more than p / 2, be
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import compress, count, pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import PROBABILITY_STEP, Dictionary
 from spectool.artifacts.manifest import Manifest
@@ -64,7 +64,6 @@ def merge_dictionaries(
 
     Raises:
         FingerprintMismatch: They were built for different tokenizers.
-        ArtifactError: One is of the DictSpec method.
         SpectoolError: They have no entries, or the limits leave no room for one.
     """
     first = dictionaries[0]
@@ -95,7 +94,7 @@ def merge_dictionaries(
 def predictions_in(dictionary: Dictionary) -> PredictionTable:
     """All entries of a dictionary."""
     return {
-        as_text(entry.context): Prediction(tuple(entry.continuation), entry.probability, entry.count)
+        as_text(entry.context): Prediction(entry.token, entry.probability, entry.count)
         for entry in dictionary.entries()
     }
 
@@ -122,7 +121,7 @@ def _joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
 def mixture(tables: Sequence[PredictionTable], weights: Sequence[float]) -> PredictionTable:
     """The best prediction of the weighted mixture after every context of any table.
 
-    Of equally good ones the one with the lowest token ids wins. Occurrences are weighted sums.
+    Of equally good ones the one with the lowest token id wins. Occurrences are weighted sums.
     """
     sizes = [_size(table) for table in tables]
     contexts = dict.fromkeys(context for table in tables for context in table)
@@ -131,7 +130,7 @@ def mixture(tables: Sequence[PredictionTable], weights: Sequence[float]) -> Pred
         own = [table.get(context) for table in tables]
         occurrences = [0.0 if prediction is None else prediction.occurrences for prediction in own]
         reference = occurrences.index(max(occurrences))
-        score = defaultdict[tuple[int, ...], float](float)
+        score = defaultdict[int, float](float)
         total = 0.0
         for i, prediction in enumerate(own):
             if prediction is None:
@@ -140,8 +139,8 @@ def mixture(tables: Sequence[PredictionTable], weights: Sequence[float]) -> Pred
                     continue
             evidence = weights[i] * prediction.occurrences
             total += evidence
-            score[prediction.continuation] += evidence * prediction.probability
-        best = min(score, key=lambda tokens: (-score[tokens], tokens))
+            score[prediction.token] += evidence * prediction.probability
+        best = min(score, key=lambda token: (-score[token], token))
         merged[context] = Prediction(best, score[best] / total, total)
     return merged
 
@@ -184,11 +183,6 @@ def _require_alike(first: Dictionary, other: Dictionary) -> None:
             f"({short(first.fingerprint)}). Only dictionaries of one tokenizer merge: build one of them again with "
             "`spectool build-dict --tokenizer …`"
         )
-    if not other.chained:
-        raise ArtifactError(
-            f"{other.path}: built by the DictSpec method. Build it again with today's `spectool build-dict`, "
-            "and merge that"
-        )
 
 
 class MergedEntries:
@@ -202,8 +196,7 @@ class MergedEntries:
         values = [predictions[context] for context in self._contexts]
         parents = (longest_suffix(context, rows) for context in self._contexts)
         self._parent = np.array([-1 if parent is None else parent for parent in parents], dtype=np.int64)
-        number = defaultdict[tuple[int, ...], int](count().__next__)
-        self._proposed = np.array([number[p.continuation] for p in values], dtype=np.int64)
+        self._proposed = np.array([p.token for p in values], dtype=np.int64)
         self._probability = np.array([p.probability for p in values])
         self._occurrences = np.array([p.occurrences for p in values])
         lengths = np.array([len(context) for context in self._contexts])

@@ -13,8 +13,8 @@ TokenString = str
 class Prediction(NamedTuple):
     """What follows a context."""
 
-    continuation: tuple[int, ...]  # tokens proposed
-    probability: float  # of the whole continuation, 0..1
+    token: int  # proposed
+    probability: float  # of this token, 0..1
     occurrences: float  # of the context in the text
 
 
@@ -41,6 +41,5 @@ def longest_suffix(context: TokenString, known: Mapping[TokenString, Found]) -> 
 def entries_of(table: PredictionTable) -> list[Entry]:
     """The entries of a dictionary that predicts the same."""
     return [
-        Entry(as_tokens(context), p.continuation, p.probability, max(1, round(p.occurrences)))
-        for context, p in table.items()
+        Entry(as_tokens(context), p.token, p.probability, max(1, round(p.occurrences))) for context, p in table.items()
     ]

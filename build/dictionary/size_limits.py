@@ -38,7 +38,7 @@ def write_within(
         if not entries:
             break
         progress(f"writing {len(entries):,} entries")
-        shape = write_dictionary(directory, entries, True)
+        shape = write_dictionary(directory, entries)
         size = sum(file.stat().st_size for file in directory.iterdir())
         all_of_them = len(entries) < _AIM * most or most == asked
         if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):

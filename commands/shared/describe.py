@@ -86,11 +86,7 @@ def _dictionary(manifest: Manifest) -> dict[str, Any]:
         facts["entries"] = f"{s['entries']:,} (of {s['contexts']:,} contexts)"
     else:
         facts["entries"] = f"{s['entries']:,}"
-    return facts | {
-        "continuations": f"{s['continuations']:,} different, at most {s['max_continuation']} tokens",
-        "contexts": f"at most {s['max_context']} tokens, of {s['symbols']:,} different ones",
-        "proposals": "chained: one look-up after the other" if s["chained"] else "one continuation each",
-    }
+    return facts | {"contexts": f"at most {s['max_context']} tokens, of {s['symbols']:,} different ones"}
 
 
 def _pruned_draft(manifest: Manifest) -> dict[str, Any]:

@@ -33,9 +33,9 @@ from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.predictions import PredictionTable, as_text, longest_suffix
 from spectool.commands.shared.console import progress
 from spectool.lab.dictspec import (
+    DictSpecDrafter,
     DictSpecOptions,
     continuations,
     encoded_ngrams,
@@ -46,7 +46,6 @@ from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate import EncodedText, replay
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer
@@ -177,27 +176,8 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
             options = DictSpecOptions(min_probability=min_prob, reading=reading)
             table = without_redundant(probable_continuations(following, options))
             for row in alike:
-                drafter = _TableDrafter(table, options.max_prefix)
+                drafter = DictSpecDrafter(table)
                 yield {**row, "entries": len(table)}, replay(documents, drafter, row["num_draft_tokens"])
-
-
-class _TableDrafter(Drafter):
-    """Drafts from a dictionary that is not on disk."""
-
-    name = "dictionary"
-
-    def __init__(self, table: PredictionTable, max_prefix: int) -> None:
-        self._table, self._max_prefix, self._history = table, max_prefix, ""
-
-    def start(self, prompt: Sequence[int]) -> None:
-        self._history = as_text(prompt)[-self._max_prefix :]
-
-    def propose(self, limit: int) -> Proposal:
-        found = longest_suffix(f" {self._history}", self._table)  # proper suffixes, so all of the history counts
-        return Proposal(found.continuation[:limit] if found else (), self.name)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        self._history = (self._history + as_text(tokens))[-self._max_prefix :]
 
 
 def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:

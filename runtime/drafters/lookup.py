@@ -11,7 +11,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from spectool.artifacts.dictionary import START, Dictionary
+from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
@@ -57,7 +57,6 @@ class LookupDrafter(Drafter):
         only = dictionaries[0] if len(dictionaries) == 1 else None
         known = _Dictionaries(dictionaries) if only is None else only
         self._step, self._advance, self._max_context = known.step, known.advance, known.max_context
-        self._chained = known.chained
         if not dictionaries:  # asking none at every step would double the time of the history
             self._step, self._advance = lambda state: None, lambda state, token: state
         self._first: _State = [START] * len(dictionaries) if only is None else START
@@ -113,33 +112,27 @@ class LookupDrafter(Drafter):
         tokens = list(begun)
         probabilities: list[float] = []
         probability = 1.0
-        asks, sources = True, 0
+        sources = 0
         while len(probabilities) < limit:
-            found = self._step(state) if asks else None
+            found = self._step(state)
             rate = self._right[length] / self._observed[length] if length else 0.0
-            if found is not None and (not length or _DICTIONARY_DISCOUNT * _for_each(found) >= rate):
-                following, stated, state = found
-                each = stated if len(following) == 1 else _for_each(found)
-                asks, source = self._chained, _DICTIONARY
+            if found is not None and (not length or _DICTIONARY_DISCOUNT * found[1] >= rate):
+                token, stated, state = found
+                source = _DICTIONARY
             elif length:
                 token = self._copied(place, tokens)
-                following, stated, state = (token,), rate, self._advance(state, token)
-                each, source = rate, _HISTORY
+                stated, state, source = rate, self._advance(state, token), _HISTORY
             else:
                 break
             probability *= stated
             if probability < self._min_probability:
                 break
-            tokens += following
-            probabilities += (each,) * len(following)
+            goes_on = length and token == self._copied(place, tokens)  # elsewhere the history is no guide
+            place, length = (place + 1, min(length + 1, _LONGEST)) if goes_on else (place, 0)
+            tokens.append(token)
+            probabilities.append(stated)
             sources |= source
-            for token in following if length else ():  # the history is no guide where it went on otherwise
-                if token != self._copied(place, tokens):
-                    length = 0
-                    break
-                place, length = place + 1, min(length + 1, _LONGEST)
-        name = _NAMES.get(sources, self.name)
-        return Proposal(tuple(tokens[first : first + limit]), name, tuple(probabilities[:limit]))
+        return Proposal(tuple(tokens[first:]), _NAMES.get(sources, self.name), tuple(probabilities))
 
     def _copied(self, place: int, tokens: Sequence[int]) -> int:
         """The token at ``place`` of the history followed by ``tokens``."""
@@ -160,39 +153,21 @@ class LookupDrafter(Drafter):
 
 
 class _Dictionaries:
-    """Several dictionaries, or none, that are asked as if they were one.
-
-    A state has one entry for each. It is None for a dictionary that is not `chained` and has proposed its phrase.
-    """
+    """Several dictionaries, or none, that are asked as if they were one. A state has one entry for each."""
 
     def __init__(self, dictionaries: Sequence[Dictionary]) -> None:
         self._each = dictionaries
         self.max_context = max((one.max_context for one in dictionaries), default=0)
-        self.chained = any(one.chained for one in dictionaries)
 
-    def advance(self, states: Sequence[bytes | None], token: int) -> list[bytes | None]:
+    def advance(self, states: Sequence[bytes], token: int) -> list[bytes]:
         """The states after one more token id."""
-        pairs = zip(self._each, states, strict=True)
-        return [None if state is None else one.advance(state, token) for one, state in pairs]
+        return [one.advance(state, token) for one, state in zip(self._each, states, strict=True)]
 
-    def step(self, states: Sequence[bytes | None]) -> tuple[tuple[int, ...], float, list[bytes | None]] | None:
-        """The most probable proposal, the last of equal ones, with its probability and the states after it."""
-        best, most, chosen = None, 0.0, 0
-        for place, state in enumerate(states):
-            found = None if state is None else self._each[place].step(state)
-            if found is not None and (each := _for_each(found)) >= most:
-                best, most, chosen = found, each, place
-        if best is None:
-            return None
-        tokens, probability, own = best
-        after = [None if place == chosen else state for place, state in enumerate(states)]  # its own is known
-        for token in tokens:
-            after = self.advance(after, token)
-        after[chosen] = own if self._each[chosen].chained else None
-        return tokens, probability, after
-
-
-def _for_each(step: tuple[tuple[int, ...], float, _State]) -> float:
-    """The probability of one token of a continuation."""
-    each: float = step[1] ** (1 / len(step[0]))
-    return each
+    def step(self, states: Sequence[bytes]) -> tuple[int, float, list[bytes]] | None:
+        """The most probable next token, the last of equal ones, with its probability and the states after it."""
+        best: DictionaryStep | None = None
+        for one, state in zip(self._each, states, strict=True):
+            found = one.step(state)
+            if found is not None and (best is None or found[1] >= best[1]):
+                best = found
+        return None if best is None else (*best[:2], self.advance(states, best[0]))

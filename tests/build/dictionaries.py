@@ -8,20 +8,19 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
-Row = tuple[Sequence[int], Sequence[int], float, int]
+Row = tuple[Sequence[int], int, float, int]
 
 
-def written(path: Path, rows: Iterable[Row], chained: bool = True, tokenizer: dict[str, Any] = SMALL) -> Dictionary:
+def written(path: Path, rows: Iterable[Row], tokenizer: dict[str, Any] = SMALL) -> Dictionary:
     """Write a dictionary and open it."""
     with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, [Entry(*row) for row in rows], chained)
+        shape = write_dictionary(directory, [Entry(*row) for row in rows])
         Dictionary.seal(directory, {}, {"target": tokenizer}, {}, shape)
     return Dictionary(path)
 
 
-def rows_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[tuple[int, ...], float, int]]:
+def rows_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[int, float, int]]:
     """Return the entries of a dictionary by their contexts."""
     return {
-        tuple(entry.context): (tuple(entry.continuation), round(entry.probability, 2), entry.count)
-        for entry in dictionary.entries()
+        tuple(entry.context): (entry.token, round(entry.probability, 2), entry.count) for entry in dictionary.entries()
     }

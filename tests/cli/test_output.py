@@ -22,8 +22,8 @@ def test_json_of_each_command(work: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
-    assert set(inspected["sample_entries"][0]) == {"context", "continuation", "probability", "text"}
-    assert inspected["files"]["continuation.npy"]["bytes"] > 0
+    assert set(inspected["sample_entries"][0]) == {"context", "token", "probability", "text"}
+    assert inspected["files"]["next_token.npy"]["bytes"] > 0
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
     assert 1 < statistics["ceiling"]["byte-aligned"]["4"] < 10
@@ -41,7 +41,7 @@ def test_texts_of_each_command(work: Path) -> None:
     entry = json.loads(run("inspect", work / "uk.dict", "--json").stdout)["sample_entries"][0]
     text = open_tokenizer(TOKENIZER).bytes_of(entry["context"]).decode()
     shown = run("inspect", work / "uk.dict", "--lookup", text, "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary 3$", shown, re.MULTILINE)
+    assert re.search(r"^format +spectool-dictionary 4$", shown, re.MULTILINE)
     assert re.search(r"^lookup +'.*' -> '.*'  \(\d+%\)(  below 20%, so not drafted by default)?$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +'.*' -> '.*'  \(\d+%\).*\n +'.*' -> '.*'", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout

@@ -9,9 +9,7 @@ import pytest
 from spectool import FingerprintMismatch
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
-from spectool.tests.build.dictionaries import written
 from spectool.tests.running import OTHER, TOKENIZER, run
-from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET = str(demo_path("target"))
@@ -43,13 +41,11 @@ def sources(*arguments: object) -> tuple[list[str], str]:
 def test_a_dictionary_for_the_model_is_found_and_named(folder: Path) -> None:
     build(folder / "mine.dict")
     build(folder / "others.dict", OTHER)
-    target = open_tokenizer(TOKENIZER).identity
-    written(folder / "phrases.dict", [((5,), (6, 7), 0.5, 3)], chained=False, tokenizer=target)
     drafted, said = sources("--no-history")
     assert drafted == ["dictionary"]
     (line,) = [line for line in said.splitlines() if ".dict" in line]
     assert "mine.dict" in line and str(folder) in line and "--no-dict" in line
-    assert "others.dict" not in line and "phrases.dict" not in line
+    assert "others.dict" not in line
     assert sources("--no-history", "--no-dict") == ([], "")
 
 

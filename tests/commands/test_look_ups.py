@@ -19,13 +19,13 @@ from ..running import run
 
 
 def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, float]]) -> Dictionary:
-    """A chained dictionary whose entries are one token after the tokens of a text."""
+    """A dictionary whose entries are one token after the tokens of a text."""
     rows = []
     for context, following, probability in entries:
         (ids, whole) = tokenizer.encode_after_space([context, context + following])
-        rows.append(Entry(ids, whole[len(ids) : len(ids) + 1], probability, 100))
+        rows.append(Entry(ids, whole[len(ids)], probability, 100))
     with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, rows, chained=True)
+        shape = write_dictionary(directory, rows)
         arguments = {"method": "backoff"}
         Dictionary.seal(directory, arguments, {"target": tokenizer.identity}, {}, shape)
     return Dictionary(path)

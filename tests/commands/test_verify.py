@@ -20,7 +20,7 @@ def dictionary(tmp_path: Path) -> Path:
     path = tmp_path / "sample-pl.8d3f21ab.backoff-0c55d1.dict"
     inputs = {"corpus": "sample:pl", "documents": 1, "characters": 9}
     with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, [Entry((5,), (6,), 0.5, 3), Entry((6, 5), (7,), 0.5, 3)])
+        shape = write_dictionary(directory, [Entry((5,), 6, 0.5, 3), Entry((6, 5), 7, 0.5, 3)])
         sides = {"target": open_tokenizer(TOKENIZER).identity}
         Dictionary.seal(directory, {"method": "merge"}, sides, inputs, shape)
     return path

@@ -7,100 +7,89 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool.artifacts.dictionary import Entry
-from spectool.lab.dictspec import (
-    DictSpecOptions,
-    PhraseReading,
-    Prediction,
-    as_text,
-    as_tokens,
-    entries_of,
-    predict,
-    without_redundant,
-)
+from spectool.build.dictionary.predictions import as_text, as_tokens
+from spectool.lab.dictspec import DictSpecOptions, Phrase, PhraseReading, predict, without_redundant
 
+Phrases = dict[tuple[int, ...], Phrase]
 Ngrams = list[tuple[Sequence[int], int]]
 readings: tuple[PhraseReading, ...] = ("whole", "path")
 ngrams = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(1, 20)), max_size=15)
 
 
-def build_entries(
+def phrases(
     counts: Ngrams,
     floor: float,
     reading: PhraseReading,
     max_prefix: int = 8,
     max_continuation: int = 8,
     pruned: bool = False,
-) -> list[Entry]:
-    """All entries by ascending context, or those that are stored."""
+) -> Phrases:
+    """All phrases by ascending context, or those that are kept."""
     options = DictSpecOptions(
         min_probability=floor, reading=reading, max_prefix=max_prefix, max_continuation=max_continuation
     )
-    predictions = predict(counts, options)
-    return sorted(
-        entries_of(without_redundant(predictions) if pruned else predictions), key=lambda entry: tuple(entry.context)
-    )
+    table = predict(counts, options)
+    kept = without_redundant(table) if pruned else table
+    return {as_tokens(context): phrase for context, phrase in sorted(kept.items())}
 
 
-def by_prefix(found: Sequence[Entry]) -> dict[tuple[int, ...], tuple[tuple[int, ...], float]]:
-    assert len({entry.context for entry in found}) == len(found)
-    return {entry.context: (entry.continuation, round(entry.probability, 4)) for entry in found}
+def by_prefix(found: Phrases) -> dict[tuple[int, ...], tuple[tuple[int, ...], float]]:
+    return {context: (each.continuation, round(each.probability, 4)) for context, each in found.items()}
 
 
 @pytest.mark.parametrize("reading", readings)
 def test_the_papers_example(reading: PhraseReading) -> None:
     """Table 1: personal computer 12,400 times, personal committee 180: 98.6 percent."""
     computer, committee = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 9]
-    found = by_prefix(list(build_entries([(computer, 12_400), (committee, 180)], 0.2, reading)))
+    found = by_prefix(phrases([(computer, 12_400), (committee, 180)], 0.2, reading))
     assert found[1, 2, 3, 4, 5] == ((6, 7, 8), 0.9857)
     assert found[1, 2, 3, 4, 5, 6] == ((7, 8), 1.0)
     assert len(found) == 7
     assert (1, 2, 3, 4, 5, 9) not in found, "nothing follows the end of an n-gram"
-    whole = build_entries([(computer, 12_400), (committee, 180)], 0.99, reading)
+    whole = phrases([(computer, 12_400), (committee, 180)], 0.99, reading)
     # At 99 percent the whole does not reach; the path stops before the doubtful token.
-    assert by_prefix(list(whole)).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
+    assert by_prefix(whole).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
 
 
 def test_whole_and_path_differ_where_no_whole_reaches() -> None:
     """Three continuations of 40, 30 and 30: no whole above 50 percent, but all begin alike."""
     counts: Ngrams = [([1, 5, 6, 7], 40), ([1, 5, 6, 8], 30), ([1, 5, 9], 30)]
-    assert (1,) not in by_prefix(list(build_entries(counts, 0.5, "whole")))
-    assert by_prefix(list(build_entries(counts, 0.5, "path")))[1,] == ((5, 6), 0.7)
-    assert by_prefix(list(build_entries(counts, 0.71, "path")))[1,] == ((5,), 1.0)
-    assert by_prefix(list(build_entries(counts, 0.4, "path")))[1,] == ((5, 6, 7), 0.4)
-    assert by_prefix(list(build_entries(counts, 0.4, "whole")))[1,] == ((5, 6, 7), 0.4)
-    assert by_prefix(list(build_entries(counts, 0.41, "path")))[1,] == ((5, 6), 0.7)
+    assert (1,) not in by_prefix(phrases(counts, 0.5, "whole"))
+    assert by_prefix(phrases(counts, 0.5, "path"))[1,] == ((5, 6), 0.7)
+    assert by_prefix(phrases(counts, 0.71, "path"))[1,] == ((5,), 1.0)
+    assert by_prefix(phrases(counts, 0.4, "path"))[1,] == ((5, 6, 7), 0.4)
+    assert by_prefix(phrases(counts, 0.4, "whole"))[1,] == ((5, 6, 7), 0.4)
+    assert by_prefix(phrases(counts, 0.41, "path"))[1,] == ((5, 6), 0.7)
 
 
 def test_the_path_is_cut_by_the_product_not_by_one_step() -> None:
     """Each step has 70 percent or more, the product of two has 49."""
     counts: Ngrams = [([1, 2, 3], 49), ([1, 2, 4], 21), ([1, 5, 3], 30)]
-    assert by_prefix(list(build_entries(counts, 0.5, "path")))[1,] == ((2,), 0.7)
-    assert by_prefix(list(build_entries(counts, 0.49, "path")))[1,] == ((2, 3), 0.49)
+    assert by_prefix(phrases(counts, 0.5, "path"))[1,] == ((2,), 0.7)
+    assert by_prefix(phrases(counts, 0.49, "path"))[1,] == ((2, 3), 0.49)
 
 
 @pytest.mark.parametrize("reading", readings)
 def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(reading: PhraseReading) -> None:
-    found = by_prefix(list(build_entries([(range(20), 3)], 0.2, reading)))
+    found = by_prefix(phrases([(range(20), 3)], 0.2, reading))
     assert found[tuple(range(4, 12))] == (tuple(range(12, 20)), 1.0)
     assert found[tuple(range(3))] == (tuple(range(3, 11)), 1.0)
     assert found[tuple(range(11, 19))] == ((19,), 1.0)
     assert max(map(len, found)) == 8
     assert len(found) == 19
-    short = by_prefix(list(build_entries([(range(20), 3)], 0.2, reading, max_prefix=2, max_continuation=1)))
+    short = by_prefix(phrases([(range(20), 3)], 0.2, reading, max_prefix=2, max_continuation=1))
     assert short[4, 5] == ((6,), 1.0)
     assert {len(prefix) for prefix in short} == {1, 2}
 
 
 def test_truncated_prefixes_are_counted_together() -> None:
     counts: Ngrams = [([0, 1, 2, 7], 3), ([5, 1, 2, 8], 2)]
-    entries = {entry.context: entry for entry in build_entries(counts, 0.5, "whole", max_prefix=2)}
-    assert entries[1, 2] == Entry((1, 2), (7,), 0.6, 5)
+    assert phrases(counts, 0.5, "whole", max_prefix=2)[1, 2] == Phrase((7,), 0.6)
 
 
 @pytest.mark.parametrize("reading", readings)
 def test_only_certain_ones_at_probability_one(reading: PhraseReading) -> None:
-    found = by_prefix(list(build_entries([([1, 2, 3], 999_999), ([1, 2, 4], 1), ([5, 6], 2)], 1.0, reading)))
+    found = by_prefix(phrases([([1, 2, 3], 999_999), ([1, 2, 4], 1), ([5, 6], 2)], 1.0, reading))
     expected = {(5,): ((6,), 1.0)}
     assert found == (expected if reading == "whole" else expected | {(1,): ((2,), 1.0)})
 
@@ -110,14 +99,13 @@ def test_only_certain_ones_at_probability_one(reading: PhraseReading) -> None:
 def test_a_probability_at_the_minimum_reaches_it(reading: PhraseReading, percent: int) -> None:
     """7 of 100 reach 0.07, although 0.07 * 100 is a little more than 7 in floating point."""
     counts: Ngrams = [([1, 2], percent), *(([1, 3 + other], 1) for other in range(100 - percent))]
-    (entry,) = build_entries(counts, percent / 100, reading)
-    assert entry == Entry((1,), (2,), percent / 100, 100)
+    assert phrases(counts, percent / 100, reading) == {(1,): Phrase((2,), percent / 100)}
 
 
 def test_ties() -> None:
-    assert build_entries([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")[0].continuation == (8,)
-    assert build_entries([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")[0].continuation == (4,)
-    assert build_entries([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")[0].continuation == (4, 3)
+    assert phrases([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")[1,].continuation == (8,)
+    assert phrases([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")[1,].continuation == (4,)
+    assert phrases([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")[1,].continuation == (4, 3)
 
 
 def share(tails: list[tuple[tuple[int, ...], int]], head: tuple[int, ...], whole: bool) -> float:
@@ -156,10 +144,9 @@ def slow_entries(counts: Ngrams, floor: float, reading: PhraseReading) -> dict[t
 @settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.sampled_from(readings))
 def test_equal_to_the_slow_twin(counts: Ngrams, floor: float, reading: PhraseReading) -> None:
-    found = list(build_entries(counts, floor, reading))
-    assert {entry.context: entry.continuation for entry in found} == slow_entries(counts, floor, reading)
-    assert [entry.context for entry in found] == sorted(entry.context for entry in found)
-    assert all(floor <= entry.probability <= 1 for entry in found)
+    found = phrases(counts, floor, reading)
+    assert {context: each.continuation for context, each in found.items()} == slow_entries(counts, floor, reading)
+    assert all(floor <= each.probability <= 1 for each in found.values())
 
 
 def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -169,11 +156,10 @@ def look_up(entries: Mapping[tuple[int, ...], tuple[int, ...]], history: tuple[i
 @settings(deadline=None)
 @given(ngrams, st.sampled_from([0.0, 0.3, 0.6]), st.sampled_from(readings))
 def test_pruning_changes_no_proposal(counts: Ngrams, floor: float, reading: PhraseReading) -> None:
-    found = list(build_entries(counts, floor, reading))
-    kept = build_entries(counts, floor, reading, pruned=True)
-    assert set(kept) <= set(found)
-    before = {entry.context: entry.continuation for entry in found}
-    after = {entry.context: entry.continuation for entry in kept}
+    found = phrases(counts, floor, reading)
+    kept = phrases(counts, floor, reading, pruned=True)
+    assert kept.items() <= found.items()
+    before, after = ({context: each.continuation for context, each in some.items()} for some in (found, kept))
     for history in {*before, *product(range(4), repeat=3), *product(range(4), repeat=4)}:
         assert look_up(before, history) == look_up(after, history)
 
@@ -186,11 +172,11 @@ def test_pruning_by_hand() -> None:
         (3, 2, 1): 6,
         (2,): 5,
     }
-    predictions = {as_text(context): Prediction((token,), 0.8, 1) for context, token in table.items()}
-    kept = [as_tokens(context) for context in without_redundant(predictions)]
+    table_of = {as_text(context): Phrase((token,), 0.8) for context, token in table.items()}
+    kept = [as_tokens(context) for context in without_redundant(table_of)]
     assert sorted(kept) == [(1,), (2,), (3, 2, 1), (4, 3, 2, 1)]
 
 
 def test_special_tokens_cut_ngrams() -> None:
     cut = predict([([1, 2, 9, 3], 4), ([9, 1], 7)], DictSpecOptions(), specials=frozenset({9}))
-    assert entries_of(cut) == [Entry((1,), (2,), 1.0, 4)]
+    assert cut == {as_text([1]): Phrase((2,), 1.0)}

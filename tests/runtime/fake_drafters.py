@@ -2,11 +2,11 @@
 
 import random
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.dictionary import Dictionary, write_dictionary
-from spectool.lab.dictspec import DictSpecOptions, entries_of, predict
+from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 
@@ -16,7 +16,15 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
     rng = random.Random(seed)
     windows = [list(text[start : start + 7]) for start in range(0, max(1, len(text) - 7), 2)]
     wrong = [[*window[:3], *(rng.randrange(vocabulary) for _ in window[3:])] for window in windows[1::2]]
-    entries = entries_of(predict([(window, 1) for window in windows + wrong], DictSpecOptions()))
+    following = defaultdict[tuple[int, ...], Counter[int]](Counter)
+    for window in windows + wrong:
+        for cut in range(1, len(window)):
+            following[tuple(window[:cut])][window[cut]] += 1
+    entries = [
+        Entry(context, token, times / counts.total(), counts.total())
+        for context, counts in following.items()
+        for token, times in counts.most_common(1)
+    ]
     # The files are mapped when the folder goes: their pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)

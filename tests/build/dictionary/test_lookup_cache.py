@@ -19,11 +19,11 @@ from spectool.tests.artifacts.lookup_caches import read_cache
 from spectool.tests.build.dictionaries import written
 
 ENTRIES = [
-    Entry((1,), (2,), 0.5, 100),
-    Entry((3, 1), (4,), 0.9, 1),
-    Entry((5, 3, 1), (6,), 0.1, 30),
-    Entry((9,), (8,), 0.1, 30),
-    Entry((1, 1, 1, 1, 1), (2,), 0.9, 30),
+    Entry((1,), 2, 0.5, 100),
+    Entry((3, 1), 4, 0.9, 1),
+    Entry((5, 3, 1), 6, 0.1, 30),
+    Entry((9,), 8, 0.1, 30),
+    Entry((1, 1, 1, 1, 1), 2, 0.9, 30),
 ]
 
 
@@ -40,21 +40,8 @@ def test_improbable_entries_stay_where_a_worse_one_would_speak() -> None:
     assert exported.left_out["they are less probable than 0.3"] == 1
 
 
-def test_long_continuations_become_chains_and_add_up_where_they_meet() -> None:
-    entries = [Entry((1,), (2, 3, 4), 0.5, 40), Entry((9, 1), (2, 5), 0.5, 10), Entry((7, 2), (3,), 1.0, 4)]
-    exported = to_ngrams(entries, 0.0)
-    assert exported.ngrams == {
-        (1,): {2: 40},
-        (1, 2): {3: 40},
-        (1, 2, 3): {4: 40},
-        (9, 1): {2: 10},
-        (9, 1, 2): {5: 10},
-        (7, 2): {3: 4},
-    }
-
-
 def test_counts_are_scaled_to_what_llama_cpp_can_multiply() -> None:
-    exported = to_ngrams([Entry((1,), (2,), 0.25, 2**20)], 0.0)
+    exported = to_ngrams([Entry((1,), 2, 0.25, 2**20)], 0.0)
     assert exported.ngrams == {(1,): {2: 1000}}
 
 
@@ -91,12 +78,10 @@ def write_texts(path: Path, texts: Sequence[Sequence[int]]) -> None:
 
 
 def a_dictionary(path: Path, longest: int, seed: int) -> tuple[Dictionary, list[list[int]]]:
-    """A chained dictionary over few tokens, and histories that it often knows."""
+    """A dictionary over few tokens, and histories that it often knows."""
     choice = random.Random(seed)
     contexts = {tuple(choice.choices(range(6), k=choice.randint(1, longest))) for _ in range(150)}
-    rows = [
-        (c, (choice.randrange(6),), choice.randint(5, 250) / 256, choice.randint(1, 5000)) for c in sorted(contexts)
-    ]
+    rows = [(c, choice.randrange(6), choice.randint(5, 250) / 256, choice.randint(1, 5000)) for c in sorted(contexts)]
     return written(path, rows), [choice.choices(range(8), k=12) for _ in range(200)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.formats import verify_artifact
 from spectool.build.dictionary.merging import MergedEntries, merge_dictionaries, mixture, predictions_in
@@ -19,7 +19,7 @@ def quiet(step: str) -> None:
 
 
 def table(*rows: tuple[tuple[int, ...], int, float, int]) -> dict[str, Prediction]:
-    return {as_text(context): Prediction((token,), p, count) for context, token, p, count in rows}
+    return {as_text(context): Prediction(token, p, count) for context, token, p, count in rows}
 
 
 def merged_rows(
@@ -28,21 +28,21 @@ def merged_rows(
     merge_dictionaries(dictionaries, weights, path, Limits(), quiet)
     merged = Dictionary(path)
     verify_artifact(merged.path)
-    return {context: row[0][0] for context, row in rows_of(merged).items()}
+    return {context: row[0] for context, row in rows_of(merged).items()}
 
 
 def test_the_most_frequent_wins_by_weight(tmp_path: Path) -> None:
-    general = written(tmp_path / "a", [((1,), (2,), 0.5, 64), ((5,), (6,), 1.0, 8)])
-    domain = written(tmp_path / "b", [((1,), (3,), 0.75, 32), ((7,), (8,), 1.0, 4)])
+    general = written(tmp_path / "a", [((1,), 2, 0.5, 64), ((5,), 6, 1.0, 8)])
+    domain = written(tmp_path / "b", [((1,), 3, 0.75, 32), ((7,), 8, 1.0, 4)])
     assert merged_rows(tmp_path / "even", general, domain) == {(1,): 2, (5,): 6, (7,): 8}
     assert merged_rows(tmp_path / "domain", general, domain, weights=(1, 2)) == {(1,): 3, (5,): 6, (7,): 8}
 
 
 def test_probabilities_and_counts_are_those_of_the_joined_text() -> None:
     mixed = mixture([table(((1,), 2, 0.5, 60)), table(((1,), 2, 0.8, 20))], [1, 2])
-    assert mixed == {as_text([1]): Prediction((2,), pytest.approx((30 + 32) / 100), 100)}
+    assert mixed == {as_text([1]): Prediction(2, pytest.approx((30 + 32) / 100), 100)}
     contradicting = mixture([table(((1,), 2, 0.5, 60)), table(((1,), 3, 0.8, 20))], [1, 1])
-    assert contradicting[as_text([1])] == Prediction((2,), pytest.approx(30 / 80), 80)
+    assert contradicting[as_text([1])] == Prediction(2, pytest.approx(30 / 80), 80)
 
 
 def test_a_dictionary_without_the_context_speaks_by_its_suffix() -> None:
@@ -51,19 +51,17 @@ def test_a_dictionary_without_the_context_speaks_by_its_suffix() -> None:
     domain = table(((1,), 2, 0.9, 100), ((8,), 1, 0.3, 100), ((8, 1), 3, 0.9, 3))
     mixed = mixture([general, domain], [1, 1])
     # 8 1 in the general text: 3 * 1000 / 100 * (1000 / 2000) / (100 / 200)
-    assert mixed[as_text([8, 1])] == Prediction((2,), pytest.approx(0.9 * 30 / 33), pytest.approx(33))
+    assert mixed[as_text([8, 1])] == Prediction(2, pytest.approx(0.9 * 30 / 33), pytest.approx(33))
     # Where 8 is unknown, so is 8 1: nothing speaks against the domain.
     stranger = {context: row for context, row in general.items() if context != as_text([8])}
     assert mixture([stranger, domain], [1, 1])[as_text([8, 1])] == domain[as_text([8, 1])]
     # And a suffix or a token that is rare there limits the estimate.
-    rare = {**general, as_text([8]): Prediction((1,), 0.3, 2)}
+    rare = {**general, as_text([8]): Prediction(1, 0.3, 2)}
     assert mixture([rare, domain], [1, 1])[as_text([8, 1])].occurrences <= 5
 
 
 def test_merging_a_dictionary_with_itself_changes_no_proposal(tmp_path: Path) -> None:
-    rows = [((a,), (a + 1,), 0.4, 8) for a in range(20)] + [
-        ((b, a), (a + 2,), 0.6, 4) for a in range(20) for b in (0, 1)
-    ]
+    rows = [((a,), a + 1, 0.4, 8) for a in range(20)] + [((b, a), a + 2, 0.6, 4) for a in range(20) for b in (0, 1)]
     one = written(tmp_path / "a", rows)
     merge_dictionaries([one, one], [1, 1], tmp_path / "m", Limits(), quiet)
     doubled = rows_of(Dictionary(tmp_path / "m"))
@@ -121,7 +119,7 @@ def twin(predictions: dict[str, Prediction], least: float) -> dict[str, Predicti
     for context in sorted(predictions, key=len):
         own, fallback = predictions[context], longest_suffix(context, kept)
         p, s = own.probability, fallback.probability if fallback else 0.0
-        q = p if fallback and fallback.continuation == own.continuation else min((1 - p) * s, p / 2)
+        q = p if fallback and fallback.token == own.token else min((1 - p) * s, p / 2)
         gain = own.occurrences * (p - q + p * p / 2 - q * s + s * s / 2)
         if (fallback is None or says_something_else(own, fallback)) and gain >= least:
             kept[context] = own
@@ -129,13 +127,13 @@ def twin(predictions: dict[str, Prediction], least: float) -> dict[str, Predicti
 
 
 def says_something_else(own: Prediction, fallback: Prediction) -> bool:
-    return own.continuation != fallback.continuation or abs(own.probability - fallback.probability) > 1 / 256
+    return own.token != fallback.token or abs(own.probability - fallback.probability) > 1 / 256
 
 
 def test_a_limit_in_bytes_holds(tmp_path: Path) -> None:
     choice = random.Random(3)
     rows = [
-        ((a, b), (choice.randrange(900),), choice.random(), choice.randint(1, 99)) for a in range(80) for b in range(80)
+        ((a, b), choice.randrange(900), choice.random(), choice.randint(1, 99)) for a in range(80) for b in range(80)
     ]
     one, other = written(tmp_path / "a", rows[:4000]), written(tmp_path / "b", rows[3000:])
     whole = merge_dictionaries([one, other], [1, 1], tmp_path / "whole", Limits(), quiet)
@@ -151,8 +149,8 @@ def test_a_limit_in_bytes_holds(tmp_path: Path) -> None:
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
-    one = written(tmp_path / "a", [((a,), (a * 7 % 50,), 0.5, a + 1) for a in range(50)])
-    other = written(tmp_path / "b", [((a,), (a * 9 % 50,), 0.5, 9) for a in range(70)])
+    one = written(tmp_path / "a", [((a,), a * 7 % 50, 0.5, a + 1) for a in range(50)])
+    other = written(tmp_path / "b", [((a,), a * 9 % 50, 0.5, 9) for a in range(70)])
     for name in ("m", "n"):
         merge_dictionaries([one, other], [1, 3], tmp_path / name, Limits(entries=40), quiet)
     files = [sorted((tmp_path / name).iterdir()) for name in ("m", "n")]
@@ -160,15 +158,10 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     assert predictions_in(Dictionary(tmp_path / "m"))
 
 
-def test_other_tokenizers_and_other_kinds_do_not_merge(tmp_path: Path) -> None:
-    one = written(tmp_path / "a", [((1,), (2,), 0.5, 64)])
-    foreign = written(
-        tmp_path / "b", [((1,), (2,), 0.5, 64)], tokenizer={**SMALL, "name": "big", "fingerprint": "b" * 64}
-    )
+def test_other_tokenizers_do_not_merge(tmp_path: Path) -> None:
+    one = written(tmp_path / "a", [((1,), 2, 0.5, 64)])
+    foreign = written(tmp_path / "b", [((1,), 2, 0.5, 64)], tokenizer={**SMALL, "name": "big", "fingerprint": "b" * 64})
     with pytest.raises(FingerprintMismatch, match="big") as raised:
         merge_dictionaries([one, foreign], [1, 1], tmp_path / "m", Limits(), quiet)
     assert "small" in str(raised.value) and str(foreign.path) in str(raised.value)
-    unchained = written(tmp_path / "c", [((1,), (2, 3), 0.5, 64)], chained=False)
-    with pytest.raises(ArtifactError, match="DictSpec"):
-        merge_dictionaries([one, unchained], [1, 1], tmp_path / "m", Limits(), quiet)
     assert not (tmp_path / "m").exists()

@@ -22,7 +22,7 @@ from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
-from spectool.lab.dictspec import DictSpecOptions, WordNgrams, build_dictspec
+from spectool.lab.dictspec import DictSpecDrafter, DictSpecOptions, WordNgrams, dictspec_table
 from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
@@ -94,31 +94,8 @@ def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
         assert row["num_draft_tokens"] == 8
 
 
-def test_a_run_equals_a_dictionary_and_emulate(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    rows = read_runs(swept[0] / "out" / "runs.parquet")
-    for order, reading, entries, min_prob in (("n123", "path", 2000, 0.2),):
-        (row,) = (
-            row
-            for row in rows
-            if (row["tokenizer"], row["language"], row["order"]) == ("target", "uk", order)
-            and (row["reading"], row["entries_asked"], row["min_prob"]) == (reading, entries, min_prob)
-        )
-        out = tmp_path / f"{order}.dict"
-        counted = WordNgrams(document.text for document in open_corpus("sample:uk"))
-        options = DictSpecOptions(order, entries, min_prob)
-        built = build_dictspec(open_tokenizer(TARGET), counted, out, options, {"corpus": "sample:uk"})
-        plain = ["--no-history", "--min-draft-prob", "0", "--num-draft-tokens", "8"]
-        emulated = CliRunner().invoke(main, ["emulate", "--dict", str(out), "--corpus", "sample:pl", *plain, "--json"])
-        assert emulated.exit_code == 0, emulated.output
-        found = json.loads(emulated.stdout)
-        assert row["entries"] == built.statistics["entries"]
-        assert (row["tokens"], row["passes"]) == (found["tokens"], found["passes"])
-        for name in ("tokens_per_pass", "acceptance", "coverage", "mean_accepted_length", "fertility"):
-            assert round(row[name], 4) == found[name], name
-
-
 @pytest.mark.parametrize("name", ["bielik-11b-v2.5", pytest.param("qwen2.5", marks=pytest.mark.slow)])
-def test_runs_on_real_tokenizers_equal_real_dictionaries(
+def test_runs_on_real_tokenizers_equal_tables_that_are_replayed(
     shared: Path, real: Callable[[str], Tokenizer], name: str, tmp_path: Path
 ) -> None:
     tokenizer, text = real(name), "sample:uk"
@@ -138,10 +115,9 @@ def test_runs_on_real_tokenizers_equal_real_dictionaries(
             documents.append(tokenizer.encode(document.text))
     for row in rows:
         options = DictSpecOptions(row["order"], row["entries_asked"], row["min_prob"], row["reading"])
-        manifest = build_dictspec(tokenizer, counted, tmp_path / "one.dict", options, {})
-        drafter = LookupDrafter(Dictionary(tmp_path / "one.dict"))
-        expected = replay(documents, drafter, row["num_draft_tokens"])
-        assert row["entries"] == manifest.statistics["entries"]
+        table = dictspec_table(tokenizer, counted, options)
+        expected = replay(documents, DictSpecDrafter(table), row["num_draft_tokens"])
+        assert row["entries"] == len(table)
         for figure in ("tokens", "passes", "drafted_passes", "proposed", "accepted", "tokens_per_pass", "coverage"):
             assert row[figure] == getattr(expected, figure), (figure, options)
         assert row["acceptance"] == expected.acceptance_rate

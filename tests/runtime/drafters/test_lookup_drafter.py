@@ -18,56 +18,29 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer
 
-PHRASES = [
-    Entry((1,), (2, 3, 4), 0.5, 10),
-    Entry((1, 2), (3,), 1.0, 10),
-    Entry((7, 1, 2), (8, 8), 0.25, 10),
-]
 CHAIN = [
-    Entry((1,), (2,), 0.5, 10),
-    Entry((2,), (3,), 0.5, 10),
-    Entry((1, 2), (4,), 0.75, 10),
-    Entry((4,), (1,), 0.25, 10),
+    Entry((1,), 2, 0.5, 10),
+    Entry((2,), 3, 0.5, 10),
+    Entry((1, 2), 4, 0.75, 10),
+    Entry((4,), 1, 0.25, 10),
 ]
 
 
-def opened(path: Path, entries: Sequence[Entry], chained: bool) -> Dictionary:
+def opened(path: Path, entries: Sequence[Entry]) -> Dictionary:
     with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, entries, chained)
+        shape = write_dictionary(directory, entries)
         tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
         Dictionary.seal(directory, {}, tokenizers, {}, shape)
     return Dictionary(path)
 
 
 @pytest.fixture
-def phrases(tmp_path: Path) -> Dictionary:
-    return opened(tmp_path / "phrases.dict", PHRASES, chained=False)
-
-
-@pytest.fixture
 def chain(tmp_path: Path) -> Dictionary:
-    return opened(tmp_path / "chain.dict", CHAIN, chained=True)
+    return opened(tmp_path / "chain.dict", CHAIN)
 
 
 def proposed(drafter: Drafter, limit: int = 8) -> list[int]:
     return list(drafter.propose(limit).tokens)
-
-
-def test_a_phrase_is_proposed_once(phrases: Dictionary) -> None:
-    drafter = LookupDrafter(phrases)
-    assert isinstance(drafter, Drafter)
-    drafter.start([])
-    assert proposed(drafter) == []
-    drafter.start([5, 7, 1])
-    assert proposed(drafter) == [2, 3, 4]
-    assert proposed(drafter, 2) == [2, 3]
-    assert proposed(drafter, 0) == []
-    drafter.commit([2])
-    assert proposed(drafter) == [8, 8], "the longest suffix"
-    drafter.commit([9_999_999])
-    assert proposed(drafter) == []
-    drafter.commit([9_999_999, 1])
-    assert proposed(drafter) == [2, 3, 4]
 
 
 def test_a_chain_goes_on_until_it_is_too_improbable(chain: Dictionary) -> None:
@@ -111,37 +84,30 @@ def test_the_surer_source_is_taken_at_every_step(chain: Dictionary) -> None:
     assert drafter.propose(2).tokens[0] == 2, "a history that keeps changing is no longer believed"
 
 
-def test_going_on_is_proposing_after_the_tokens(chain: Dictionary, phrases: Dictionary) -> None:
+def test_going_on_is_proposing_after_the_tokens(chain: Dictionary) -> None:
     """What follows a guess is what would follow it if it came true; repeats inside the guess are not seen."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    for dictionary in (chain, phrases):
-        for _ in range(300):
-            said, guess = (
-                rng.choices([1, 2, 4, 7, 500], k=rng.randint(0, 9)),
-                rng.choices([1, 2, 4, 7], k=rng.randint(0, 4)),
-            )
-            drafter, after = LookupDrafter(dictionary), LookupDrafter(dictionary)
-            drafter.start(said)
-            before = drafter.propose(6)
-            after.start([*said, *guess])
-            assert drafter.extend(guess, 6) == after.propose(6)
-            assert drafter.propose(6) == before, "nothing has changed"
+    for _ in range(300):
+        said = rng.choices([1, 2, 4, 7, 500], k=rng.randint(0, 9))
+        guess = rng.choices([1, 2, 4, 7], k=rng.randint(0, 4))
+        drafter, after = LookupDrafter(chain), LookupDrafter(chain)
+        drafter.start(said)
+        before = drafter.propose(6)
+        after.start([*said, *guess])
+        assert drafter.extend(guess, 6) == after.propose(6)
+        assert drafter.propose(6) == before, "nothing has changed"
     history = LookupDrafter(history=True)
     history.start([50, 51, 60, 61, 62, 50])
     assert history.extend([51, 60], 3).tokens == (61, 62, 50)
     assert history.extend([99], 3).tokens == ()
 
 
-def test_each_token_has_its_probability(chain: Dictionary, phrases: Dictionary) -> None:
+def test_each_token_has_its_probability(chain: Dictionary) -> None:
     drafter = LookupDrafter(chain)
     drafter.start([1])
     assert drafter.propose(3).probabilities == pytest.approx((0.5, 0.75, 0.25), abs=0.01)
-    drafter = LookupDrafter(phrases)
-    drafter.start([1])
-    assert drafter.propose(8).probabilities == pytest.approx([0.5 ** (1 / 3)] * 3, abs=0.01), "one for the whole phrase"
-    assert len(drafter.propose(2).probabilities) == 2
 
 
 def test_nothing_to_draft_from_is_refused() -> None:
@@ -157,57 +123,44 @@ def test_history_alone_needs_one_repeated_token() -> None:
     assert proposed(drafter) == []
 
 
-def test_equal_to_looking_up_the_whole_history(chain: Dictionary, phrases: Dictionary) -> None:
+def test_equal_to_looking_up_the_whole_history(chain: Dictionary) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    for dictionary in (chain, phrases):
-        drafter = LookupDrafter(dictionary)
-        for _ in range(100):
-            history = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(0, 12))
-            drafter.start(tuple(history))
-            for _ in range(20):
-                assert proposed(drafter) == afresh(dictionary, history, 8)
-                new = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(1, 6))
-                drafter.commit(new)
-                history += new
-
-
-def afresh(dictionary: Dictionary, history: Sequence[int], limit: int) -> list[int]:
-    tokens: list[int] = []
-    while len(tokens) < limit:
-        match = dictionary.look_up([*history, *tokens])
-        if match is None:
-            break
-        tokens += match.tokens
-        if not dictionary.chained:
-            break
-    return tokens[:limit]
+    drafter = LookupDrafter(chain)
+    for _ in range(100):
+        history = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(0, 12))
+        drafter.start(tuple(history))
+        for _ in range(20):
+            assert proposed(drafter) == most_probable([chain], history, 8)
+            new = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(1, 6))
+            drafter.commit(new)
+            history += new
 
 
 OTHER_CHAIN = [
-    Entry((1,), (3,), 0.5, 10),
-    Entry((4,), (7,), 0.75, 10),
-    Entry((3, 2), (1,), 1.0, 10),
-    Entry((7,), (1,), 0.125, 10),
+    Entry((1,), 3, 0.5, 10),
+    Entry((4,), 7, 0.75, 10),
+    Entry((3, 2), 1, 1.0, 10),
+    Entry((7,), 1, 0.125, 10),
 ]
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Dictionary:
-    return opened(tmp_path / "other.dict", OTHER_CHAIN, chained=True)
+    return opened(tmp_path / "other.dict", OTHER_CHAIN)
 
 
 def most_probable(dictionaries: Sequence[Dictionary], history: Sequence[int], limit: int) -> list[int]:
-    """What several dictionaries propose, each asked with the whole history; all of them chained."""
+    """What several dictionaries propose, each asked with the whole history."""
     tokens: list[int] = []
     while len(tokens) < limit:
         found = [match for each in dictionaries if (match := each.look_up([*history, *tokens])) is not None]
         if not found:
             break
         most = max(match.probability for match in found)
-        tokens += [match for match in found if match.probability == most][-1].tokens
-    return tokens[:limit]
+        tokens.append([match for match in found if match.probability == most][-1].token)
+    return tokens
 
 
 def test_several_dictionaries_are_equal_to_asking_each(chain: Dictionary, other: Dictionary) -> None:
@@ -241,15 +194,6 @@ def test_one_dictionary_in_a_list_is_that_dictionary(chain: Dictionary) -> None:
     for drafter in (alone, listed):
         drafter.start([1, 2, 50, 51, 1, 2])
     assert listed.propose(8) == alone.propose(8)
-
-
-def test_a_phrase_is_proposed_once_beside_a_chain(phrases: Dictionary, other: Dictionary) -> None:
-    """After its phrase, the dictionary of phrases is silent, and the others go on."""
-    drafter = LookupDrafter([phrases, other])
-    drafter.start([50, 1, 2])
-    assert proposed(drafter, 8) == [3], "after 1 2 the phrase is sure, and other knows nothing after 2 3"
-    drafter.start([3, 2])
-    assert proposed(drafter, 6)[:4] == [1, 2, 3, 4], "other is sure of 1, and 2 3 4 is a phrase after it"
 
 
 def test_look_ups_grow_with_the_number_of_dictionaries(
