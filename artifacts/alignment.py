@@ -2,38 +2,42 @@
 
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
-    <side>_to_<other>.arrow    <other> int32[ids]          id with the same bytes, -1 where none
-    <side>_in_<other>.arrow    inside, text_start list<int32>[ids]   spellings in the other's ids
-    <side>_token_bytes.npy        uint8[bytes]                 the bytes of all tokens, by id
-    <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
-    <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
-    <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
-    <side>_characters.arrow    character uint32[classes]            a character of each class that splits depend on
-    <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
-    <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
+    <side>_to_<other>.npy      int32[ids]      id of the other side with the same bytes, -1 where none
+    <side>_inside.npy          lists of int32  the token inside a text, in ids of the other side
+    <side>_text_start.npy      lists of int32  the same at the start of a text
+    <side>_token_bytes.npy     lists of uint8  the bytes of the token
+    <side>_left.npy, _right    int32[ids]      the two parts of its last merge
+    <side>_rank.npy            int32[ids]      and the rank of that
+    <side>_merge_pairs.npy     int64[merges]   all merges, in the order of these pairs
+    <side>_merge_ranks.npy, _merge_results    int32[merges]
+    <side>_characters.npy      uint32[classes]     a character of each class that splits depend on
+    <side>_boundaries.npy      uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
+    <side>_risks.npy           float16[ids]    how often following text merges the token away, NaN unknown
 
 and once:
 
-    prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their bytes
+    prefix_index.npy           int32[ids with bytes]   draft ids in the order of their bytes
 
-The token, merge, character and boundary files are absent for a side that goes through text. The manifest's statistics
+Lists, one for each id, are the values of all of them in one array, and ``<name>_offsets.npy``, uint32[ids + 1], with
+the place at which each begins and the last one ends.
+
+The files of merges, characters and boundaries are absent for a side that goes through text. The manifest's statistics
 hold the report on the pair.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 from spectool.tokenization.incremental.boundaries import BoundaryTable
 from spectool.tokenization.incremental.encoder import JoinTables
 from spectool.tokenization.incremental.merges import MergeTable
@@ -43,13 +47,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 NONE = -1
 MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
-# Columns of files that do not name their other side.
-_SPELLINGS = dict.fromkeys(("inside", "text_start"), pa.list_(pa.int32()))
-_TOKENS = dict.fromkeys(("left", "right", "rank"), pa.int32())
-_MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
-_CHARACTERS = {"character": pa.uint32()}
-_BOUNDARIES = {"verdict": pa.uint8()}
-_PREFIX_INDEX = {"draft": pa.int32()}
 
 
 class IdLists(Sequence[tuple[int, ...]]):
@@ -57,10 +54,10 @@ class IdLists(Sequence[tuple[int, ...]]):
 
     Attributes:
         values: All ids; int32.
-        offsets: Where each list begins, and where the last one ends; int32 ``[ids + 1]``.
+        offsets: Where each list begins, and where the last one ends; uint32 ``[ids + 1]``.
     """
 
-    def __init__(self, values: NDArray[np.int32], offsets: NDArray[np.int32]) -> None:
+    def __init__(self, values: NDArray[np.int32], offsets: NDArray[np.uint32]) -> None:
         """Take over the arrays; nothing is copied."""
         self.values, self.offsets = values, offsets
         self._offsets = offsets.data
@@ -70,6 +67,12 @@ class IdLists(Sequence[tuple[int, ...]]):
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
+
+    @classmethod
+    def of(cls, lists: Sequence[tuple[int, ...]]) -> "IdLists":
+        """The same lists in one array."""
+        offsets = np.append(0, np.cumsum([len(ids) for ids in lists]))
+        return cls(np.fromiter(chain.from_iterable(lists), np.int32), offsets.astype(np.uint32))
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, version, roles = "spectool-alignment", 6, ("draft", "target")
+    format, version, roles = "spectool-alignment", 7, ("draft", "target")
     again = "Align again"
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 
@@ -122,8 +125,8 @@ class Alignment(Artifact):
         for name in self.manifest.files:
             self._file(name, hashed=True)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        index = "prefix_index.arrow"
-        self.prefix_index: NDArray[np.int32] = self._array(index, _PREFIX_INDEX)["draft"]
+        index = "prefix_index.npy"
+        self.prefix_index: NDArray[np.int32] = self._array("prefix_index", "int32")
         size = len(self.draft.counterpart)
         self._check(checks.outside(index, self.prefix_index, 0, size))
         self._expect(len(self.prefix_index) <= size, f"{len(self.prefix_index)} rows, expected at most {size}", index)
@@ -131,7 +134,7 @@ class Alignment(Artifact):
             SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
         ):
             both = (across.counterpart[side.counterpart[side.counterpart != NONE]] != NONE).all()
-            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}.arrow")
+            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}.npy")
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.
@@ -161,42 +164,40 @@ class Alignment(Artifact):
             found = len(side.token_bytes)
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
             wrong = next((token for token in tokenizer.byte_tokens if len(side.token_bytes[token]) != 1), None)
-            self._expect(wrong is None, f"token {wrong} stands for a byte, and has not one", f"{role}_offsets.npy")
+            problem = f"token {wrong} stands for a byte, and has not one"
+            self._expect(wrong is None, problem, f"{role}_token_bytes_offsets.npy")
         return draft.with_token_bytes(self.draft.token_bytes), target.with_token_bytes(self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:
         size, across = (self._size(each) for each in (role, other))
-        to, table = f"{role}_to_{other}.arrow", f"{role}_in_{other}.arrow"
-        counterpart = self._array(to, {other: pa.int32()}, size)[other]
-        self._check(checks.outside(to, counterpart, NONE, across))
-        offsets = map_array(self._file(f"{role}_offsets.npy"), "uint32", size + 1)
-        token_bytes = TokenBytes(map_array(self._file(f"{role}_token_bytes.npy"), "uint8"), offsets)
-        self._check(checks.token_bytes_problems(f"{role}_offsets.npy", offsets, len(token_bytes.blob)))
-        lists = [
-            IdLists(as_numpy(each.values), as_numpy(each.offsets))
-            for each in self._columns(table, _SPELLINGS, size).values()
-        ]
-        for each in lists:
-            self._check(checks.spelling_problems(table, each.values, each.offsets, token_bytes, across))
-        risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
+        counterpart = self._array(f"{role}_to_{other}", "int32", size)
+        self._check(checks.outside(f"{role}_to_{other}.npy", counterpart, NONE, across))
+        token_bytes = TokenBytes(*self._lists(f"{role}_token_bytes", "uint8", size))
+        self._check(checks.token_bytes_problems(f"{role}_token_bytes_offsets.npy", token_bytes))
+        lists = []
+        for name in (f"{role}_inside", f"{role}_text_start"):
+            values, offsets = self._lists(name, "int32", size)
+            self._check(checks.spelling_problems(f"{name}.npy", values, offsets, token_bytes, across))
+            lists.append(IdLists(values, offsets))
+        risks = self._array(f"{role}_risks", "float16", size)
         self._check(checks.risk_problems(f"{role}_risks.npy", risks))
         return Side(counterpart, Spellings(*lists), self._tables(role, size, token_bytes), token_bytes, risks)
 
     def _tables(self, role: str, size: int, token_bytes: TokenBytes) -> JoinTables | None:
         """Read what joins ids of one side, nothing where text does it."""
-        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "characters", "boundaries"))
-        tokens, merges, characters, splits = names
-        figures = self.manifest.statistics.get(role, {})
-        if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
+        files, figures = self.manifest.files, self.manifest.statistics.get(role, {})
+        if f"{role}_left.npy" not in files and isinstance(figures, dict) and not figures.get("lemma", True):
             return None
-        columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
-        table = MergeTable(*columns)
-        self._check(checks.merge_problems(tokens, merges, table, token_bytes))
-        codes = self._array(characters, _CHARACTERS)["character"]
-        self._check(checks.character_problems(characters, codes))
+        left, right, rank = (self._array(f"{role}_{name}", "int32", size) for name in ("left", "right", "rank"))
+        pairs = self._array(f"{role}_merge_pairs", "int64")
+        ranks, results = (self._array(f"{role}_merge_{name}", "int32", len(pairs)) for name in ("ranks", "results"))
+        table = MergeTable(left, right, rank, pairs, ranks, results)
+        self._check(checks.merge_problems(role, table, token_bytes))
+        codes = self._array(f"{role}_characters", "uint32")
+        self._check(checks.character_problems(f"{role}_characters.npy", codes))
         n = len(codes)
-        verdicts = self._array(splits, _BOUNDARIES, (n + 1) * n * n)["verdict"]
-        self._check(checks.verdict_problems(splits, verdicts))
+        verdicts = self._array(f"{role}_boundaries", "uint8", (n + 1) * n * n)
+        self._check(checks.verdict_problems(f"{role}_boundaries.npy", verdicts))
         return JoinTables(table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n)))
 
     def _size(self, role: str) -> int:
@@ -209,35 +210,38 @@ class Alignment(Artifact):
         for file, problem in problems:
             self._expect(False, problem, file)
 
-    def _array(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, NDArray[Any]]:
-        return {name: as_numpy(column) for name, column in self._columns(file, types, size).items()}
+    def _array(self, name: str, kind: str, size: int | None = None) -> NDArray[Any]:
+        return map_array(self._file(f"{name}.npy"), kind, size)
 
-    def _columns(self, file: str, types: dict[str, Any], size: int | None = None) -> dict[str, Any]:
-        columns = read_columns(self._file(file), types)
-        found = len(next(iter(columns.values())))
-        self._expect(size in (None, found), f"{found} rows, expected {size}", file)
-        return columns
+    def _lists(self, name: str, kind: str, size: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+        """The values and the offsets of lists, one for each of ``size`` ids."""
+        return self._array(name, kind), self._array(f"{name}_offsets", "uint32", size + 1)
 
 
 def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> None:
     """Write the data files of an alignment into the scratch directory of `atomic_directory`."""
 
-    def write(file: str, types: dict[str, Any], *columns: Any) -> None:
-        arrays = {name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)}
-        write_columns(directory / file, arrays)
+    def write(name: str, values: ArrayLike, kind: str = "int32") -> None:
+        save_array(directory / f"{name}.npy", values, kind)
 
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        token_bytes, spelled = TokenBytes.of(side.token_bytes), side.spellings
-        save_array(directory / f"{role}_token_bytes.npy", token_bytes.blob, "uint8")
-        save_array(directory / f"{role}_offsets.npy", token_bytes.offsets, "uint32")
-        save_array(directory / f"{role}_risks.npy", side.risks, "float16")
-        write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
-        write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)
+        token_bytes = TokenBytes.of(side.token_bytes)
+        write(f"{role}_token_bytes", token_bytes.blob, "uint8")
+        write(f"{role}_token_bytes_offsets", token_bytes.offsets, "uint32")
+        write(f"{role}_to_{other}", side.counterpart)
+        for name, lists in (("inside", side.spellings.inside), ("text_start", side.spellings.text_start)):
+            spellings = IdLists.of(lists)
+            write(f"{role}_{name}", spellings.values)
+            write(f"{role}_{name}_offsets", spellings.offsets, "uint32")
+        write(f"{role}_risks", side.risks, "float16")
         if side.tables is None:
             continue
         table, boundaries = side.tables
-        write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
-        write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
-        write(f"{role}_characters.arrow", _CHARACTERS, list(map(ord, boundaries.characters)))
-        write(f"{role}_boundaries.arrow", _BOUNDARIES, boundaries.verdicts.ravel())
-    write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)
+        for name, column in (("left", table.left), ("right", table.right), ("rank", table.rank)):
+            write(f"{role}_{name}", column)
+        write(f"{role}_merge_pairs", table.pairs, "int64")
+        write(f"{role}_merge_ranks", table.ranks)
+        write(f"{role}_merge_results", table.results)
+        write(f"{role}_characters", list(map(ord, boundaries.characters)), "uint32")
+        write(f"{role}_boundaries", boundaries.verdicts.ravel(), "uint8")
+    write("prefix_index", prefix_index)

@@ -35,53 +35,59 @@ def outside(file: str, values: NDArray[Any], low: int, high: int) -> Problems:
         yield file, f"ids outside {low} to {high - 1}"
 
 
-def token_bytes_problems(file: str, offsets: NDArray[np.uint32], size: int) -> Problems:
-    """Check where the bytes of tokens begin in a run of ``size`` bytes."""
-    begins = offsets.astype(np.int64)
-    lengths = np.diff(begins)
-    if begins[0] != 0 or lengths.min(initial=0) < 0 or begins[-1] != size:
+def token_bytes_problems(file: str, token_bytes: TokenBytes) -> Problems:
+    """Check where the bytes of tokens begin."""
+    lengths = np.diff(token_bytes.offsets.astype(np.int64))
+    if _out_of_order(token_bytes.offsets, len(token_bytes.blob)):
         yield file, "token bytes out of order"
     elif lengths.max(initial=0) > LONGEST_TOKEN:
         yield file, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_TOKEN:,}"
 
 
+def _out_of_order(offsets: NDArray[np.uint32], size: int) -> bool:
+    """Whether offsets are not those of lists that fill ``size`` places one after the other."""
+    return bool(offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] != size)
+
+
 def spelling_problems(
-    file: str, values: NDArray[np.int32], offsets: NDArray[np.int32], token_bytes: TokenBytes, size: int
+    file: str, values: NDArray[np.int32], offsets: NDArray[np.uint32], token_bytes: TokenBytes, size: int
 ) -> Problems:
-    """Check one column of spellings of tokens with these bytes, in a vocabulary of ``size`` ids."""
-    lengths = np.diff(offsets.astype(np.int64))
-    if offsets[0] < 0 or lengths.min(initial=0) < 0 or offsets[-1] > len(values):
+    """Check the spellings of tokens with these bytes, in a vocabulary of ``size`` ids."""
+    if _out_of_order(offsets, len(values)):
         yield file, "lists out of order"
         return
     yield from outside(file, values, 0, size)
+    lengths = np.diff(offsets.astype(np.int64))
     spare = _EXPANSION * np.diff(token_bytes.offsets.astype(np.int64)) + _EXTRA - lengths
     if spare.min(initial=0) < 0:
         token = int(spare.argmin())
         yield file, f"token {token} of {len(token_bytes[token])} bytes is spelled by {lengths[token]:,} ids"
 
 
-def merge_problems(tokens: str, merges: str, table: MergeTable, token_bytes: TokenBytes) -> Problems:
-    """Check the tree of every token (the file ``tokens``) and the list of merges (the file ``merges``)."""
+def merge_problems(side: str, table: MergeTable, token_bytes: TokenBytes) -> Problems:
+    """Check the tree of every token and the list of merges of one side."""
     left, right, size = table.left, table.right, len(token_bytes)
     lengths = np.diff(token_bytes.offsets.astype(np.int64))
-    for part in (left, right):
-        yield from outside(tokens, part, UNREACHABLE, size)
-    inner = np.flatnonzero(left >= 0)
+    for name, part in (("left", left), ("right", right)):
+        yield from outside(f"{side}_{name}.npy", part, UNREACHABLE, size)
+    inner, tree = np.flatnonzero(left >= 0), f"{side}_left.npy"
     if ((left >= 0) != (right >= 0)).any():
-        yield tokens, "a token has one part only"
+        yield tree, "a token has one part only"
     elif (wrong := _unlike_parts(token_bytes, inner, left[inner], right[inner])) is not None:
-        yield tokens, f"token {wrong} is not its parts side by side"
+        yield tree, f"token {wrong} is not its parts side by side"
     elif any(_deeper(part, inner) for part in (left, right)):
-        yield tokens, f"a token of more than {_DEEPEST} merges down one edge"
-    yield from outside(tokens, table.rank, -1, _NEVER)
+        yield tree, f"a token of more than {_DEEPEST} merges down one edge"
+    yield from outside(f"{side}_rank.npy", table.rank, -1, _NEVER)
+    pairs, made = f"{side}_merge_pairs.npy", f"{side}_merge_results.npy"
     first, second, results = table.pairs >> 32, table.pairs & 0xFFFFFFFF, table.results
-    found = [problem for part in (first, second, results) for problem in outside(merges, part, 0, size)]
+    parts = ((pairs, first), (pairs, second), (made, results))
+    found = [problem for file, part in parts for problem in outside(file, part, 0, size)]
     yield from found[:1]
     if (np.diff(table.pairs) <= 0).any():
-        yield merges, "pairs out of order"
-    yield from outside(merges, table.ranks, 0, _NEVER)
+        yield pairs, "pairs out of order"
+    yield from outside(f"{side}_merge_ranks.npy", table.ranks, 0, _NEVER)
     if not found and (lengths[results] > lengths[first] + lengths[second]).any():
-        yield merges, "a merge makes bytes that its parts have not"
+        yield made, "a merge makes bytes that its parts have not"
 
 
 def _unlike_parts(token_bytes: TokenBytes, tokens: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> int | None:

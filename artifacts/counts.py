@@ -1,12 +1,11 @@
 """The counts format: windows of tokens with exact counts, as a sorted trie in levels.
 
-    n1.arrow ... nN.arrow  prefix int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
-                           symbol int32[rows]   last symbol
-                           count  int64[rows]   occurrences, at least the minimum count
+    n1_prefix.npy ... nN_prefix.npy   int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
+    n1_symbol.npy ... nN_symbol.npy   int32[rows]   last symbol
+    n1_count.npy  ... nN_count.npy    int64[rows]   occurrences, at least the minimum count
 
-A symbol is the token id + 1. The rows of an order
-are sorted by prefix, then by symbol, which is the order of their symbols read from the left. All n-grams that continue
-the n-gram of a row are one range of the next order.
+A symbol is the token id + 1. The rows of an order are sorted by prefix, then by symbol, which is the order of their
+symbols read from the left. All n-grams that continue the n-gram of a row are one range of the next order.
 """
 
 import math
@@ -15,22 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.columns import as_numpy, read_columns, write_columns
 
 KIND = "windows"
 _MOST_ORDERS = 16
 COUNTS_OF_COUNTS = 4
-_LEVEL = {"prefix": pa.int32(), "symbol": pa.int32(), "count": pa.int64()}
+_COLUMNS = {"prefix": "int32", "symbol": "int32", "count": "int64"}
 _BLOCK = 1 << 20  # rows checked at once
 _MOST = 1 << 48  # tokens; sums of counts up to this do not overflow
 
 
 class Level(NamedTuple):
-    """All n-grams of one order: three columns of the mapped file, ``[rows]`` each."""
+    """All n-grams of one order: three mapped arrays, ``[rows]`` each."""
 
     prefix: NDArray[np.int32]  # row of the first n-1 symbols in order n-1; 0 in order 1
     symbol: NDArray[np.int32]  # last symbol
@@ -49,7 +47,7 @@ class Counts(Artifact):
         total: Tokens of the corpus, those below the minimum included.
     """
 
-    format, version, again, roles = "spectool-counts", 1, "Count again", ("target",)
+    format, version, again, roles = "spectool-counts", 2, "Count again", ("target",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -88,36 +86,32 @@ class Counts(Artifact):
     def _problems(self) -> Iterator[tuple[str, str]]:
         above = np.array([self.total], dtype=np.int64)
         for order, level in enumerate(self._levels, 1):
-            if problem := self._problem(level, above):
-                yield level_name(order), problem
+            for column, problem in self._problems_in(level, above):
+                yield column_name(order, column), problem
             above = level.count
 
-    def _problem(self, level: Level, above: NDArray[np.int64]) -> str | None:
+    def _problems_in(self, level: Level, above: NDArray[np.int64]) -> Iterator[tuple[str, str]]:
         """What is wrong with a level, given the counts of the one above; reads its rows in bounded memory."""
         last, occurrences = -1, 0
         for start in range(0, len(level.count), _BLOCK):
             prefix, symbol, count = (column[start : start + _BLOCK] for column in level)
             if prefix.min() < 0 or prefix.max() >= len(above):
-                return "a prefix is no row of the order before"
+                yield "prefix", "a prefix is no row of the order before"
             if symbol.min() < 1 or symbol.max() > self.symbols:
-                return "a symbol is none of the vocabulary"
+                yield "symbol", "a symbol is none of the vocabulary"
             keys = prefix.astype(np.int64) * (self.symbols + 1) + symbol
             if keys[0] <= last or (np.diff(keys) <= 0).any():
-                return "rows are not in order"
+                yield "prefix", "rows are not in order"
             last = int(keys[-1])
             if count.min() < self.min_count:
-                return f"a count is below the minimum of {self.min_count}"
+                yield "count", f"a count is below the minimum of {self.min_count}"
             if (count > above[prefix]).any():
-                return "an n-gram occurs more often than its prefix"
+                yield "count", "an n-gram occurs more often than its prefix"
             occurrences += int(count.sum())
         if occurrences > self.total:
-            return f"its n-grams occur {occurrences:,} times in {self.total:,} places"
-        return None
+            yield "count", f"its n-grams occur {occurrences:,} times in {self.total:,} places"
 
     def _open_level(self, order: int) -> Level:
-        name = level_name(order)
-        columns = read_columns(self._file(name), _LEVEL)
-        level = Level(*(as_numpy(columns[column]) for column in _LEVEL))
         try:
             figures = self.manifest.statistics["orders"][str(order)]
             kept, distinct = figures["kept"], figures["distinct"]
@@ -125,8 +119,8 @@ class Counts(Artifact):
             kept = distinct = ""
         whole = type(kept) is int and isinstance(distinct, int | None)
         self._expect(whole, f"no number of kept or of different n-grams of order {order}")
-        self._expect(len(level.count) == kept, f"{len(level.count)} rows, the manifest says {kept}", name)
-        return level
+        files = ((self._file(column_name(order, column)), kind) for column, kind in _COLUMNS.items())
+        return Level(*(map_array(file, kind, kept) for file, kind in files))
 
     def _number(self, part: Mapping[str, Any], key: str, low: int, high: float = math.inf) -> int:
         value: Any = part.get(key)
@@ -135,12 +129,12 @@ class Counts(Artifact):
         return int(value)
 
 
-def level_name(order: int) -> str:
-    """File name of an order."""
-    return f"n{order}.arrow"
+def column_name(order: int, column: str) -> str:
+    """File name of a column of `Level`."""
+    return f"n{order}_{column}.npy"
 
 
 def write_level(directory: Path, order: int, level: Level) -> None:
     """Write the n-grams of one order, sorted by prefix and symbol; the columns may be mapped files."""
-    columns = {name: pa.array(values) for name, values in level._asdict().items()}
-    write_columns(directory / level_name(order), columns)
+    for column, kind in _COLUMNS.items():
+        save_array(directory / column_name(order, column), getattr(level, column), kind)

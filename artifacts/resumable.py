@@ -4,7 +4,7 @@
       key.json            what the result depends on
       lock                held while a process works there
       done/TASK.json      what a finished task returned; such a task is not run again
-      NAME.npy  NAME.arrow  NAME.text      data that tasks hand on, each file written atomically
+      NAME.npy  NAME.text      data that tasks hand on, each file written atomically
 
 A task is a top-level function of the directory and of small arguments. It reads files, writes files with fixed names,
 and returns numbers; running it again gives the same files.

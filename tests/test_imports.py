@@ -63,9 +63,10 @@ def test_drafters_need_no_models(module: str) -> None:
     assert not loaded_by(f"import spectool.{module}") & {"mlx", "mlx_lm"}
 
 
-def test_a_dictionary_needs_no_arrow() -> None:
+def test_drafting_needs_no_arrow() -> None:
     """Importing pyarrow takes more memory than a dictionary may."""
-    assert not loaded_by("import spectool.artifacts.dictionary, spectool.runtime.loading") & {"pyarrow"}
+    modules = "spectool.artifacts.dictionary, spectool.artifacts.alignment, spectool.runtime.loading"
+    assert not loaded_by(f"import {modules}") & {"pyarrow"}
 
 
 def test_the_check_can_fail() -> None:

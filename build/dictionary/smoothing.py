@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.counts import Counts, level_name
+from spectool.artifacts.counts import Counts, column_name
 
 RowNumbers = NDArray[np.int64]
 
@@ -72,9 +72,8 @@ def open_windows(counts: Counts) -> list[Windows]:
             ascending = np.argsort(wanted)
             suffix[ascending] = windows[-1].find(wanted[ascending])
             if len(suffix) and suffix.min() < 0:
-                raise ArtifactError(
-                    f"{counts.path / level_name(order)}: the end of a window is not in order {order - 1}. Count again"
-                )
+                file = counts.path / column_name(order, "symbol")
+                raise ArtifactError(f"{file}: the end of a window is not in order {order - 1}. Count again")
         windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
     return windows
 

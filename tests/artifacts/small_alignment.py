@@ -1,15 +1,13 @@
 """An alignment of a few ids, and ways to change it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
+from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.columns import write_columns
 from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable
 from spectool.tokenization.incremental.encoder import JoinTables
 from spectool.tokenization.incremental.merges import MergeTable
@@ -17,22 +15,15 @@ from spectool.tokenization.incremental.merges import MergeTable
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
+_LISTS = ("inside", "text_start", "token_bytes")
+_OF_A_SIDE = (*_LISTS, *(f"{name}_offsets" for name in _LISTS), "risks")
+_MERGED = ("left", "right", "rank", "merge_pairs", "merge_ranks", "merge_results", "characters", "boundaries")
 FILES = (
-    "draft_boundaries.arrow",
-    "draft_characters.arrow",
-    "draft_in_target.arrow",
-    "draft_merges.arrow",
-    "draft_offsets.npy",
-    "draft_risks.npy",
-    "draft_token_bytes.npy",
-    "draft_to_target.arrow",
-    "draft_tokens.arrow",
-    "prefix_index.arrow",
-    "target_in_draft.arrow",
-    "target_offsets.npy",
-    "target_risks.npy",
-    "target_token_bytes.npy",
-    "target_to_draft.arrow",
+    "draft_to_target.npy",
+    "target_to_draft.npy",
+    "prefix_index.npy",
+    *(f"{side}_{name}.npy" for side in SIZES for name in _OF_A_SIDE),
+    *(f"draft_{name}.npy" for name in _MERGED),
 )
 
 
@@ -82,14 +73,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path / "x.align"
 
 
-def rewrite(path: Path, file: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the columns of one file, and seal the artifact so that only the content is wrong."""
-    with pa.ipc.open_file(str(path / file)) as reader:
-        batch = reader.get_batch(0)
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    write_columns(path / file, change(columns))
+def rewrite(path: Path, file: str, values: list[Any], kind: str | None = None) -> None:
+    """Change the numbers of one file, and seal the artifact so that only the content is wrong."""
+    save_array(path / file, values, kind or np.load(path / file).dtype.name)
     reseal(path)
-
-
-def with_value(column: str, values: list[Any], kind: Any = None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda columns: columns | {column: pa.array(values, kind or columns[column].type)}

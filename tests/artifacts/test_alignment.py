@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer as Backend
 
@@ -11,7 +10,6 @@ from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.columns import read_columns
 from spectool.artifacts.formats import verify_artifact
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -119,16 +117,11 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
 def test_a_token_that_stands_for_a_byte_has_one(pair: tuple[Path, Tokenizer, Tokenizer]) -> None:
     path, draft, target = pair
     byte = min(target.byte_tokens)
-    offsets = np.load(path / "target_offsets.npy")
+    offsets = np.load(path / "target_token_bytes_offsets.npy")
     offsets[byte + 1] = offsets[byte]
-    save_array(path / "target_offsets.npy", offsets, "uint32")
+    save_array(path / "target_token_bytes_offsets.npy", offsets, "uint32")
     reseal(path, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
-    with pytest.raises(ArtifactError, match=rf"target_offsets\.npy: token {byte} stands for a byte, and has not one"):
+    with pytest.raises(
+        ArtifactError, match=rf"target_token_bytes_offsets\.npy: token {byte} stands for a byte, and has not one"
+    ):
         Alignment(path).require(draft, target)
-
-
-def test_columns_are_read_without_copying(path: Path) -> None:
-    before = pa.total_allocated_bytes()
-    kept = read_columns(path / "draft_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
-    assert len(kept) == 3
-    assert pa.total_allocated_bytes() - before < 4096

@@ -74,16 +74,16 @@ def changed(order: int, column: int, row: int, value: int) -> dict[int, Columns]
 @pytest.mark.parametrize(
     ("levels", "problem"),
     [
-        (changed(1, 0, 1, 1), "n1.arrow: a prefix is no row of the order before"),
-        (changed(2, 0, 3, 3), "n2.arrow: a prefix is no row of the order before"),
-        (changed(3, 0, 0, -1), "n3.arrow: a prefix is no row of the order before"),
-        (changed(2, 1, 0, 0), "n2.arrow: a symbol is none of the vocabulary"),
-        (changed(2, 1, 3, 4), "n2.arrow: a symbol is none of the vocabulary"),
-        (changed(2, 1, 0, 3), "n2.arrow: rows are not in order"),
-        (changed(3, 0, 0, 3), "n3.arrow: rows are not in order"),
-        (changed(3, 2, 0, 1), "n3.arrow: a count is below the minimum of 2"),
-        (changed(2, 2, 0, 10), "n2.arrow: an n-gram occurs more often than its prefix"),
-        (changed(1, 2, 0, 21), "n1.arrow: an n-gram occurs more often than its prefix"),
+        (changed(1, 0, 1, 1), "n1_prefix.npy: a prefix is no row of the order before"),
+        (changed(2, 0, 3, 3), "n2_prefix.npy: a prefix is no row of the order before"),
+        (changed(3, 0, 0, -1), "n3_prefix.npy: a prefix is no row of the order before"),
+        (changed(2, 1, 0, 0), "n2_symbol.npy: a symbol is none of the vocabulary"),
+        (changed(2, 1, 3, 4), "n2_symbol.npy: a symbol is none of the vocabulary"),
+        (changed(2, 1, 0, 3), "n2_prefix.npy: rows are not in order"),
+        (changed(3, 0, 0, 3), "n3_prefix.npy: rows are not in order"),
+        (changed(3, 2, 0, 1), "n3_count.npy: a count is below the minimum of 2"),
+        (changed(2, 2, 0, 10), "n2_count.npy: an n-gram occurs more often than its prefix"),
+        (changed(1, 2, 0, 21), "n1_count.npy: an n-gram occurs more often than its prefix"),
     ],
 )
 def test_verify_finds_what_is_wrong(levels: dict[int, Columns], problem: str, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_verify_finds_what_is_wrong(levels: dict[int, Columns], problem: str, tm
         ({}, {"tokenizers": {}}, "names no target tokenizer"),
         ({"orders": 17}, {}, "orders is 17"),
         ({"orders": "3"}, {}, "orders is '3'"),
-        ({"orders": 4}, {}, "does not name n4.arrow"),
+        ({"orders": 4}, {}, "no number of kept or of different n-grams of order 4"),
         ({"min_count": 0}, {}, "min_count is 0"),
         ({}, {"total": None}, "total is None"),
         ({}, {"orders": {}}, "no number of kept or of different n-grams of order 1"),
-        ({}, {"orders": {"1": {"kept": 4, "distinct": 9}}}, "n1.arrow: 3 rows, the manifest says 4"),
+        ({}, {"orders": {"1": {"kept": 4, "distinct": 9}}}, "n1_prefix.npy: int32 3, expected int32 4"),
     ],
 )
 def test_manifests_that_do_not_fit_are_refused(
@@ -123,10 +123,10 @@ def flip(path: Path) -> None:
     ("damage", "error"),
     [
         (lambda path: (path / "manifest.json").unlink(), IncompleteArtifact),
-        (lambda path: (path / "n2.arrow").unlink(), ArtifactError),
-        (lambda path: (path / "n2.arrow").write_bytes((path / "n2.arrow").read_bytes()[:-8]), ArtifactError),
-        (lambda path: (path / "n2.arrow").write_bytes((path / "n1.arrow").read_bytes()), ArtifactError),
-        (lambda path: flip(path / "n3.arrow"), ArtifactError),
+        (lambda path: (path / "n2_symbol.npy").unlink(), ArtifactError),
+        (lambda path: (path / "n2_symbol.npy").write_bytes((path / "n2_symbol.npy").read_bytes()[:-8]), ArtifactError),
+        (lambda path: (path / "n2_count.npy").write_bytes((path / "n1_count.npy").read_bytes()), ArtifactError),
+        (lambda path: flip(path / "n3_count.npy"), ArtifactError),
     ],
 )
 def test_damaged_artifacts_are_refused(
@@ -141,7 +141,7 @@ def test_damaged_artifacts_are_refused(
 def test_inspect_and_verify_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "x")
     main(["verify", str(tmp_path / "x")], standalone_mode=False)
-    assert "whole (spectool-counts 1, " in capsys.readouterr().out
+    assert "whole (spectool-counts 2, " in capsys.readouterr().out
     main(["inspect", str(tmp_path / "x")], standalone_mode=False)
     shown = capsys.readouterr().out
     assert re.search(r"^tokens counted +20$", shown, re.MULTILINE)

@@ -2,34 +2,24 @@
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts import alignment_checks
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.arrays import save_array
 from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import Manifest, seal
 from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 
 from ..running import error_of, run
-from .small_alignment import (
-    FILES,
-    ints,
-    made,
-    reseal,
-    rewrite,
-    with_value,
-)
+from .small_alignment import FILES, ints, made, reseal, rewrite
 
 
 @pytest.fixture
@@ -55,22 +45,22 @@ def test_missing_tokenizers(path: Path) -> None:
 
 def test_a_lemma_without_its_files(path: Path) -> None:
     reseal(path, lemma=(True, True))
-    with pytest.raises(ArtifactError, match=r"the manifest does not name target_tokens\.arrow"):
+    with pytest.raises(ArtifactError, match=r"the manifest does not name target_left\.npy"):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 7])
+@pytest.mark.parametrize("version", [3, 4, 5, 6, 8])
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(Alignment.format, version, {}, manifest.tokenizers, {}, manifest.statistics))
     with pytest.raises(
-        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 6\. Align again with"
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 7\. Align again with"
     ):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [0, 5, 7])
+@pytest.mark.parametrize("version", [0, 6, 8])
 @pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
 def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
     value = json.loads((path / "manifest.json").read_text()) | {"version": version, "tokenizers": tokenizers}
@@ -96,7 +86,7 @@ def test_cut_and_random_files_are_named(
     for _ in range(10):
         (path / file).write_bytes(damage(data, rng))
         reseal(path)
-        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable (Arrow|.npy) file .*again"):
+        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable .npy file .*again"):
             Alignment(path)
 
 
@@ -121,8 +111,16 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
 @pytest.mark.parametrize(
     ("file", "values", "kind", "found"),
     [
-        ("draft_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
-        ("target_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
+        ("draft_token_bytes_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
+        ("target_token_bytes_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
+        ("draft_to_target.npy", [1, 0, -1], "int32", "int32 3, expected int32 4"),
+        ("target_inside_offsets.npy", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
+        ("draft_rank.npy", [-1, -1, 0], "int32", "int32 3, expected int32 4"),
+        ("draft_merge_pairs.npy", [1], "int32", "int32 1, expected int64 any"),
+        ("draft_merge_results.npy", [2, 2], "int32", "int32 2, expected int32 1"),
+        ("draft_boundaries.npy", [2] * 11, "uint8", "uint8 11, expected uint8 12"),
+        ("draft_characters.npy", [97], "uint8", "uint8 1, expected uint32 any"),
+        ("prefix_index.npy", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
         ("draft_token_bytes.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
         ("target_risks.npy", [0, 0.5], "float16", "float16 2, expected float16 3"),
         ("target_risks.npy", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
@@ -130,8 +128,7 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
     ],
 )
 def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found: str) -> None:
-    save_array(path / file, values, kind)
-    reseal(path)
+    rewrite(path, file, values, kind)
     with pytest.raises(ArtifactError, match=f"{file}: {found}"):
         Alignment(path)
 
@@ -139,97 +136,65 @@ def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5]])
 def test_surfaces_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
     assert list(Alignment(path).draft.token_bytes) == [b"a", b"b", b"ab", b""]
-    save_array(path / "draft_offsets.npy", offsets, "uint32")
-    reseal(path)
-    with pytest.raises(ArtifactError, match=r"draft_offsets\.npy: token bytes out of order"):
+    rewrite(path, "draft_token_bytes_offsets.npy", offsets)
+    with pytest.raises(ArtifactError, match=r"draft_token_bytes_offsets\.npy: token bytes out of order"):
         Alignment(path)
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.endswith(".arrow")])
-def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> None:
-    def columns_of(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
-        copy = tmp_path / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(path, copy)
-        rewrite(copy, file, change)
-        return copy
-
-    copy = columns_of(lambda columns: {name: pa.array(["x"] * len(column)) for name, column in columns.items()})
-    with pytest.raises(ArtifactError, match=rf"{file}: columns .*: string.*, expected "):
-        Alignment(copy)
-    copy = columns_of(lambda columns: columns | {"stranger": next(iter(columns.values()))})
-    with pytest.raises(ArtifactError, match=rf"{file}: columns .*stranger.*, expected "):
-        Alignment(copy)
-    copy = columns_of(
-        lambda columns: {
-            name: pa.array([*column.to_pylist()[:-1], None], column.type) for name, column in columns.items()
-        }
-    )
-    with pytest.raises(ArtifactError, match=rf"{file}: column \w+ has missing values"):
-        Alignment(copy)
-    if file not in ("prefix_index.arrow", "draft_merges.arrow", "draft_characters.arrow"):  # as many rows as there are
-        copy = columns_of(lambda columns: {name: column.slice(1) for name, column in columns.items()})
-        with pytest.raises(ArtifactError, match=rf"{file}: \d+ rows, expected \d+"):
-            Alignment(copy)
+@pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5], [0, 1, 2, 2, 2]])
+def test_spellings_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
+    rewrite(path, "draft_text_start_offsets.npy", offsets)
+    with pytest.raises(ArtifactError, match=r"draft_text_start\.npy: lists out of order"):
+        Alignment(path)
 
 
 @pytest.mark.parametrize(
-    ("file", "column", "values", "message"),
+    ("file", "values", "message"),
     [
-        ("draft_to_target.arrow", "target", [1, 0, -2, -1], "ids outside -1 to 2"),
-        ("draft_to_target.arrow", "target", [1, 0, 3, -1], "ids outside -1 to 2"),
-        ("target_to_draft.arrow", "draft", [1, 4, -1], "ids outside -1 to 3"),
-        ("draft_to_target.arrow", "target", [1, 2, -1, -1], "an id is shared in one direction only"),
-        ("target_to_draft.arrow", "draft", [1, 0, 2], "an id is shared in one direction only"),
-        ("draft_in_target.arrow", "inside", [[1], [0], [3], []], "ids outside 0 to 2"),
-        ("draft_in_target.arrow", "text_start", [[1], [-1], [1], []], "ids outside 0 to 2"),
-        ("target_in_draft.arrow", "text_start", [[1], [4], []], "ids outside 0 to 3"),
-        ("draft_tokens.arrow", "left", [-1, -1, 4, -2], "ids outside -2 to 3"),
-        ("draft_tokens.arrow", "right", [-3, -1, 1, -2], "ids outside -2 to 3"),
-        ("draft_merges.arrow", "result", [4], "ids outside 0 to 3"),
-        ("draft_tokens.arrow", "right", [-1, -1, -1, -2], "a token has one part only"),
-        ("draft_tokens.arrow", "right", [-1, -1, 2, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "left", [-1, -1, 1, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "left", [-1, -1, 3, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "rank", [-1, -1, -2, -1], "ids outside -1 to 2147483646"),
-        ("draft_merges.arrow", "pair", [2**62], "ids outside 0 to 3"),
-        ("draft_merges.arrow", "pair", [-1], "ids outside 0 to 3"),
-        ("draft_merges.arrow", "rank", [2**31 - 1], "ids outside 0 to 2147483646"),
-        ("draft_in_target.arrow", "inside", [[1] * 29, [0], [1], []], "token 0 of 1 bytes is spelled by 29 ids"),
-        ("draft_boundaries.arrow", "verdict", [2] * 11 + [3], "verdicts above 2"),
-        ("draft_characters.arrow", "character", [97, 97], "expected 1 to 100 different characters"),
-        ("draft_characters.arrow", "character", [97, 0xD800], "a class without a character"),
-        ("draft_characters.arrow", "character", [97, 0x110000], "a class without a character"),
-        ("prefix_index.arrow", "draft", [0, 2, 4], "ids outside 0 to 3"),
-        ("prefix_index.arrow", "draft", [0, -1, 1], "ids outside 0 to 3"),
+        ("draft_to_target.npy", [1, 0, -2, -1], "ids outside -1 to 2"),
+        ("draft_to_target.npy", [1, 0, 3, -1], "ids outside -1 to 2"),
+        ("target_to_draft.npy", [1, 4, -1], "ids outside -1 to 3"),
+        ("draft_to_target.npy", [1, 2, -1, -1], "an id is shared in one direction only"),
+        ("target_to_draft.npy", [1, 0, 2], "an id is shared in one direction only"),
+        ("draft_inside.npy", [1, 0, 3, 0], "ids outside 0 to 2"),
+        ("draft_text_start.npy", [1, -1, 1, 0], "ids outside 0 to 2"),
+        ("target_text_start.npy", [1, 4], "ids outside 0 to 3"),
+        ("draft_left.npy", [-1, -1, 4, -2], "ids outside -2 to 3"),
+        ("draft_right.npy", [-3, -1, 1, -2], "ids outside -2 to 3"),
+        ("draft_merge_results.npy", [4], "ids outside 0 to 3"),
+        ("draft_left.npy", [-1, -1, -1, -2], "a token has one part only"),
+        ("draft_left.npy", [-1, -1, 1, -2], "token 2 is not its parts side by side"),
+        ("draft_left.npy", [-1, -1, 3, -2], "token 2 is not its parts side by side"),
+        ("draft_rank.npy", [-1, -1, -2, -1], "ids outside -1 to 2147483646"),
+        ("draft_merge_pairs.npy", [2**62], "ids outside 0 to 3"),
+        ("draft_merge_pairs.npy", [-1], "ids outside 0 to 3"),
+        ("draft_merge_ranks.npy", [2**31 - 1], "ids outside 0 to 2147483646"),
+        ("draft_boundaries.npy", [2] * 11 + [3], "verdicts above 2"),
+        ("draft_characters.npy", [97, 97], "expected 1 to 100 different characters"),
+        ("draft_characters.npy", [97, 0xD800], "a class without a character"),
+        ("draft_characters.npy", [97, 0x110000], "a class without a character"),
+        ("prefix_index.npy", [0, 2, 4], "ids outside 0 to 3"),
+        ("prefix_index.npy", [0, -1, 1], "ids outside 0 to 3"),
     ],
 )
-def test_opening_finds_what_is_wrong(path: Path, file: str, column: str, values: list[Any], message: str) -> None:
-    rewrite(path, file, with_value(column, values))
+def test_opening_finds_what_is_wrong(path: Path, file: str, values: list[Any], message: str) -> None:
+    rewrite(path, file, values)
     with pytest.raises(ArtifactError, match=rf"{file}: {message}\. Align again"):
         Alignment(path)
 
 
 def test_opening_finds_merges_out_of_order(path: Path) -> None:
-    def twice(columns: dict[str, Any]) -> dict[str, Any]:
-        return {name: pa.concat_arrays([column, column]) for name, column in columns.items()}
-
-    rewrite(path, "draft_merges.arrow", twice)
-    with pytest.raises(ArtifactError, match=r"draft_merges\.arrow: pairs out of order"):
+    for name in ("pairs", "ranks", "results"):
+        file = f"draft_merge_{name}.npy"
+        rewrite(path, file, [*np.load(path / file)] * 2)
+    with pytest.raises(ArtifactError, match=r"draft_merge_pairs\.npy: pairs out of order"):
         Alignment(path)
 
 
-def test_compressed_columns_are_refused(path: Path) -> None:
-    """A few bytes may declare gigabytes, so nothing is decompressed."""
-    file = path / "draft_merges.arrow"
-    with pa.ipc.open_file(str(file)) as reader:
-        batch = reader.get_batch(0)
-    with pa.ipc.new_file(str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    reseal(path)
-    with pytest.raises(
-        ArtifactError, match=r"draft_merges\.arrow: not a readable Arrow file \(the columns are compressed"
-    ):
+def test_long_spellings_are_refused(path: Path) -> None:
+    rewrite(path, "draft_inside.npy", [1] * 29 + [0, 1, 0])
+    rewrite(path, "draft_inside_offsets.npy", [0, 29, 30, 32, 32])
+    with pytest.raises(ArtifactError, match=r"draft_inside\.npy: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
 
 
@@ -245,25 +210,25 @@ def chain(depth: int) -> tuple[MergeTable, TokenBytes]:
 
 def test_deep_trees_are_refused() -> None:
     for depth, problems in ((512, []), (513, ["a token of more than 512 merges down one edge"])):
-        found = alignment_checks.merge_problems("tokens", "merges", *chain(depth))
+        found = alignment_checks.merge_problems("draft", *chain(depth))
         assert [problem for _, problem in found] == problems, depth
 
 
 def test_merges_that_make_text_longer_are_refused() -> None:
     table, token_bytes = chain(3)
-    found = alignment_checks.merge_problems("tokens", "merges", replace(table, results=ints([3, 2, 3])), token_bytes)
-    assert list(found) == [("merges", "a merge makes bytes that its parts have not")]
+    found = alignment_checks.merge_problems("draft", replace(table, results=ints([3, 2, 3])), token_bytes)
+    assert list(found) == [("draft_merge_results.npy", "a merge makes bytes that its parts have not")]
 
 
 def test_long_tokens_are_refused() -> None:
-    offsets = np.array([0, 1, 4097, 8194], np.uint32)
-    assert list(alignment_checks.token_bytes_problems("x", offsets, 8194)) == [
+    tokens = [b"a", b"b" * 4096, b"c" * 4097]
+    assert list(alignment_checks.token_bytes_problems("x", TokenBytes.of(tokens))) == [
         ("x", "token 2 has 4,097 bytes, expected at most 4,096")
     ]
-    assert not list(alignment_checks.token_bytes_problems("x", offsets[:3], 4097))
+    assert not list(alignment_checks.token_bytes_problems("x", TokenBytes.of(tokens[:2])))
 
 
 def test_verify_finds_files_of_strangers(path: Path) -> None:
-    (path / "more.arrow").write_bytes(b"x")
-    with pytest.raises(ArtifactError, match=r"more\.arrow: not named"):
+    (path / "more.npy").write_bytes(b"x")
+    with pytest.raises(ArtifactError, match=r"more\.npy: not named"):
         verify_artifact(path)

@@ -127,13 +127,13 @@ def test_the_root_directory_is_no_artifact() -> None:
 
 def test_a_damaged_alignment_is_not_described(work: Path, tmp_path: Path) -> None:
     shutil.copytree(work / "x.align", tmp_path / "x.align")
-    file = tmp_path / "x.align" / "prefix_index.arrow"
+    file = tmp_path / "x.align" / "prefix_index.npy"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     result = run("inspect", tmp_path / "x.align")
     assert result.exit_code == 1
-    assert "prefix_index.arrow: SHA-256 is" in result.output
+    assert "prefix_index.npy: SHA-256 is" in result.output
 
 
 def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_side_without_the_lemma(tmp_path: Path, corpus: Path, bundled: Tokeniz
     alignment = Alignment(tmp_path / "x.align")
     verify_artifact(alignment.path)
     assert alignment.draft.tables is None and alignment.target.tables is not None
-    assert "draft_tokens.arrow" not in manifest.files
+    assert "draft_left.npy" not in manifest.files
     statistics, facts = manifest.statistics, artifact_facts(manifest)
     assert not statistics["draft"]["lemma"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2, "BERT lower-cases"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.counts import Counts, Level, write_level
+from spectool.artifacts.counts import Counts, Level, column_name, write_level
 from spectool.artifacts.manifest import seal
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
@@ -168,7 +168,8 @@ def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]
         spelled = map(tuple, counts.spelled(order, np.arange(len(level.count))).tolist())
         kept = np.array([ngram not in dropped.get(order, ()) for ngram in spelled]) & (renumbered[level.prefix] >= 0)
         prefix = renumbered[level.prefix[kept]].astype(np.int32)
-        (path / f"n{order}.arrow").unlink()
+        for column in level._fields:
+            (path / column_name(order, column)).unlink()
         write_level(path, order, Level(prefix, level.symbol[kept], level.count[kept]))
         renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
         statistics["orders"][str(order)] = {"kept": int(kept.sum()), "distinct": None}
@@ -195,7 +196,7 @@ def test_counts_that_lack_the_end_of_a_window_are_refused(
             windows = open_windows(filtered)
         except ArtifactError as error:
             outcomes["refused"] += 1
-            assert f"n{order + 1}.arrow: the end of a window is not in order {order}. Count again" in str(error)
+            assert f"n{order + 1}_symbol.npy: the end of a window is not in order {order}. Count again" in str(error)
             continue
         outcomes["used"] += 1
         for kept in CandidateEntries(windows, DISCOUNT, filtered.symbols).best_entries(10**6):
