@@ -1,10 +1,10 @@
 """Text comes in: sources, cleaning, bundled samples.
 
 In: files, folders, data sets of the hub, presets, or a sample. Out: clean documents, each with a stable id.
-What was repaired or left out is counted. Damaged text raises `CorpusError`, which names the file and the line or row.
+What was cleaned or left out is counted. Damaged text raises `CorpusError`, which names the file and the line or row.
 """
 
-from spectool.corpora.documents import Division, Document, OnError, ReadCounts
+from spectool.corpora.documents import Division, Document, ReadCounts
 from spectool.corpora.files import InputDescription
 from spectool.corpora.samples import PRESETS, preset_for, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
@@ -15,7 +15,6 @@ __all__ = [
     "Division",
     "Document",
     "InputDescription",
-    "OnError",
     "ReadCounts",
     "open_corpus",
     "preset_for",

@@ -8,9 +8,6 @@ from typing import Literal
 
 from spectool import CorpusError
 
-OnError = Literal["stop", "repair"]
-"""What to do with bytes that are not text: raise `CorpusError`, or drop them and count them."""
-
 Division = Literal["lines", "blank-lines", "files"]
 """What a document of plain text is: a line, the lines between two blank ones, or a whole file."""
 
@@ -37,9 +34,9 @@ class ReadCounts:
     characters: int = 0  # code points in their texts
     bytes_read: int = 0  # on disk, compressed where the file is; 0 for data sets read through `datasets`
     plain_text: Counter[Division] = dataclasses.field(default_factory=Counter)  # files, by how they were divided
-    # What had to be changed or left out, by kind: ``invalid_bytes`` in bytes, ``surrogates`` and ``control_characters``
-    # in characters, ``not_nfc`` in documents, ``null`` in rows without a text, ``empty`` in files without a document,
-    # ``cut_documents`` in places where a document went on beyond `LONGEST_DOCUMENT`.
+    # What had to be changed or left out, by kind: ``control_characters`` in characters, ``not_nfc`` in documents,
+    # ``null`` in rows without a text, ``empty`` in files of a folder without a document, ``cut_documents`` in places
+    # where a document went on beyond `LONGEST_DOCUMENT`.
     repaired: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
@@ -48,12 +45,10 @@ class Reading:
     """How a source is read, and which files it was when it was first read."""
 
     field: str  # column with the text; plain text has none
-    repair: bool  # drop and count what is not text, instead of raising
     counts: ReadCounts  # changed: position on disk, and repairs
     division: Division | None = None  # of plain text; None decides for each file
     encoding: str | None = None  # of text files; None for UTF-8, or what a byte order mark says
     versions: dict[Path, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # changed: see `files.opened`
-    hashes: dict[Path, str] = dataclasses.field(default_factory=dict)  # changed: SHA-256 of files read to their end
 
     def repaired(self, kind: str, number: int = 1) -> None:
         """Count repairs of a kind; see `ReadCounts`."""

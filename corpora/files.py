@@ -1,7 +1,7 @@
 """The local files of a corpus: decompressing them, and noticing when they change.
 
-An artifact records the hash of its corpus, which is taken while the text is read, so it is the hash of what was
-counted. A file that changes between two reads is an error.
+An artifact records the hash of its corpus. A file that changes between two reads is an error, so it is the hash of
+what was counted.
 """
 
 import gzip
@@ -67,7 +67,7 @@ def opened(path: Path, reading: Reading) -> Iterator[BufferedReader]:
         with path.open("rb") as stream:
             _require_unchanged(path, os.fstat(stream.fileno()), reading)
             yield stream
-            _require_unchanged(path, os.fstat(stream.fileno()), reading)
+            _require_unchanged(path, path.stat(), reading)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}). Check permissions and name") from error
 
@@ -82,32 +82,31 @@ def _require_unchanged(path: Path, found: os.stat_result, reading: Reading) -> N
 
 
 def describe_file(path: Path, name: str, reading: Reading) -> InputDescription:
-    """Name, size and SHA-256 of a file: of the bytes that were read from it, or of all of it, read as a stream."""
-    if path not in reading.hashes:
-        with opened(path, reading) as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        reading.hashes[path] = digest
-    return InputDescription(name, reading.versions[path][2], reading.hashes[path])
+    """Name, size and SHA-256 of a file."""
+    with opened(path, reading) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return InputDescription(name, reading.versions[path][2], digest)
 
 
 def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[bytes]:
     """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
 
-    ``reading.counts.bytes_read`` follows the position on disk, and ``reading.hashes`` gets the hash of what was read.
-    An archive that is damaged, breaks off or is followed by other data is an error and never a shorter text, except
-    that a ``.zst`` file may lack the checksum that tells damage.
+    ``reading.counts.bytes_read`` follows the position on disk. An archive that is damaged, breaks off or is followed by
+    other data is an error and never a shorter text, except that a ``.zst`` file may lack the checksum that tells
+    damage.
     """
     decompressed = counted = 0
     with opened(path, reading) as stream:
-        raw = _Hashed(stream)
+        size = reading.versions[path][2]
+        if compression and not size:
+            raise CorpusError(f"{path}: expected a {compression} archive, got a file of 0 bytes. Fetch it again")
         try:
-            for chunk in _DECOMPRESSORS[compression](raw):
-                reading.counts.bytes_read += raw.position - counted
-                counted = raw.position
+            for chunk in _DECOMPRESSORS[compression](stream):
+                position = stream.tell()
+                reading.counts.bytes_read += position - counted
+                counted = position
                 decompressed += len(chunk)
                 yield chunk
-            while raw.read(_CHUNK_BYTES):  # what a decompressor leaves unread belongs to the hash
-                pass
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not compression:
                 raise CorpusError(f"{path}: reading failed after {decompressed} bytes ({error})") from error
@@ -115,28 +114,7 @@ def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[byte
                 f"{path}: expected a whole {compression} archive, got one that breaks off or is damaged "
                 f"after {decompressed} bytes of text ({error}). Fetch the file again"
             ) from error
-    if compression and not raw.position:
-        raise CorpusError(f"{path}: expected a {compression} archive, got a file of 0 bytes. Fetch it again")
-    reading.counts.bytes_read += raw.position - counted
-    reading.hashes[path] = raw.digest.hexdigest()
-
-
-class _Hashed:
-    """A file as the decompressors need it, which hashes what they read."""
-
-    closed = False  # pyarrow asks for it
-
-    def __init__(self, stream: BufferedReader) -> None:
-        self.digest, self.position, self._stream = hashlib.sha256(), 0, stream
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.digest.update(data)
-        self.position += len(data)
-        return data
-
-    def close(self) -> None:
-        """Leave the file open, because it is read to its end after the decompressor is done."""
+    reading.counts.bytes_read += size - counted
 
 
 def _plain(stream: Any) -> Iterator[bytes]:

@@ -4,13 +4,11 @@ Arrow trusts what a file says of itself. A file that was made to do harm can tak
 Parquet corpus should come from someone you trust. Text and JSON lines take no more than their longest line needs.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.documents import Reading, missing_column
-from spectool.corpora.encodings import not_utf8
 from spectool.corpora.files import InputFile, opened
 
 _ROWS_AT_ONCE = 1024
@@ -25,7 +23,6 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
 
     path, field, counts = str(file.path), reading.field, reading.counts
     with opened(file.path, reading) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
         try:
             with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
                 columns = _columns(path, field, table.schema_arrow)
@@ -35,7 +32,7 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
                     for batch in table.iter_batches(at_once, row_groups=[group], columns=columns):
                         for values in zip(*map(batch.column, columns), strict=True):
                             row += 1
-                            text = _text(values[0], f"{path}, row {row}", reading)
+                            text = _text(values[0], f"{path}, row {row}")
                             yield row, dict(zip(columns, (text, *(value.as_py() for value in values[1:])), strict=True))
                         position = file.size * row // table.metadata.num_rows
                         counts.bytes_read += position - counted
@@ -46,7 +43,6 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
             raise CorpusError(
                 f"{path}: expected a whole Parquet file, got one that cannot be read ({reason}). Fetch it again"
             ) from error
-    reading.hashes[file.path] = digest
 
 
 def _columns(path: str, field: str, schema: Any) -> list[str]:
@@ -74,14 +70,12 @@ def _rows_at_once(group: Any) -> int:
     return max(1, min(_ROWS_AT_ONCE, fitting))
 
 
-def _text(value: Any, place: str, reading: Reading) -> str | None:
+def _text(value: Any, place: str) -> str | None:
     try:
         text: str | None = value.as_py()
-        return text
     except UnicodeDecodeError as error:
-        if refused := not_utf8(place, error, error.start, reading.repair, after_letters=False):
-            raise refused from error
-        raw: bytes = error.object
-    kept = raw.decode(errors="ignore")
-    reading.repaired("invalid_bytes", len(raw) - len(kept.encode()))
-    return kept
+        got = error.object[error.start : error.end].hex(" ")
+        raise CorpusError(
+            f"{place}: expected UTF-8, got the byte {got} at byte {error.start}. Write the file again"
+        ) from error
+    return text

@@ -46,23 +46,18 @@ def clean(text: str, place: str, reading: Reading) -> str:
     not run together. Other control characters are removed. Both are counted as ``control_characters``.
 
     Args:
-        text: Decoded text, perhaps with lone surrogates from JSON escapes.
+        text: Decoded text, perhaps with lone surrogates from JSON escapes, which are an error.
         place: File and line, for the error.
-        reading: Whether to drop lone surrogates, instead of raising; its counts are updated.
+        reading: Its counts are updated.
     """
     if is_clean(text):
         return text
     text = text.replace("\r\n", "\n")
     if _UNWANTED.search(text):
-        text, surrogates = _SURROGATES.subn("", text)
-        if surrogates and not reading.repair:
-            raise CorpusError(
-                f"{place}: expected text, got {surrogates} lone surrogate(s), which are half characters. "
-                f"Correct the file, or drop and count them: --on-error repair"
-            )
+        if _SURROGATES.search(text):
+            raise CorpusError(f"{place}: expected text, got a lone surrogate, which is half a character. Correct it")
         text, breaks = _BREAKS.subn("\n", text)
         text, controls = _UNWANTED.subn("", text)
-        reading.repaired("surrogates", surrogates)
         reading.repaired("control_characters", breaks + controls)
     if not unicodedata.is_normalized("NFC", text):
         if re.search(f"[{combining_marks()}]{{{_MARKS_AT_ONCE + 1}}}", text):
@@ -99,7 +94,7 @@ def read_json_lines(file: InputFile, reading: Reading) -> Iterator[Document]:
 
 
 def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
-    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading), reading)
+    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading), reading.encoding)
 
 
 def documents(
@@ -111,7 +106,7 @@ def documents(
         rows: Number and values by column.
         name: Comes before the number in the id of a row that has no string or integer ``id`` of its own.
         place: Comes before the number in errors: file and ``:`` or ``, row ``.
-        reading: Column, repairs, counts.
+        reading: Column and counts.
     """
     field = reading.field
     for number, row in rows:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.documents import Division, Document, OnError, ReadCounts, Reading
+from spectool.corpora.documents import Division, Document, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, visible_files
 from spectool.corpora.formats import input_files
@@ -68,17 +68,13 @@ class Corpus:
         return self.counts.bytes_read
 
     def describe_inputs(self) -> list[InputDescription]:
-        """Name, size and SHA-256 of every local file, in reading order; empty for the hub.
-
-        The hash of a file that was read to its end is the hash of what was read. Other files are read for it.
-        """
+        """Name, size and SHA-256 of every local file, in reading order; empty for the hub."""
         return [describe_file(path, name, self._reading) for path, name in self._inputs]
 
 
 def open_corpus(
     spec: str,
     *,
-    on_error: OnError = "stop",
     encoding: str | None = None,
     documents: Division | None = None,
 ) -> Corpus:
@@ -89,9 +85,6 @@ def open_corpus(
             ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
             the name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by
             default. Plain text has no columns.
-        on_error: ``stop`` raises at bytes that are not text; ``repair`` drops and counts them, and
-            counts empty files in a folder. A broken archive and text in another encoding always raise, because too much
-            would be missing.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
         documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
@@ -102,11 +95,9 @@ def open_corpus(
         CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
             raise it, on iteration.
     """
-    if on_error not in ("stop", "repair"):
-        raise ValueError(f"on_error: expected 'stop' or 'repair', got {on_error!r}")
     if documents not in (None, *get_args(Division)):
         raise ValueError(f"documents: expected one of {get_args(Division)} or None, got {documents!r}")
-    reading = Reading("text", on_error == "repair", ReadCounts(), documents, known_encoding(encoding))
+    reading = Reading("text", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
         return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):
@@ -157,9 +148,8 @@ def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -
         before = reading.counts.documents
         yield from file.format.read(file, reading)
         if reading.counts.documents == before:
-            if not (in_folder and reading.repair):
-                step = "Remove it, or count it: --on-error repair" if in_folder else "Name a file with text in it"
-                raise CorpusError(f"{file.path}: expected text, found none. {step}")
+            if not in_folder:
+                raise CorpusError(f"{file.path}: expected text, found none. Name a file with text in it")
             reading.repaired("empty")
 
 

@@ -199,7 +199,6 @@ def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
 
 class _Reads(TypedDict):
     encoding: str | None
-    on_error: str
     documents: str | None
 
 
@@ -208,13 +207,6 @@ text_options = gathered(
     _Reads,
     "reads",
     _rare("--encoding", metavar="NAME", help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default."),
-    _rare(
-        "--on-error",
-        type=click.Choice(["stop", "repair"]),
-        default="stop",
-        show_default=True,
-        help="Whether to stop at damaged characters, or to drop and count them.",
-    ),
     _rare(
         "--documents",
         type=click.Choice(["lines", "blank-lines", "files"]),

@@ -13,15 +13,14 @@ from spectool.corpora.encodings import text_blocks
 from spectool.corpora.readers import clean, is_clean
 
 
-def cleaned(text: str, *, repair: bool = True) -> tuple[str, dict[str, int]]:
+def cleaned(text: str) -> tuple[str, dict[str, int]]:
     counts = ReadCounts()
-    return clean(text, "a.jsonl:3", Reading("text", repair, counts)), dict(counts.repaired)
+    return clean(text, "a.jsonl:3", Reading("text", counts)), dict(counts.repaired)
 
 
-def blocks(raw: bytes, *, repair: bool = False, piece: int = 7) -> tuple[list[tuple[int, str]], dict[str, int]]:
-    counts = ReadCounts()
+def blocks(raw: bytes, *, piece: int = 7) -> list[tuple[int, str]]:
     chunks = [raw[start : start + piece] for start in range(0, len(raw), piece)]
-    return list(text_blocks("a.txt", chunks, Reading("text", repair, counts))), dict(counts.repaired)
+    return list(text_blocks("a.txt", chunks, None))
 
 
 @pytest.mark.parametrize(
@@ -35,23 +34,22 @@ def blocks(raw: bytes, *, repair: bool = False, piece: int = 7) -> tuple[list[tu
         ("и\u0306\0", "й", {"not_nfc": 1, "control_characters": 1}),
         ("и\0\u0306", "й", {"not_nfc": 1, "control_characters": 1}),
         ("за\u0301мок", "за\u0301мок", {}),
-        ("пів\ud83d", "пів", {"surrogates": 1}),
     ],
 )
 def test_clean(text: str, expected: str, repaired: dict[str, int]) -> None:
     assert cleaned(text) == (expected, repaired)
 
 
-def test_lone_surrogates_stop_unless_repaired() -> None:
-    with pytest.raises(CorpusError, match=r"a\.jsonl:3: expected text, got 1 lone surrogate.*--on-error repair"):
-        cleaned("пів\ud83d", repair=False)
+def test_lone_surrogates_are_no_text() -> None:
+    with pytest.raises(CorpusError, match=r"a\.jsonl:3: expected text, got a lone surrogate"):
+        cleaned("пів\ud83d")
 
 
-@given(st.text() | st.text(st.sampled_from("aи\u0306\u0301\0\r\n\t\x0b\x85\x9f\ud800")))
+@given(st.text() | st.text(st.sampled_from("aи\u0306\u0301\0\r\n\t\x0b\x85\x9f")))
 def test_cleaned_text_is_clean_and_stays_as_it_is(text: str) -> None:
     result, repaired = cleaned(text)
     assert unicodedata.is_normalized("NFC", result)
-    assert not [char for char in result if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n"]
+    assert not [char for char in result if unicodedata.category(char) == "Cc" and char not in "\t\n"]
     assert is_clean(result)
     assert cleaned(result) == (result, {})
     assert bool(repaired) == (result != text.replace("\r\n", "\n"))
@@ -60,7 +58,7 @@ def test_cleaned_text_is_clean_and_stays_as_it_is(text: str) -> None:
 @given(st.lists(st.text("aб€😀 \r"), min_size=1), st.integers(1, 9))
 def test_blocks_hold_all_lines_whatever_the_pieces(lines: list[str], piece: int) -> None:
     raw = "\n".join(lines).encode()
-    found, _ = blocks(raw, piece=piece)
+    found = blocks(raw, piece=piece)
     rebuilt: dict[int, str] = {}
     for first, block in found:
         rebuilt |= dict(enumerate(block.split("\n"), first))
@@ -69,29 +67,20 @@ def test_blocks_hold_all_lines_whatever_the_pieces(lines: list[str], piece: int)
 
 
 def test_a_byte_order_mark_goes_only_at_the_start() -> None:
-    found, _ = blocks(b"\xef\xbb\xbf" + "один\n\ufeffдва\r\n".encode(), piece=1)
+    found = blocks(b"\xef\xbb\xbf" + "один\n\ufeffдва\r\n".encode(), piece=1)
     assert found == [(1, "один"), (2, "\ufeffдва")]
 
 
-def test_invalid_bytes_stop_with_line_offset_and_hex() -> None:
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_invalid_bytes_stop_with_line_and_hex(piece: int) -> None:
     raw = "\ufeffдобре\nпога".encode() + b"\xd0\n" + "далі\n".encode()
-    bad = raw.index(b"\xd0\n")
-    with pytest.raises(
-        CorpusError, match=rf"a\.txt:2: expected UTF-8, got the byte d0 at byte {bad}\. .*--on-error repair"
-    ):
-        blocks(raw)
-    with pytest.raises(CorpusError, match=rf"a\.txt:2: .* at byte {bad}\."):
-        blocks(raw, piece=1000)
-
-
-def test_invalid_bytes_are_dropped_and_counted() -> None:
-    raw = "добре ".encode() + b"\xff\xfe\xd0" + "\nй".encode() + b"\xe2\x82"
-    assert blocks(raw, repair=True, piece=1000) == ([(1, "добре "), (2, "й")], {"invalid_bytes": 5})
+    with pytest.raises(CorpusError, match=r"a\.txt:2: expected utf-8, got the byte d0\. .* --encoding cp1250, or drop"):
+        blocks(raw, piece=piece)
 
 
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spectool.corpora.encodings.LONGEST_LINE", 30)
-    found, _ = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
+    found = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
     assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
         with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 Mi characters in one line.*fold -s"):

@@ -1,12 +1,10 @@
-"""Other encodings than UTF-8: read when they are named or marked, shown in errors, and never dropped."""
+"""Other encodings than UTF-8: read when they are named or marked, and refused otherwise."""
 
 import codecs
 import gzip
 import json
-import zipfile
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from spectool import CorpusError
@@ -38,27 +36,9 @@ def test_a_file_in_another_encoding_is_refused_and_read_when_it_is_named(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"plain\n" + text.encode(encoding))
-    first = next(place for place, char in enumerate(text) if not char.isascii())
-    for how in ({}, {"on_error": "repair"}):  # without its letters it would be another text
-        with pytest.raises(CorpusError) as refused:
-            texts(path, **how)
-        said = str(refused.value)
-        assert f"a.txt:2: expected UTF-8, got the byte {text[first].encode(encoding).hex()}" in said
-        assert f"at byte {6 + first}." in said and "--encoding" in said and "repair" not in said
-        shown = text.encode(encoding)[max(0, first - 10) : first + 10].decode(encoding).split("\n")[0]
-        assert encoding in ("iso-8859-5", "cp866", "cp1252") or (f"in {encoding} " in said and shown[-8:] in said)
+    with pytest.raises(CorpusError, match=r"a\.txt:2: expected utf-8, got the bytes? \w\w.* such as --encoding cp1250"):
+        texts(path)
     assert texts(path, encoding=encoding) == ["plain", *text.splitlines()]
-
-
-def test_damaged_utf8_is_told_from_another_encoding(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(POLISH.encode() + b"z\xb9b\n" + POLISH.encode())
-    with pytest.raises(CorpusError, match=r"a\.txt:3: .* The text around it is UTF-8, .*--on-error repair"):
-        texts(path)
-    path.write_bytes(b"z\xb9b\n" + POLISH.encode())
-    with pytest.raises(CorpusError, match=r"a\.txt:1: .* The text around it is UTF-8, .*--on-error repair"):
-        texts(path)
-    assert texts(path, on_error="repair")[0] == "zb"
 
 
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-32"])
@@ -69,19 +49,19 @@ def test_a_byte_order_mark_decides(tmp_path: Path, codec: str, big: bool) -> Non
     path.write_bytes(raw)
     assert texts(path) == UKRAINIAN.splitlines()
     assert texts(path, encoding=codec) == UKRAINIAN.splitlines()
-    with pytest.raises(CorpusError, match=r"expected cp1251, got a file with the byte order mark of utf-"):
+    with pytest.raises(CorpusError, match=r"expected cp1251, got the byte order mark of utf-"):
         texts(path, encoding="cp1251")
 
 
 @pytest.mark.parametrize("text", [POLISH * 20, UKRAINIAN * 20])
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, text: str, codec: str) -> None:
+def test_utf16_without_a_mark_is_read_by_name(tmp_path: Path, text: str, codec: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(codec))
-    for how in ({}, {"on_error": "repair"}):
-        with pytest.raises(CorpusError, match=rf"looks like {codec} without a byte order mark.*--encoding {codec}"):
+    for how in ({}, {"encoding": "cp1250"}):
+        with pytest.raises(CorpusError, match=r"a\.txt:\d: expected .*--encoding"):
             texts(path, **how)
-    with pytest.raises(CorpusError, match=rf"expected utf-16, .* without a byte order mark.*--encoding {codec}"):
+    with pytest.raises(CorpusError, match=rf"expected utf-16, got no byte order mark.*--encoding utf-16, or .*{codec}"):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 
@@ -89,19 +69,14 @@ def test_utf16_without_a_mark_is_recognized_and_read_by_name(tmp_path: Path, tex
 def test_a_wrong_encoding_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("добре\nЃ".encode("cp1251"))  # 0x81 is no character of cp1250
-    with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81 at byte 6, which .* not define"):
+    with pytest.raises(CorpusError, match=r"a\.txt:2: expected cp1250, got the byte 81\."):
         texts(path, encoding="cp1250")
-    corpus = open_corpus(str(path), encoding="cp1250", on_error="repair")
-    assert len(list(corpus)) == 1 and corpus.counts.repaired["invalid_bytes"] == 1
     path.write_bytes(UKRAINIAN.encode())
     with pytest.raises(CorpusError, match=r"expected cp1251, got UTF-8. Leave out --encoding cp1251"):
         texts(path, encoding="cp1251")
-    for codec in ("utf-16", "utf-32"):
-        with pytest.raises(CorpusError, match=rf"a\.txt: expected {codec}, got a file without its byte order mark"):
-            texts(path, encoding=codec)
-    path.write_bytes("ціле".encode("utf-16") + b"\x00")
-    with pytest.raises(CorpusError, match=r"a\.txt:1: expected utf-16, got the byte 00 at byte 10"):
-        texts(path)
+    path.write_bytes("ціле\nполе".encode("utf-16-be") + b"\x00")
+    with pytest.raises(CorpusError, match=r"a\.txt:2: expected utf-16-be, got the byte 00"):
+        texts(path, encoding="utf-16-be")
 
 
 def test_characters_may_lie_across_pieces_and_archives_are_decoded(tmp_path: Path) -> None:
@@ -114,7 +89,7 @@ def test_characters_may_lie_across_pieces_and_archives_are_decoded(tmp_path: Pat
 def test_encodings_by_name() -> None:
     assert (known_encoding(None), known_encoding("UTF-8"), known_encoding("utf_8_sig")) == (None, None, None)
     assert (known_encoding("Windows-1251"), known_encoding("latin2")) == ("cp1251", "iso8859-2")
-    with pytest.raises(CorpusError, match=r"kp1250: expected the name of a text encoding.*Did you mean cp1250\?"):
+    with pytest.raises(CorpusError, match=r"kp1250: expected the name of a text encoding.*such as cp1250"):
         open_corpus("sample:pl", encoding="kp1250")
     for name in ("rot13", "base64", "undefined", "x\0y", ""):
         with pytest.raises(CorpusError, match="expected the name of a text encoding"):
@@ -129,24 +104,12 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
     assert texts(lines, encoding="cp1250") == [POLISH]
 
 
-def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path: Path) -> None:
-    path, archive = tmp_path / "a.txt", tmp_path / "b.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("word/document.xml", POLISH)
-    contents = {
-        "a PDF": b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n",
-        "a zip archive": archive.read_bytes(),
-        "a gzip archive": gzip.compress(POLISH.encode()),
-        "a zstd archive": pa.compress(POLISH.encode(), codec="zstd", asbytes=True),
-    }
-    for kind, content in contents.items():
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for content in (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", gzip.compress(POLISH.encode()), b"\x00\x01" * 99):
         path.write_bytes(content)
-        for how in ({}, {"encoding": "cp1250"}, {"on_error": "repair"}):
-            with pytest.raises(CorpusError, match=rf"a\.txt: expected text, got {kind}"):
-                texts(path, **how)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
-    with pytest.raises(CorpusError, match=r"a\.txt:1: .* is not text"):
-        texts(path)
+        with pytest.raises(CorpusError, match=r"a\.txt:\d: expected utf-8, got "):
+            texts(path)
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ TEXT = "".join(f"рядок {number}: {_random.random()}\n" for number in range(
 
 
 def reading() -> Reading:
-    return Reading("text", False, ReadCounts())
+    return Reading("text", ReadCounts())
 
 
 def read(path: Path, suffix: str) -> bytes:
@@ -101,14 +101,12 @@ def test_another_format_under_the_suffix_is_an_error(tmp_path: Path, suffix: str
 
 
 @archive
-@pytest.mark.parametrize("on_error", ["stop", "repair"])
-def test_truncation_stops_a_corpus_also_under_repair(tmp_path: Path, suffix: str, on_error: str) -> None:
+def test_truncation_stops_a_corpus(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     whole = COMPRESS[suffix](TEXT * 20)
     path.write_bytes(whole[: len(whole) // 2])
-    corpus = open_corpus(str(path), on_error="repair" if on_error == "repair" else "stop")
     with pytest.raises(CorpusError, match=r"breaks off or is damaged after \d+ bytes of text"):
-        list(corpus)
+        list(open_corpus(str(path)))
 
 
 @archive

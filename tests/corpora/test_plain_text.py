@@ -90,5 +90,5 @@ def test_a_long_document_is_cut_at_a_line_end_and_counted(tmp_path: Path, monkey
 def test_damage_in_a_line_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_bytes("# добре\n\nпогано \xff\n".encode("latin-1", "ignore") + b"\xff\n")
-    with pytest.raises(CorpusError, match=r"a\.md:3: expected UTF-8"):
+    with pytest.raises(CorpusError, match=r"a\.md:3: expected utf-8"):
         read(path)

@@ -75,16 +75,14 @@ def test_empty_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("текст")
     (tmp_path / "b.txt").write_text("")
     (tmp_path / "c.jsonl").write_text("\n")
-    with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none.*--on-error repair"):
-        list(open_corpus(str(tmp_path)))
-    corpus = open_corpus(str(tmp_path), on_error="repair")
+    corpus = open_corpus(str(tmp_path))
     assert [document.text for document in corpus] == ["текст"]
     assert dict(corpus.counts.repaired) == {"empty": 2}
     with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none"):
-        list(open_corpus(str(tmp_path / "b.txt"), on_error="repair"))
+        list(open_corpus(str(tmp_path / "b.txt")))
     (tmp_path / "a.txt").write_text(" \n")
     with pytest.raises(CorpusError, match="expected text, got no documents"):
-        list(open_corpus(str(tmp_path), on_error="repair"))
+        list(open_corpus(str(tmp_path)))
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.txt.bz2", "a.csv", "a.tsv"])
@@ -132,8 +130,6 @@ def test_missing_paths_name_near_matches(folder: Path) -> None:
 def test_a_wrong_option_is_a_programming_error() -> None:
     with pytest.raises(ValueError, match=r"documents: expected one of .*'blank-lines'.*got 'paragraphs'"):
         open_corpus("sample:pl", documents="paragraphs")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="expected 'stop' or 'repair', got 'skip'"):
-        open_corpus("sample:pl", on_error="skip")
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
