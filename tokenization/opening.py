@@ -7,7 +7,6 @@ and a note says so.
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +22,7 @@ from spectool.tokenization.roles import content_of, find_roles
 from spectool.tokenization.specials import is_ordinary
 from spectool.tokenization.tokenizer import Tokenizer
 
-_OTHERS = ("tokenizer.model", "*.model", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")  # vocabularies
-_FORMATS = {  # by their first bytes
-    rb"GGUF": "a GGUF model",
-    rb"\s*\{.*default_num_special_tokens": "a tekken vocabulary (mistral-common)",
-    rb"[A-Za-z0-9+/]+=* \d+\r?\n": "a tiktoken vocabulary",
-    rb"\n.*<unk>": "a SentencePiece model",
-}
+_SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 
 # transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
@@ -102,28 +95,13 @@ def _from_directory(path: Path) -> Tokenizer:
             return _assembled(str(path), backend, config, eos, file=file)
         rebuilt = _load_with_transformers(str(path))
         return _of_loaded(str(path), rebuilt, eos, _differences(backend, rebuilt))
-    others = [other for pattern in _OTHERS for other in sorted(path.glob(pattern))]
-    if not others:
-        raise TokenizerError(
-            f"{path}: no tokenizer.json in this directory, and no vocabulary that transformers converts. "
-            "Save one with transformers: AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
-        )
-    _require_downloaded(others[0])
-    if not (config or (path / "config.json").is_file()):
-        raise TokenizerError(
-            f"{path}: no tokenizer.json in this directory, and no tokenizer_config.json with the tokenizer_class that "
-            f"transformers converts {others[0].name} with. Add the model's own, or a tokenizer.json: "
-            "AutoTokenizer.from_pretrained(ID).save_pretrained(DIR)"
-        )
+    for other in sorted(path.glob("tokenizer*")):
+        _require_downloaded(other)
     converted = _load_with_transformers(str(path))
-    which = ", ".join(filter(None, (others[0].name, _format_of(others[0]))))
-    note = f"transformers converts {which}, as it does when mlx-lm loads it."
+    note = "there is no tokenizer.json: transformers converts another vocabulary, as it does when mlx-lm loads it."
     tokenizer = _of_loaded(str(path), converted, eos, (note,))
     if not any(tokenizer.token_bytes):
-        raise TokenizerError(
-            f"{others[0]}: transformers makes an empty {type(converted).__name__} of this file. Add the model's "
-            "config.json and tokenizer_config.json to the directory, or a tokenizer.json"
-        )
+        raise TokenizerError(f"{path}: transformers makes an empty {type(converted).__name__} of this. {_SAVED}")
     return tokenizer
 
 
@@ -154,14 +132,14 @@ def _load_with_transformers(name: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:
+        what = f"{where(name)}transformers cannot load this tokenizer"
         helps = "If the hub cannot be reached, download it first and give its directory, or give a tokenizer.json file"
         if (Path(name) / "tokenizer.json").is_file():
             helps = "To use tokenizer.json as it is, give the file instead of the directory"
         elif Path(name).is_dir():
-            helps = "A vocabulary of another format may need: pip install 'spectool[formats]'. Or add a tokenizer.json"
-        raise TokenizerError(
-            f"{where(name)}transformers cannot load this tokenizer ({reason_of(error)}). {helps}"
-        ) from error
+            what = f"{name}: no tokenizer.json in this directory, and transformers makes none of what is there"
+            helps = f"{_SAVED}. Vocabularies of other formats may need: pip install 'spectool[formats]'"
+        raise TokenizerError(f"{what} ({reason_of(error)}). {helps}") from error
 
 
 def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
@@ -258,48 +236,22 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
         raise
     except BaseException as error:  # the library raises plain Exception for everything, and its panics are none
         _require_downloaded(path)
-        if found := _format_of(path):
-            raise TokenizerError(
-                f"{path}: this is {found}, expected tokenizer.json. Give the model's directory, which transformers "
-                "converts (pip install 'spectool[formats]'), or a tokenizer.json from AutoTokenizer.save_pretrained"
-            ) from error
-        came = _other_json(path) or str(error)[:200]
+        with path.open("rb") as file:
+            keras = b"class_name" in file.read(40)
+        came = "a word list of Keras" if keras else str(error)[:200]
         raise TokenizerError(
-            f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). "
-            "Expected the file that AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
+            f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). {_SAVED}"
         ) from error
 
 
 def _require_downloaded(path: Path) -> None:
+    if not path.is_file():
+        return
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
             raise TokenizerError(
                 f"{path}: this is a pointer of Git LFS, expected the file itself. Download it: git lfs pull"
             )
-
-
-def _other_json(path: Path) -> str:
-    """What is in a JSON file that is no tokenizer of the library, in words; empty for one, and for other files."""
-    try:
-        value = json.loads(path.read_bytes())
-        value = json.loads(value) if isinstance(value, str) else value  # Keras writes JSON inside JSON
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(value, dict):
-        return f"it is a JSON {type(value).__name__}"
-    if value.get("class_name") == "Tokenizer":
-        return "it is a word list of Keras"
-    if isinstance(value.get("model"), dict) and "vocab" in value["model"]:
-        return ""
-    keys = ", ".join(repr(str(key)[:20]) for key in list(value)[:3])
-    return f"it has the keys {keys}{' and others' * (len(value) > 3)}, and no 'model' with a vocabulary"
-
-
-def _format_of(path: Path) -> str:
-    """The format of another kind of vocabulary, in words; empty for an unknown one."""
-    with path.open("rb") as file:
-        head = file.read(4000)
-    return next((name for begins, name in _FORMATS.items() if re.match(begins, head, re.DOTALL)), "")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
