@@ -68,9 +68,7 @@ class Respelled:
     """A text after one more token of the source."""
 
     end: int  # bytes of the text up to the token's end
-    spelling: tuple[int, ...]  # the token's ids by table
     ids: list[int] | None  # ids of the text up to there, which the next step changes; None inside a character
-    repaired: bool = False  # whether these are not those of the step before and the spelling side by side
     replaced: int | None = None  # the last id of the step before, where it was replaced
 
 
@@ -98,7 +96,7 @@ def respell(
         spelling = (spellings.inside if begun else spellings.text_start)[token]
         fresh = data[done:end]
         if not is_whole(fresh):  # wait for the rest of the character
-            yield Respelled(end, spelling, None)
+            yield Respelled(end, None)
             continue
         if isinstance(encoder, TailReencoder):
             start, tail = encoder.join(ids, data[max(0, done - REACH) : done], fresh)
@@ -106,11 +104,10 @@ def respell(
             start, tail = encoder.join(ids, spelling)
         else:
             start, tail = encoder.join_bytes(ids, fresh if begun else prefix + fresh)
-        repaired = start < len(ids) or tuple(tail) != spelling
         replaced = ids[-1] if start < len(ids) and not _still_ends(ids[start:], tail, other.token_bytes) else None
         ids[start:] = tail
         done, begun = end, True
-        yield Respelled(end, spelling, ids, repaired, replaced)
+        yield Respelled(end, ids, replaced)
 
 
 def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequence[bytes]) -> bool:
@@ -132,8 +129,6 @@ class Replayed:
     other_tokens: int = 0  # tokens of that encoding
     different_tokens: int = 0  # those that did not come out
     tokens: int = 0  # tokens of the source
-    several: int = 0  # those spelled by several ids of the other side
-    merge_sites: int = 0  # boundaries between two of them where the spellings side by side are not canonical
     windows: int = 0  # runs of `WINDOW` tokens
     windows_with_strings: int = 0  # those in which text had to be encoded or decoded
     # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
@@ -142,12 +137,10 @@ class Replayed:
     replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def as_dict(self) -> dict[str, int | float | None]:
-        """The counts and their ratios as JSON values; None where there was nothing to count."""
+        """The counts and their ratio as JSON values; None where there was nothing to count."""
         counted = ("texts", "lossy_texts", "different_texts", "other_tokens", "different_tokens", "tokens")
         return {
             **{name: getattr(self, name) for name in counted},
-            "several": share(self.several, self.tokens),
-            "merge_sites": share(self.merge_sites, self.tokens - self.texts),
             "string_free": share(self.windows - self.windows_with_strings, self.windows),
         }
 
@@ -176,7 +169,6 @@ def replay_text(
         for step in respell(source, other, encoder, spellings, (data, tokens, ends)):
             calls.append(encoder.string_calls)
             counts.tokens += 1
-            counts.several += len(step.spelling) > 1
             if step.ids is None:
                 continue
             if waiting is not None:
@@ -185,7 +177,6 @@ def replay_text(
                 replaced.append(step.replaced)
             ids = step.ids
             waiting = ids[-1] if ids else None
-            counts.merge_sites += step.repaired
         true = set(zip(true_ends, true_ids, strict=True))
         ended = zip(accumulate(len(other.token_bytes[token]) for token in ids), ids, strict=True)
         shift = sum(len(other.token_bytes[token]) for token in true_ids) - true_ends[-1] if true_ids else 0

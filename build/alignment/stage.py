@@ -53,7 +53,7 @@ def build_alignment(
         corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
-        sample: Characters from the corpus's beginning on which merge sites and absorption are counted.
+        sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
         measure: Adds figures to the report, such as those of `measure.ceiling`.
 
     Raises:

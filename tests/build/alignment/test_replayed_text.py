@@ -46,7 +46,6 @@ def test_nothing_is_spelled_otherwise(
     assert (counts.texts, counts.lossy_texts, counts.different_texts) == (len(texts), 0, 0)
     assert counts.tokens == sum(len(other_bundled.encode(text)) for text in texts)
     assert 0 < counts.replaced.sum() < counts.tokens / 2
-    assert 0 < counts.merge_sites < counts.tokens / 2
     assert counts.windows_with_strings == 0
     assert counts.windows == sum(-(-len(other_bundled.encode(text)) // WINDOW) for text in texts)
 
@@ -98,7 +97,7 @@ def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
 def test_one_absorbed_end(bundled: Tokenizer, into_bundled: IncrementalBPE) -> None:
     """The same tokenizer on both sides: every boundary stays."""
     counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
-    assert counts.merge_sites == counts.different_texts == counts.replaced.sum() == counts.several == 0
+    assert counts.different_texts == counts.replaced.sum() == 0
     assert counts.last.sum() == counts.tokens - 2, "all but the last of each text"
 
 
@@ -115,7 +114,7 @@ def test_a_side_without_the_lemma_encodes_text(bundled: Tokenizer, other_bundled
 
 
 def test_ratios() -> None:
-    counts = Replayed(texts=2, tokens=12, several=3, merge_sites=5, windows=4, windows_with_strings=1)
+    counts = Replayed(texts=2, tokens=12, windows=4, windows_with_strings=1)
     assert counts.as_dict() == {
         "texts": 2,
         "lossy_texts": 0,
@@ -123,8 +122,6 @@ def test_ratios() -> None:
         "other_tokens": 0,
         "different_tokens": 0,
         "tokens": 12,
-        "several": 0.25,
-        "merge_sites": 0.5,
         "string_free": 0.75,
     }
     assert Replayed().as_dict()["string_free"] is None, "nothing was replayed"
