@@ -59,6 +59,7 @@ class GenerationSettings:
         kv_group_size: Group size of the quantised cache.
         quantized_kv_start: The cache is quantised once it holds this many tokens.
         statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
+        on_prompt: Called with the cache once it holds the prompt without its last token.
         on_cycle: Called for each cycle before its first token is yielded.
     """
 
@@ -80,6 +81,7 @@ class GenerationSettings:
     kv_group_size: int = 64
     quantized_kv_start: int = QUANTIZED_KV_START
     statistics: DraftStatistics | None = None
+    on_prompt: Callable[[list[Any]], None] | None = None
     on_cycle: Callable[[Cycle], None] | None = None
 
 
