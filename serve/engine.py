@@ -8,7 +8,6 @@ import gc
 import logging
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -59,8 +58,6 @@ class Engine:
         self._writing: dict[TargetRunner, Answer] = {}
         self._wired = ExitStack()  # while anything is written
         self._cache_gauges = {"prompt_cache_sequences": 0, "prompt_cache_bytes": 0}
-        # A drafter that fails is logged with its request; the runtime's warning would come on top of that.
-        warnings.filterwarnings("ignore", "drafter .* is switched off", RuntimeWarning)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -314,9 +311,6 @@ class Engine:
             add("accepted_tokens_total", job.statistics.accepted_by[source], source=source)
         for failure in job.statistics.failures:
             add("drafter_failures_total", source=failure.drafter)
-            logging.warning(
-                "drafter %r failed, so it did not draft for the rest of its text: %s", failure.drafter, failure.error
-            )
         caches = self._caches
         self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
         job.deliver(error)
