@@ -15,7 +15,7 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
+from spectool.runtime.decoding.sampling import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import as_ids, require_tokens
@@ -141,7 +141,8 @@ class TextState:
         require_tokens("prompt", prompt, vocabulary)
         require_tokens("cached_tokens", self.cached, vocabulary)
         for processor in self.processors:
-            require_tokens("logit_bias", biased_tokens(processor), vocabulary)
+            if isinstance(processor, LogitBias):
+                require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
