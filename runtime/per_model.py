@@ -1,8 +1,6 @@
-"""Facts that are worked out once for each model."""
+"""Facts that are worked out once for each model, and kept with it."""
 
-import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -10,21 +8,15 @@ _Fact = TypeVar("_Fact")
 
 
 def once_per_model(work_out: Callable[[Any], _Fact]) -> Callable[[Any], _Fact]:
-    """A function that remembers what ``work_out`` returned for each model that is still there.
-
-    Models are dictionaries, which have no hash, so they are known by their id.
-    """
-    known: dict[int, tuple[weakref.ref[Any], _Fact]] = {}
+    """A function that keeps what ``work_out`` returned with the model; a copy of the model is asked again."""
 
     @wraps(work_out)
     def fact(model: Any) -> _Fact:
-        key = id(model)
-        found = known.get(key)
-        if found is not None and found[0]() is model:
-            return found[1]
-        value = work_out(model)
-        with suppress(TypeError):  # an object that takes no weak references
-            known[key] = weakref.ref(model, lambda _: known.pop(key, None)), value
-        return value
+        facts: dict[Any, tuple[int, _Fact]] = getattr(model, "__dict__", {}).setdefault("_spectool_facts", {})
+        owner, value = facts.get(work_out, (None, None))
+        if owner != id(model):
+            value = work_out(model)
+            facts[work_out] = id(model), value
+        return value  # type: ignore[return-value]
 
     return fact

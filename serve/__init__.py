@@ -2,7 +2,7 @@
 
 HTTP        app, with completions, responses and messages     Starlette, on the main thread
   |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
-Job                                                           one request, with an `Answer` for each text
-  |  engine, texts, prompt_caches                             MLX, on the engine's thread
+Job                                                           one answer to a request
+  |  engine, answers, prompt_caches                           MLX, on the engine's thread
 Delta                                                         what was written, back to HTTP
 """

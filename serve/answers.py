@@ -1,7 +1,9 @@
 """One answer as it is written: what it continues, how its tokens are chosen, and where it ends."""
 
 import math
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.grammar import Grammar
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
@@ -59,38 +62,73 @@ class Delta:
     stopped_by: str | None = None  # the stop text, where one ended it
 
 
-class Answer:
-    """One answer. The engine gives it its tokens; nothing in it is shared with other answers.
+class Job:
+    """One answer on its way through the engine, and what came of it.
 
     Attributes:
-        index: Its place among the answers to the request.
-        prompt: What it continues.
         tokens: Those generated so far, with the one that ended it.
         reasoning: Number of those that are reasoning.
         cached: Tokens of the prompt that the prompt cache had.
         prediction: Follows the text that it is expected to repeat; None if there is none.
         statistics: What drafting did for it.
+        drafts: How many drafts had this many tokens, of which this many were accepted.
+        copies: Number of jobs that still wait for this one to read the prompt that they share.
+        read: The cache after that prompt, for those.
+        cancelled: Nobody waits for it any more. Set from any thread.
     """
 
     def __init__(
-        self, index: int, prompt: Prompt, request: GenerationRequest, model: LoadedModel, options: ServerOptions
+        self,
+        request: GenerationRequest,
+        model: str,
+        prompt: Prompt,
+        client: str,
+        deliver: Callable[[Delta | Exception | None], None],
+        index: int = 0,
+        first: "Job | None" = None,
     ) -> None:
-        """Begin an answer to ``request``; a setting of it that is left out is the server's.
+        """Continue ``prompt`` from the prompt caches of ``client``, or from where the ``first`` job has read it.
+
+        It is the answer with this ``index`` to the request. ``deliver`` gets its pieces, and in the end None or the
+        error that it failed with.
+        """
+        self.request, self.model, self.prompt, self.client, self.deliver = request, model, prompt, client, deliver
+        self.index, self.first = index, first
+        self.tokens: list[int] = []
+        self.cached = self.reasoning = self.copies = 0
+        self.prediction = copy(prompt.prediction)
+        self.statistics = DraftStatistics()
+        self.drafts: Counter[tuple[int, int]] = Counter()
+        self.read: list[Any] | None = None
+        self.cancelled = False
+        self.began = time.monotonic()
+
+
+class Answer:
+    """The answer to a job while it is written. The engine gives it its tokens; it shares nothing with other answers.
+
+    Attributes:
+        target: Writes it into ``cache``; set by the engine, like this.
+        began: When that was; ``first`` is when it got its first token.
+    """
+
+    target: TargetRunner
+    cache: list[Any]
+
+    def __init__(self, job: Job, model: LoadedModel, options: ServerOptions) -> None:
+        """Begin an answer; a setting that the request leaves out is the server's.
 
         Raises:
             WrongSetting: A setting of the sampler or of a penalty is out of range.
         """
-        self.index, self.prompt, self.request = index, prompt, request
-        self.tokens: list[int] = []
-        self.cached = self.reasoning = 0
-        self.prediction = copy(prompt.prediction)
-        self.statistics = DraftStatistics()
-        self.seed = None if request.seed is None else (request.seed + index) % 2**63  # answers draw differently
+        self.job, request, prompt = job, job.request, job.prompt
+        self.seed = None if request.seed is None else (request.seed + job.index) % 2**63  # answers draw differently
         room = (model.context or 0) - len(prompt.tokens)
         room = room if room > 0 else MOST_TOKENS
         self.max_tokens = min(options.max_tokens if request.limit is None else request.limit, room)
         self.sampler = _sampler(request, model, options)
         self.processors = _processors(request)
+        self.began = self.first = time.perf_counter()
         chat = request if isinstance(request, ChatRequest) else None
         self._model = model
         # Where the last message is the assistant's, the answer continues it.
@@ -108,10 +146,13 @@ class Answer:
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
-        self.tokens.append(token)
+        if not self.job.tokens:
+            self.first = time.perf_counter()
+        self.job.tokens.append(token)
         begins, certain = self._text.written, self._text.add(token)
-        if self.request.shown_logprobs is not None and token not in self._model.ends:
-            self._waiting.append((begins, self._place(token, logprobs, self.request.shown_logprobs)))
+        shown = self.job.request.shown_logprobs
+        if shown is not None and token not in self._model.ends:
+            self._waiting.append((begins, self._place(token, logprobs, shown)))
         return self._delta(certain, self._text.end)
 
     def abort(self) -> Delta:
@@ -123,14 +164,14 @@ class Answer:
         thought = self._splitter.thinks
         parts = self._splitter.add(certain, last)
         if thought or self._splitter.thinks:  # which comes first
-            self.reasoning = len(self.tokens)
+            self.job.reasoning = len(self.job.tokens)
         self._called = self._called or bool(parts.calls)
         certain_to = math.inf if last and not stopped_by else self._text.certain
         shown = [place for begins, place in self._waiting if begins < certain_to]
         del self._waiting[: len(shown)]
         if end == "stop" and self._called:
             end = "tool_calls"
-        return Delta(self.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
+        return Delta(self.job.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
 
     def _place(self, token: int, logprobs: mx.array, count: int) -> TokenLogprobs:
         best: list[int] = []

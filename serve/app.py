@@ -19,9 +19,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from spectool.serve import messages, responses
-from spectool.serve.answers import Delta, Prompt
+from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.completions import ChatWriter, CompletionWriter
-from spectool.serve.engine import Engine, Job
+from spectool.serve.engine import Engine
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
@@ -43,6 +43,7 @@ from spectool.serve.requests import (
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _Result = TypeVar("_Result")
+_Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
 
 
 class Service:
@@ -186,7 +187,7 @@ class _Reply(Response):
     ) -> None:
         self._service, self._wanted, self._writer, self._long = service, wanted, writer, long
         self._client = request.scope["spectool.client"]
-        self._events: asyncio.Queue[Delta | Exception | None] = asyncio.Queue()
+        self._events: _Events = asyncio.Queue()
         self._extra: dict[str, str] = {}
         if ignored := without_effect(wanted):
             logging.warning("these fields have no effect: %s", quoted(ignored))
@@ -195,7 +196,7 @@ class _Reply(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and stop generating as soon as the client has gone."""
-        job: Job | None = None
+        jobs: list[Job] = []
         gone = asyncio.create_task(_disconnected(receive, self._events))
         try:
             prepared = asyncio.ensure_future(self._service.prepared(self._wanted, self._long))
@@ -203,39 +204,70 @@ class _Reply(Response):
             if not prepared.done():
                 prepared.cancel()
                 raise ClientGone
-            name, prompts = prepared.result()
-            job = Job(self._wanted, name, prompts, self._client, self._delivering())
-            self._service.engine.submit(job)
+            jobs = self._submitted(*prepared.result())
             if self._wanted.stream:
-                await self._send_stream(job, send)
+                await self._send_stream(jobs, send)
             else:
-                await self._send_whole(job, scope, receive, send)
+                await self._send_whole(jobs, scope, receive, send)
         finally:
             gone.cancel()
-            if job is not None:
+            for job in jobs:
                 job.cancelled = True
 
-    def _delivering(self) -> Callable[[Delta | Exception | None], None]:
+    def _submitted(self, model: str, prompts: list[Prompt]) -> list[Job]:
+        """A job for each answer. Of those to one prompt, only the first is in line until it has read the prompt."""
+        jobs: list[Job] = []
+        self._later: dict[int, list[Job]] = {}  # by the index of the first one
+        for prompt in prompts:
+            first: Job | None = None
+            for _ in range(self._wanted.n):
+                index = len(jobs)
+                jobs.append(Job(self._wanted, model, prompt, self._client, self._delivering(index), index, first))
+                if first is None:
+                    first = jobs[-1]
+            assert first is not None
+            self._later[first.index] = jobs[first.index + 1 :]
+            first.copies = self._wanted.n - 1
+        self._left = len(jobs)
+        self._service.engine.submit([jobs[index] for index in self._later])
+        return jobs
+
+    def _delivering(self, index: int) -> Callable[[Delta | Exception | None], None]:
         loop = asyncio.get_running_loop()
 
         def deliver(event: Delta | Exception | None) -> None:
             with suppress(RuntimeError):  # the loop may have ended
-                loop.call_soon_threadsafe(self._events.put_nowait, event)
+                loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
 
         return deliver
 
-    async def _send_whole(self, job: Job, scope: Scope, receive: Receive, send: Send) -> None:
-        while (event := await self._events.get()) is not None:
+    async def _next(self) -> Delta | None:
+        """The next piece of any answer; None once all of them have ended.
+
+        Raises:
+            Exception: What one of them has failed with.
+        """
+        while self._left:
+            index, event = await self._events.get()
             if isinstance(event, Exception):
                 raise event
-            for _ in self._writer.add(event):
-                pass
-        await json_response(self._writer.whole(job), headers=self._extra)(scope, receive, send)
+            if later := self._later.pop(index, None):
+                self._service.engine.submit(later, more=True)
+            if event is not None:
+                return event
+            self._left -= 1
+        return None
 
-    async def _send_stream(self, job: Job, send: Send) -> None:
+    async def _send_whole(self, jobs: list[Job], scope: Scope, receive: Receive, send: Send) -> None:
+        while (piece := await self._next()) is not None:
+            for _ in self._writer.add(piece):
+                pass
+        await json_response(self._writer.whole(jobs), headers=self._extra)(scope, receive, send)
+
+    async def _send_stream(self, jobs: list[Job], send: Send) -> None:
         """Send events as they come. Until the first one, an error is an answer of its own."""
         started = False
-        head = b"".join(event.encoded() for event in self._writer.begin(job))
+        head = b"".join(event.encoded() for event in self._writer.begin(jobs))
 
         async def write(data: bytes) -> None:
             nonlocal started
@@ -254,19 +286,18 @@ class _Reply(Response):
         while True:
             try:
                 async with asyncio.timeout(_QUIET_SECONDS):
-                    event = await self._events.get()
+                    piece = await self._next()
             except TimeoutError:
                 await write(b": waiting\n\n")
                 continue
-            if isinstance(event, ClientGone) or (isinstance(event, Exception) and not started):
-                raise event
-            if isinstance(event, Exception):
-                error = self._writer.error(refusal_of(event))
-                await write(error.encoded())
+            except Exception as error:
+                if isinstance(error, ClientGone) or not started:
+                    raise
+                await write(self._writer.error(refusal_of(error)).encoded())
                 break
-            events = self._writer.finish(job) if event is None else self._writer.add(event)
+            events = self._writer.finish(jobs) if piece is None else self._writer.add(piece)
             data = b"".join(each.encoded() for each in events)
-            if event is None:
+            if piece is None:
                 await write(data + self._writer.done)
                 break
             if data:
@@ -274,8 +305,8 @@ class _Reply(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _disconnected(receive: Receive, events: "asyncio.Queue[Delta | Exception | None]") -> None:
+async def _disconnected(receive: Receive, events: "_Events") -> None:
     """Wait until the client has gone, and say so."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    events.put_nowait(ClientGone())
+    events.put_nowait((-1, ClientGone()))

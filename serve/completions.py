@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spectool.serve.answers import Delta, TokenLogprob, TokenLogprobs
-from spectool.serve.engine import Job
+from spectool.serve.answers import Delta, Job, TokenLogprob, TokenLogprobs
 from spectool.serve.protocol import Event, called, counts, drafting_figures, new_id, now
 from spectool.serve.requests import GenerationRequest, RequestRefused
 from spectool.serve.tool_calls import Call
@@ -44,7 +43,7 @@ class CompletionWriter:
         self.answers: defaultdict[int, Choice] = defaultdict(Choice)
         self._base = {"id": new_id(self.prefix), "created": now(), "model": request.model}
 
-    def begin(self, job: Job) -> Iterator[Event]:
+    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """Nothing precedes a text."""
         return iter(())
 
@@ -57,17 +56,17 @@ class CompletionWriter:
             logprobs = _columns(piece.places, offset) if piece.places else None
             yield self._chunk(index=piece.index, text=piece.text, logprobs=logprobs, finish_reason=piece.end)
 
-    def finish(self, job: Job) -> Iterator[Event]:
+    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The usage, if it is wanted."""
         if self.request.stream_options.include_usage:
             yield Event(
-                **self._base, object=self.chunk_kind, choices=[], usage=_usage(job), metrics=drafting_figures(job)
+                **self._base, object=self.chunk_kind, choices=[], usage=_usage(jobs), metrics=drafting_figures(jobs)
             )
 
-    def whole(self, job: Job) -> dict[str, Any]:
+    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """All answers."""
         choices = [self._choice(index, self.answers[index]) for index in sorted(self.answers)]
-        figures = {"usage": _usage(job), "metrics": drafting_figures(job)}
+        figures = {"usage": _usage(jobs), "metrics": drafting_figures(jobs)}
         return {**self._base, "object": self.kind, "choices": choices, **figures}
 
     def error(self, refusal: RequestRefused) -> Event:
@@ -116,8 +115,8 @@ class ChatWriter(CompletionWriter):
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end}
 
 
-def _usage(job: Job) -> dict[str, Any]:
-    prompt, written, cached = counts(job)
+def _usage(jobs: Sequence[Job]) -> dict[str, Any]:
+    prompt, written, cached = counts(jobs)
     usage: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": written,
@@ -125,7 +124,7 @@ def _usage(job: Job) -> dict[str, Any]:
     }
     if cached is not None:
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
-    if predictions := [text.prediction for text in job.texts if text.prediction is not None]:
+    if predictions := [job.prediction for job in jobs if job.prediction is not None]:
         accepted = sum(prediction.repeated for prediction in predictions)
         usage["completion_tokens_details"] = {
             "accepted_prediction_tokens": accepted,

@@ -3,13 +3,13 @@
 Nobody else touches MLX. A job that is cancelled, or a server that stops, ends a generation after the pass that runs.
 """
 
+import copy
 import gc
 import logging
 import threading
 import time
-import warnings
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
@@ -23,56 +23,15 @@ from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
 from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
-from spectool.serve.answers import Answer, Delta, Prompt
+from spectool.serve.answers import Answer, Job
 from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
-from spectool.serve.requests import GenerationRequest, RequestRefused
+from spectool.serve.requests import RequestRefused
 
 _TIDY_SECONDS = 0.2
 STOPPING = "the server is stopping"
-
-
-class Job:
-    """A request on its way through the engine.
-
-    Attributes:
-        texts: Its answers, once the engine has begun.
-        unwritten: Those that are not written yet.
-        begun: Whether any of them is or was.
-        writing: Number of those that are being written.
-        drafts: The drafts in all of them: how many had this many tokens, of which this many were accepted.
-        cancelled: Nobody waits for it any more. Set from any thread.
-    """
-
-    def __init__(
-        self,
-        request: GenerationRequest,
-        model: str,
-        prompts: list[Prompt],
-        client: str,
-        deliver: Callable[[Delta | Exception | None], None],
-    ) -> None:
-        """Answer each of ``prompts``, ``request.n`` times, from the prompt caches of ``client``.
-
-        ``deliver`` gets the pieces of the answers, and in the end None or the error that the job failed with.
-        """
-        self.request, self.model, self.prompts, self.client, self.deliver = request, model, prompts, client, deliver
-        self.texts: list[Answer] = []
-        self.unwritten: deque[Answer] = deque()
-        self.writing, self.begun = 0, False
-        self.drafts: Counter[tuple[int, int]] = Counter()
-        self.cancelled = False
-        self.began = time.monotonic()
-
-
-class _Writing:
-    """An answer that is being written."""
-
-    def __init__(self, job: Job, answer: Answer, target: TargetRunner, cache: list[Any]) -> None:
-        self.job, self.answer, self.target, self.cache = job, answer, target, cache
-        self.began = self.first = time.perf_counter()  # until the first token
 
 
 class Engine:
@@ -96,11 +55,9 @@ class Engine:
         self._jobs: deque[Job | tuple[str, Future[LoadedModel]]] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._writing: dict[TargetRunner, _Writing] = {}
+        self._writing: dict[TargetRunner, Answer] = {}
         self._wired = ExitStack()  # while anything is written
         self._cache_gauges = {"prompt_cache_sequences": 0, "prompt_cache_bytes": 0}
-        # A drafter that fails is logged with its request; the runtime's warning would come on top of that.
-        warnings.filterwarnings("ignore", "drafter .* is switched off", RuntimeWarning)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -111,9 +68,9 @@ class Engine:
 
     def gauges(self) -> dict[str, float]:
         """What is going on now, for the metrics."""
-        waiting = sum(isinstance(job, Job) and not job.cancelled and not job.begun for job in list(self._jobs))
-        running = len({one.job for one in list(self._writing.values())})
-        return {"requests_running": running, "requests_waiting": waiting, **self._cache_gauges}
+        running = {id(answer.job.request) for answer in list(self._writing.values())}
+        waiting = {id(job.request) for job in list(self._jobs) if isinstance(job, Job) and not job.cancelled} - running
+        return {"requests_running": len(running), "requests_waiting": len(waiting), **self._cache_gauges}
 
     def model_for(self, name: str) -> Future[LoadedModel]:
         """The model of this name, loaded when its turn comes unless it was already; its weights may be gone since."""
@@ -124,15 +81,15 @@ class Engine:
             self._put((name, known))
         return known
 
-    def submit(self, job: Job) -> None:
-        """Put a job in line.
+    def submit(self, jobs: Sequence[Job], *, more: bool = False) -> None:
+        """Put jobs of a request in line; ``more`` of them may wait than the limit says.
 
         Raises:
-            RequestRefused: Too many are waiting already, or the server is stopping.
+            RequestRefused: Too many requests are waiting already, or the server is stopping.
         """
-        if self.gauges()["requests_waiting"] >= self._options.max_waiting:
+        if not more and self.gauges()["requests_waiting"] >= self._options.max_waiting:
             raise RequestRefused(429, f"{self._options.max_waiting} requests are waiting already. Try again later")
-        self._put(job)
+        self._put(*jobs)
 
     def stop(self, seconds: float = 0.0) -> bool:
         """End all jobs after the pass that runs, and the thread; return whether it ended within ``seconds``."""
@@ -147,11 +104,11 @@ class Engine:
         time.sleep(_TIDY_SECONDS)
         return not self._thread.is_alive()
 
-    def _put(self, job: Job | tuple[str, Future[LoadedModel]]) -> None:
+    def _put(self, *jobs: Job | tuple[str, Future[LoadedModel]]) -> None:
         with self._changed:
             if not self.alive:
                 raise RequestRefused(503, STOPPING)
-            self._jobs.append(job)
+            self._jobs.extend(jobs)
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -170,8 +127,8 @@ class Engine:
         with self._changed:
             self._stopping = True  # nothing is put in line from here on
         refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
-        for one in self._writing.values():
-            one.job.deliver(refusal)
+        for answer in self._writing.values():
+            answer.job.deliver(refusal)
         for job in self._jobs:
             if isinstance(job, Job):
                 job.deliver(refusal)
@@ -192,7 +149,7 @@ class Engine:
         self._end_where_nobody_waits()
 
     def _take(self, job: Job | tuple[str, Future[LoadedModel]]) -> bool:
-        """Do a job, or begin all of its texts; return whether that is possible now."""
+        """Load a model, or begin a job; return whether that is possible now."""
         if not isinstance(job, Job):
             name, future = job
             if name not in self._known and self._writing:
@@ -203,7 +160,7 @@ class Engine:
                 except Exception as error:
                     future.set_exception(error)
             return True
-        if job.cancelled and not job.begun:
+        if job.cancelled:
             self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
             self._metrics.add("generations_total", end="disconnected")
             return True
@@ -212,16 +169,10 @@ class Engine:
                 if self._writing:
                     return False
                 self._load(job.model)
-            if not job.texts:
-                prompts = [prompt for prompt in job.prompts for _ in range(job.request.n)]
-                answers = (Answer(i, each, job.request, self.model, self._options) for i, each in enumerate(prompts))
-                job.texts = list(answers)
-                job.unwritten.extend(job.texts)
-            while job.unwritten and self._begin(job, job.unwritten[0]):
-                job.unwritten.popleft()
+            return self._begin(job)
         except Exception as error:
-            self._fail(job, error)
-        return not job.unwritten
+            job.deliver(error)
+            return True
 
     def _load(self, name: str) -> LoadedModel:
         """Load a model in the place of the one that is loaded."""
@@ -247,46 +198,56 @@ class Engine:
             stream=mx.default_stream(mx.default_device()),
         )
 
-    def _begin(self, job: Job, answer: Answer) -> bool:
-        """Begin to write a text; return whether there is room for it."""
-        options, model, prompt = self._options, self.model, answer.prompt.tokens
+    def _begin(self, job: Job) -> bool:
+        """Begin to write an answer; return whether there is room for it."""
+        options, model, prompt = self._options, self.model, job.prompt.tokens
         if not self._batch.accepts(make_prompt_cache(model.model)):
             return False
+        answer = Answer(job, model, options)
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
                 job.drafts[len(cycle.proposal), cycle.accepted] += 1
                 self._metrics.add_cycle(cycle)
 
+        def on_prompt(cache: list[Any]) -> None:
+            if job.copies:
+                job.read = copy.deepcopy(cache)  # of what it consists of; the arrays are shared
+
         length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
-        cache, answer.cached = self._caches.take(job.client, prompt, model.model)
+        if job.first is not None and job.first.read is not None:
+            answer.cache, job.cached = copy.deepcopy(job.first.read), len(prompt) - 1
+            job.first.copies -= 1
+            if not job.first.copies:
+                job.first.read = None
+        else:
+            answer.cache, job.cached = self._caches.take(job.client, prompt, model.model)
         settings = GenerationSettings(
             drafter=model.drafter and (model.drafter.fork() or model.drafter),
-            prediction=answer.prediction,
+            prediction=job.prediction,
             num_draft_tokens=model.controller if length is None else length,
             max_tokens=answer.max_tokens,
             stop_tokens=model.ends,
             sampler=answer.sampler,
             logits_processors=answer.processors,
-            grammar=answer.prompt.grammar,
+            grammar=job.prompt.grammar,
             seed=answer.seed,
             verify=options.verify,
-            prompt_cache=cache,
-            cached_tokens=prompt[: answer.cached],
+            prompt_cache=answer.cache,
+            cached_tokens=prompt[: job.cached],
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
-            statistics=answer.statistics,
+            statistics=job.statistics,
+            on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        target = open_text(prompt[answer.cached :], model.model, settings)
+        answer.target = open_text(prompt[job.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
-        self._batch.add(target)
-        if not job.begun:
-            self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
-        self._writing[target], job.begun = _Writing(job, answer, target, cache), True
-        job.writing += 1
+        self._batch.add(answer.target)
+        self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
+        self._writing[answer.target] = answer
         return True
 
     def _advance(self) -> None:
@@ -297,75 +258,62 @@ class Engine:
             self._break(error)
             return
         for target, gained in steps:
-            one = self._writing.get(target)  # another text of its job may have failed
-            if one is None:
-                continue
+            answer = self._writing.get(target)
+            if answer is None:
+                continue  # ended with the batch, which another one has broken
             try:
                 if isinstance(gained, Exception):
                     raise gained
-                self._deliver(one, gained)
+                self._deliver(answer, gained)
             except Exception as error:
-                self._fail(one.job, error)
+                self._end(answer, "failed", error)
         self._end_where_nobody_waits()
 
-    def _deliver(self, one: _Writing, gained: Commit) -> None:
-        for token, logprobs, _ in one.target.text.tokens_of(gained):
-            if not one.answer.tokens:
-                one.first = time.perf_counter()
-            piece = one.answer.add(token, logprobs)
-            one.job.deliver(piece)
+    def _deliver(self, answer: Answer, gained: Commit) -> None:
+        for token, logprobs, _ in answer.target.text.tokens_of(gained):
+            piece = answer.add(token, logprobs)
+            answer.job.deliver(piece)
             if piece.end is not None:
-                self._end(one, piece.end)
+                self._end(answer, piece.end)
                 break
 
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
-        for one in list(self._writing.values()):
-            if one.target not in self._writing:
-                continue  # ended with another text of its job
-            if one.job.cancelled:
-                self._fail(one.job, RequestRefused(503, "the client has gone"))
-            elif self._stopping and one.answer.tokens:
-                one.job.deliver(one.answer.abort())
-                self._end(one, "abort")
+        for answer in list(self._writing.values()):
+            if answer.job.cancelled:
+                self._end(answer, "disconnected", RequestRefused(503, "the client has gone"))
+            elif self._stopping and answer.job.tokens:
+                answer.job.deliver(answer.abort())
+                self._end(answer, "abort")
             elif self._stopping:
-                self._fail(one.job, RequestRefused(503, STOPPING))
+                self._end(answer, "abort", RequestRefused(503, STOPPING))
 
-    def _fail(self, job: Job, error: Exception, *, broken: bool = False) -> None:
-        """End all texts of a job with an error; the caches of a ``broken`` batch are of no further use."""
-        for one in [one for one in self._writing.values() if one.job is job]:
-            if one.target not in self._writing:
-                continue  # ended with the batch, which another one has broken
-            end = "disconnected" if job.cancelled else "abort" if self._stopping else "failed"
-            self._end(one, end, broken=broken, last=False)
-        job.unwritten.clear()
-        self._finish(job, error)
-
-    def _end(self, one: _Writing, end: str, *, broken: bool = False, last: bool = True) -> None:
-        """End a text, and keep its cache; unless there is more to come of it, its job ends with its ``last`` text."""
-        answer, prompt, add = one.answer, one.answer.prompt.tokens, self._metrics.add
-        del self._writing[one.target]
-        one.job.writing -= 1
-        usable = not broken and self._remove(one.target)
+    def _end(self, answer: Answer, end: str, error: Exception | None = None, *, broken: bool = False) -> None:
+        """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
+        if self._writing.pop(answer.target, None) is None:
+            return
+        job, prompt, add = answer.job, answer.job.prompt.tokens, self._metrics.add
+        usable = not broken and self._remove(answer.target)
         if not self._writing:
             self._wired.close()
         if usable:
-            held = [*prompt, *answer.tokens][:-1] if answer.tokens else prompt[: answer.cached]
-            self._caches.keep(one.job.client, held, one.cache)
+            held = [*prompt, *job.tokens][:-1] if job.tokens else prompt[: job.cached]
+            self._caches.keep(job.client, held, answer.cache)
         add("generations_total", end=end)
         add("prompt_tokens_total", len(prompt))
-        add("cached_prompt_tokens_total", answer.cached)
-        add("generated_tokens_total", len(answer.tokens))
-        add("target_passes_total", answer.statistics.passes)
-        add("prompt_seconds_total", one.first - one.began)
-        add("generation_seconds_total", time.perf_counter() - one.first)
-        for source, proposed in answer.statistics.proposed_by.items():
+        add("cached_prompt_tokens_total", job.cached)
+        add("generated_tokens_total", len(job.tokens))
+        add("target_passes_total", job.statistics.passes)
+        add("prompt_seconds_total", answer.first - answer.began)
+        add("generation_seconds_total", time.perf_counter() - answer.first)
+        for source, proposed in job.statistics.proposed_by.items():
             add("drafted_tokens_total", proposed, source=source)
-            add("accepted_tokens_total", answer.statistics.accepted_by[source], source=source)
-        for failure in answer.statistics.failures:
+            add("accepted_tokens_total", job.statistics.accepted_by[source], source=source)
+        for failure in job.statistics.failures:
             add("drafter_failures_total", source=failure.drafter)
-        if last and not one.job.writing and not one.job.unwritten:
-            self._finish(one.job, None)
+        caches = self._caches
+        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
+        job.deliver(error)
 
     def _remove(self, target: TargetRunner) -> bool:
         """Take a text out of the batch; return whether its cache can be used further."""
@@ -378,17 +326,6 @@ class Engine:
 
     def _break(self, error: Exception) -> None:
         """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""
-        for job in {one.job for one in self._writing.values()}:
-            self._fail(job, error, broken=True)
+        for answer in list(self._writing.values()):
+            self._end(answer, "failed", error, broken=True)
         self._new_batch()
-
-    def _finish(self, job: Job, error: Exception | None) -> None:
-        self._log_failures(job)
-        caches = self._caches
-        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
-        job.deliver(error)
-
-    def _log_failures(self, job: Job) -> None:
-        failures = {failure.drafter: failure.error for text in job.texts for failure in text.statistics.failures}
-        for drafter, error in failures.items():
-            logging.warning("drafter %r failed, so it did not draft for the rest of its text: %s", drafter, error)

@@ -1,10 +1,10 @@
 """Anthropic's messages, which Claude Code speaks."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spectool.serve.engine import Job
+from spectool.serve.answers import Job
 from spectool.serve.protocol import (
     MESSAGES,
     Block,
@@ -89,21 +89,21 @@ class MessageWriter(BlockWriter):
         super().__init__(request)
         self._id = new_id("msg_")
 
-    def begin(self, job: Job) -> Iterator[Event]:
+    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The message without its content."""
-        yield named("message_start", message={**self._message(), "usage": _usage(job)})
+        yield named("message_start", message={**self._message(), "usage": _usage(jobs)})
 
-    def finish(self, job: Job) -> Iterator[Event]:
+    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The reason of the end, and the figures."""
         message = self._message()
         delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield named("message_delta", delta=delta, usage=_usage(job), metrics=drafting_figures(job))
+        yield named("message_delta", delta=delta, usage=_usage(jobs), metrics=drafting_figures(jobs))
         yield named("message_stop")
 
-    def whole(self, job: Job) -> dict[str, Any]:
+    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """The whole message."""
         content = [_content(block) for block in self.blocks]
-        return {**self._message(), "content": content, "usage": _usage(job), "metrics": drafting_figures(job)}
+        return {**self._message(), "content": content, "usage": _usage(jobs), "metrics": drafting_figures(jobs)}
 
     def error(self, refusal: RequestRefused) -> Event:
         """The error as outside of streams."""
@@ -152,8 +152,8 @@ def _content(block: Block) -> dict[str, Any]:
     return {"type": "text", "text": block.text}
 
 
-def _usage(job: Job) -> dict[str, Any]:
-    prompt, written, cached = counts(job)
+def _usage(jobs: Sequence[Job]) -> dict[str, Any]:
+    prompt, written, cached = counts(jobs)
     if cached is None:
         return {"input_tokens": prompt, "output_tokens": written}
     return {"input_tokens": prompt - cached, "cache_read_input_tokens": cached, "output_tokens": written}

@@ -1,4 +1,4 @@
-"""What the protocols have in common: a writer turns the pieces of a job's answers into one document or a stream.
+"""What the protocols have in common: a writer turns the pieces of all answers to a request into a document or a stream.
 
 Anthropic's and OpenAI's newer protocol are translated into a `ChatRequest`, and its pieces into a list of blocks of
 text, reasoning and calls, of which the last one may be open.
@@ -7,13 +7,13 @@ text, reasoning and calls, of which the last one may be open.
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
 
-from spectool.serve.answers import Delta
-from spectool.serve.engine import Job
+from spectool.serve.answers import Delta, Job
 from spectool.serve.requests import ChatRequest, RequestRefused, quoted, wrong_field
 from spectool.serve.tool_calls import Call
 
@@ -48,20 +48,20 @@ def named(name: str, **content: Any) -> Event:
 
 
 class Writer(Protocol):
-    """A protocol's form of one job's answers."""
+    """A protocol's form of the answers to one request."""
 
     done: bytes  # what ends a stream
 
-    def begin(self, job: Job) -> Iterator[Event]:
+    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The events before the first piece."""
 
     def add(self, piece: Delta) -> Iterator[Event]:
         """The events of a piece."""
 
-    def finish(self, job: Job) -> Iterator[Event]:
+    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The events after the last piece."""
 
-    def whole(self, job: Job) -> dict[str, Any]:
+    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """The answer as one document, after all pieces were added."""
 
     def error(self, refusal: RequestRefused) -> Event:
@@ -164,24 +164,26 @@ def now() -> int:
     return int(time.time())
 
 
-def counts(job: Job) -> tuple[int, int, int | None]:
+def counts(jobs: Sequence[Job]) -> tuple[int, int, int | None]:
     """Tokens of the prompts, of the answers, and of the prompts that were cached; None where that is not told.
 
     Without keys, all clients share the prompt caches, and the count would tell one of them what another has asked.
     """
-    prompts = sum(len(prompt.tokens) for prompt in job.prompts)
-    cached = sum(text.cached for text in job.texts[:: job.request.n]) if job.client else None
-    return prompts, sum(len(text.tokens) for text in job.texts), cached
+    of_prompts = jobs[:: jobs[0].request.n]
+    prompts = sum(len(job.prompt.tokens) for job in of_prompts)
+    cached = sum(job.cached for job in of_prompts) if jobs[0].client else None
+    return prompts, sum(len(job.tokens) for job in jobs), cached
 
 
-def drafting_figures(job: Job) -> dict[str, Any]:
-    """What drafting did for a job, in the form that vLLM gives it; with drafts of several lengths, of the longest."""
-    steps = job.drafts.total()
-    drafted = sum(length * count for (length, _), count in job.drafts.items())
-    accepted = sum(right * count for (_, right), count in job.drafts.items())
-    longest = max((length for length, _ in job.drafts), default=0)
+def drafting_figures(jobs: Sequence[Job]) -> dict[str, Any]:
+    """What drafting did for a request, in vLLM's form; with drafts of several lengths, of the longest."""
+    drafts = sum((job.drafts for job in jobs), Counter[tuple[int, int]]())
+    steps = drafts.total()
+    drafted = sum(length * count for (length, _), count in drafts.items())
+    accepted = sum(right * count for (_, right), count in drafts.items())
+    longest = max((length for length, _ in drafts), default=0)
     histogram = [0] * (longest + 1)
-    for (_, right), count in job.drafts.items():
+    for (_, right), count in drafts.items():
         histogram[right] += count
     return {
         "speculative_decoding": {

@@ -1,9 +1,9 @@
 """OpenAI's responses, which Codex speaks. Nothing is stored, so every request brings the whole conversation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spectool.serve.engine import Job
+from spectool.serve.answers import Job
 from spectool.serve.protocol import (
     Block,
     BlockWriter,
@@ -97,27 +97,27 @@ class ResponseWriter(BlockWriter):
         self._ids: list[str] = []
         self._number = 0
 
-    def begin(self, job: Job) -> Iterator[Event]:
+    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response without its output."""
         for name in ("created", "in_progress"):
             yield self._event(name, response=self._response("in_progress"))
 
-    def finish(self, job: Job) -> Iterator[Event]:
+    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response with its output."""
-        whole = self.whole(job)
+        whole = self.whole(jobs)
         yield self._event(whole["status"], response=whole)
 
-    def whole(self, job: Job) -> dict[str, Any]:
+    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """The whole response."""
-        prompt, written, cached = counts(job)
+        prompt, written, cached = counts(jobs)
         usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
         usage["input_tokens_details"] = {"cached_tokens": cached or 0}
-        usage["output_tokens_details"] = {"reasoning_tokens": sum(text.reasoning for text in job.texts)}
+        usage["output_tokens_details"] = {"reasoning_tokens": sum(job.reasoning for job in jobs)}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block, "completed") for block in self.blocks]
-        return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(job)}
+        return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(jobs)}
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""

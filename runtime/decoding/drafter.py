@@ -5,7 +5,6 @@ learns what became of its proposal only from the tokens that the target committe
 """
 
 import logging
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,21 +51,14 @@ NOTHING = Proposal((), "")
 
 
 def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
-    """Warn that ``drafter`` failed and is not asked again in this generation.
-
-    Each failure is reported, although Python shows equal warnings only once. Where warnings are errors it is logged,
-    since a drafter never ends a generation.
-    """
-    message = (
-        f"drafter {drafter.name!r} is switched off for this generation: {type(error).__name__}: {error}. "
-        "Decoding goes on without it; the output does not change."
+    """Log that ``drafter`` failed and is not asked again in this generation."""
+    logging.getLogger(__name__).warning(
+        "drafter %r is switched off for this generation: %s: %s. "
+        "Decoding goes on without it; the output does not change.",
+        drafter.name,
+        type(error).__name__,
+        error,
     )
-    try:
-        # Without a registry, nothing remembers an equal warning.
-        line = warn_switched_off.__code__.co_firstlineno
-        warnings.warn_explicit(message, RuntimeWarning, __file__, line, module=__name__)
-    except RuntimeWarning:
-        logging.getLogger(__name__).warning(message)
 
 
 class Drafter:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -176,7 +175,7 @@ class LogitBias:
 def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
     """The processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
 
-    `generate_step` also checks those that mlx-lm made, but it cannot look inside a function of yours.
+    `generate_step` refuses biases to tokens that the model lacks. It does not look into processors that mlx-lm made.
 
     Args:
         logit_bias: Numbers to add to logits, by token id.
@@ -193,19 +192,6 @@ def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **pena
             _number(name, value, False, least, most, expected="0 or a number")
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     return [*biases, *sample_utils.make_logits_processors(**penalties)]
-
-
-def biased_tokens(processor: Any) -> list[int]:
-    """Token ids that a processor of ours or of mlx-lm adds a bias to; none of any other."""
-    if isinstance(processor, LogitBias):
-        return processor.tokens
-    while isinstance(processor, partial):
-        processor = processor.func
-    code = getattr(processor, "__code__", None)
-    if code is None or getattr(processor, "__module__", None) != sample_utils.__name__:
-        return []
-    cells = dict(zip(code.co_freevars, processor.__closure__ or (), strict=True))
-    return cast("list[int]", cells["indices"].cell_contents.tolist()) if "indices" in cells else []
 
 
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:

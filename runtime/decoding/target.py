@@ -52,6 +52,8 @@ class TargetRunner:
         self._checkpoints.mark(len(prompt) - 1, windows_too=True)
         step_size = self.text.settings.prefill_step_size
         yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), step_size, self._quantize)
+        if (on_prompt := self.text.settings.on_prompt) is not None:
+            on_prompt(self.cache)
         windows.use_exact_masks(flatten(self.cache))
         self.text.prompt_read = True
 

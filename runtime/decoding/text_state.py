@@ -15,7 +15,7 @@ from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampler, biased_tokens, log_probabilities, processed
+from spectool.runtime.decoding.sampling import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.token_ids import as_ids, require_tokens
@@ -59,6 +59,7 @@ class GenerationSettings:
         kv_group_size: Group size of the quantised cache.
         quantized_kv_start: The cache is quantised once it holds this many tokens.
         statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
+        on_prompt: Called with the cache once it holds the prompt without its last token.
         on_cycle: Called for each cycle before its first token is yielded.
     """
 
@@ -80,6 +81,7 @@ class GenerationSettings:
     kv_group_size: int = 64
     quantized_kv_start: int = QUANTIZED_KV_START
     statistics: DraftStatistics | None = None
+    on_prompt: Callable[[list[Any]], None] | None = None
     on_cycle: Callable[[Cycle], None] | None = None
 
 
@@ -139,7 +141,8 @@ class TextState:
         require_tokens("prompt", prompt, vocabulary)
         require_tokens("cached_tokens", self.cached, vocabulary)
         for processor in self.processors:
-            require_tokens("logit_bias", biased_tokens(processor), vocabulary)
+            if isinstance(processor, LogitBias):
+                require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics

@@ -1,26 +1,25 @@
 """Generations with the same model and drafter share a controller, one after the other.
 
 A generation that begins while another one runs, in another thread for example, gets a new controller. The next one
-continues with the controller of the generation that ended last.
+continues with the controller of the generation that ended last. While nobody uses it, the drafter holds it.
 """
 
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.measured import keep_draft, known_costs, known_draft
 
-# By the ids of a model and a drafter, with weak references to both, since an id can come to belong to another object.
-_idle: dict[tuple[int, int], tuple[Any, Any, Controller]] = {}
+_HELD = "_idle_controller"  # the attribute of a drafter: a weak reference to the model, and the controller for it
 
 
 def acquire_controller(model: Any, drafter: Any) -> Controller:
     """The controller of ``model`` with ``drafter``; a new one where there is none or it is in use."""
-    known = _idle.pop((id(model), id(drafter)), None)
-    if known is None or known[0]() is not model or known[1]() is not drafter:
+    owner, controller = getattr(drafter, "__dict__", {}).pop(_HELD, (None, None))
+    if controller is None or owner() is not model:
         return new_controller(model, drafter)
-    return known[2]
+    return cast(Controller, controller)
 
 
 def new_controller(model: Any, drafter: Any = None) -> Controller:
@@ -49,7 +48,5 @@ def keep_learnt(model: Any, drafter: Any) -> None:
 def release_controller(model: Any, drafter: Any, controller: Controller) -> None:
     """Keep ``controller`` for the next generation of ``model`` with ``drafter``, and what the drafter has learnt."""
     keep_learnt(model, drafter)
-    for pair in [pair for pair, (*both, _) in list(_idle.items()) if any(each() is None for each in both)]:
-        _idle.pop(pair, None)
-    with suppress(TypeError):  # an object without weak references: nothing is kept for it
-        _idle[id(model), id(drafter)] = weakref.ref(model), weakref.ref(drafter), controller
+    with suppress(TypeError):  # a model without weak references, or a drafter without attributes: nothing is kept
+        vars(drafter)[_HELD] = weakref.ref(model), controller

@@ -13,7 +13,6 @@ from spectool.cli import main
 from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.draft_length import controller_pool
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
 from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
@@ -106,7 +105,6 @@ def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
             record.observe(asked=4, proposed=4, accepted=2, weight=0.9)
         record.update()
         release_controller(target, drafter, controller)
-        controller_pool._idle.clear()
         forget_known_costs()
 
     generation()

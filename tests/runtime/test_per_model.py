@@ -1,5 +1,7 @@
 """What is worked out once for each model, and forgotten with it."""
 
+import copy
+
 from spectool.runtime.per_model import once_per_model
 
 
@@ -23,3 +25,7 @@ def test_each_model_is_asked_once_while_it_is_there() -> None:
         one = Model(size=number)
         assert size(one) == number
     assert size(other) == 2 and asked.count(2) == 1
+    copied = copy.deepcopy(other)
+    copied["size"] = 5
+    assert [size(copied), size(other)] == [5, 2]
+    assert size({"size": 7}) == 7, "an object without attributes"

@@ -9,8 +9,7 @@ from anthropic import Anthropic, BadRequestError
 from openai.types.responses import ResponseTextDeltaEvent, ResponseTextDoneEvent
 
 from spectool.serve import responses
-from spectool.serve.answers import Delta
-from spectool.serve.engine import Job
+from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
@@ -158,7 +157,7 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
     request = responses.chat_of({"input": "a"})
     writer = responses.ResponseWriter(request)
     deque(writer.add(Delta(0, "text", end=end)), 0)
-    whole = writer.whole(Job(request, "m", [], "", lambda event: None))
+    whole = writer.whole([Job(request, "m", Prompt([]), "", lambda event: None)])
     assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
 
 

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.serve.answers import Answer, Prompt
+from spectool.serve.answers import Answer, Job, Prompt
 from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import CompletionRequest, checked
@@ -113,7 +113,8 @@ def test_an_answer_ends_somewhere_without_a_context(
     model.context = context
     request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
     prompt = Prompt(list(range(4 if context == 256 else 20)))
-    assert Answer(0, prompt, request, model, ServerOptions(model="m")).max_tokens == limit
+    job = Job(request, "m", prompt, "", lambda event: None)
+    assert Answer(job, model, ServerOptions(model="m")).max_tokens == limit
 
 
 def test_every_drafter_that_fails_is_counted() -> None:

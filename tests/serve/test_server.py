@@ -152,6 +152,25 @@ def test_several_answers_and_several_prompts(server: Server) -> None:
     assert complete(server, ids, 8).choices[0].text == alone(PROMPTS[0], 8)
 
 
+@pytest.mark.parametrize("make_drafter", [with_all, without_drafter])
+def test_several_answers_read_their_prompt_once(make_drafter: Callable[[str, Any], Drafter | None]) -> None:
+    with serving(make_drafter) as running:
+        prompts = [LONG[:200], PROMPTS[0]]
+        for _ in range(2):  # without and with what the first one has left in the prompt cache
+            before = series(running)
+            answer = complete(running, prompts, 6, n=3)
+            assert [choice.text for choice in answer.choices] == [
+                alone(prompt, 6) for prompt in prompts for _ in range(3)
+            ]
+            after = series(running)
+            names = "spectool_prompt_tokens_total", "spectool_cached_prompt_tokens_total"
+            read, cached = (after[name] - before[name] for name in names)
+            lengths = [len(running.engine.model.tokenizer.encode(prompt)) for prompt in prompts]
+            assert (answer.usage.prompt_tokens, read) == (sum(lengths), 3 * sum(lengths))
+            assert cached >= 2 * (sum(lengths) - 2)
+            assert answer.usage.completion_tokens == 36
+
+
 class Recording(Drafter):
     """A drafter without guesses that notes the prompts it is told."""
 

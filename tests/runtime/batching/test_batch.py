@@ -55,14 +55,12 @@ def schedules(kind: str, count: int) -> None:
     assert ties <= count
 
 
-@pytest.mark.filterwarnings("ignore:drafter 'failing' is switched off")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_text_is_its_own(kind: str) -> None:
     schedules(kind, 5)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:drafter 'failing' is switched off")
 def test_five_hundred_schedules() -> None:
     for kind in KINDS:
         schedules(kind, 500 // len(KINDS) + 1)

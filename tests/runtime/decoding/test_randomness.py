@@ -1,6 +1,5 @@
 """Seeds and failures: MLX's random state is shared, and no generation changes what others draw from it."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -94,7 +93,9 @@ def test_a_sampler_that_fails_leaves_the_state_as_it_was(model: Any, options: di
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-def test_a_drafter_whose_sampler_fails_costs_no_text(model: Any, hybrid: bool) -> None:
+def test_a_drafter_whose_sampler_fails_costs_no_text(
+    model: Any, hybrid: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(Drafter):
         name = "broken"
 
@@ -102,20 +103,7 @@ def test_a_drafter_whose_sampler_fails_costs_no_text(model: Any, hybrid: bool) -
             return Proposal(make_sampler(0.7, top_k=10**6)(mx.zeros((1, 9))).tolist(), self.name)  # type: ignore[arg-type]
 
     drafter: Drafter = Broken()
-    with pytest.warns(RuntimeWarning, match="'broken' is switched off"):
-        text = list(begun(model, drafter=HybridDrafter([drafter]) if hybrid else drafter))
+    text = list(begun(model, drafter=HybridDrafter([drafter]) if hybrid else drafter))
+    assert "'broken' is switched off" in caplog.text
     assert len(text) == 8
     assert 0 <= drawn() < 1
-
-
-def test_warnings_as_errors_do_not_end_a_generation(model: Any, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Drafter):
-        name = "broken"
-
-        def propose(self, limit: int) -> Proposal:
-            raise OSError("disk gone")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert list(begun(model, sampler=None, drafter=Broken())) == plain(model, PROMPT, 8)
-    assert "drafter 'broken' is switched off for this generation: OSError: disk gone" in caplog.text
