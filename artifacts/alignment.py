@@ -6,12 +6,6 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
     <side>_inside.npy          lists of int32  the token inside a text, in ids of the other side
     <side>_text_start.npy      lists of int32  the same at the start of a text
     <side>_token_bytes.npy     lists of uint8  the bytes of the token
-    <side>_left.npy, _right    int32[ids]      the two parts of its last merge
-    <side>_rank.npy            int32[ids]      and the rank of that
-    <side>_merge_pairs.npy     int64[merges]   all merges, in the order of these pairs
-    <side>_merge_ranks.npy, _merge_results    int32[merges]
-    <side>_characters.npy      uint32[classes]     a character of each class that splits depend on
-    <side>_boundaries.npy      uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
     <side>_risks.npy           float16[ids]    how often following text merges the token away, NaN unknown
 
 and once:
@@ -19,10 +13,8 @@ and once:
     prefix_index.npy           int32[ids with bytes]   draft ids in the order of their bytes
 
 Lists, one for each id, are the values of all of them in one array, and ``<name>_offsets.npy``, uint32[ids + 1], with
-the place at which each begins and the last one ends.
-
-The files of merges, characters and boundaries are absent for a side that goes through text. The manifest's statistics
-hold the report on the pair.
+the place at which each begins and the last one ends. The manifest's statistics hold the report on the pair, and whether
+the ids of each side are joined on ids.
 """
 
 from collections.abc import Sequence
@@ -38,9 +30,6 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
-from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.encoder import JoinTables
-from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -90,7 +79,7 @@ class Side:
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
     spellings: Spellings  # each id in ids of the other side
-    tables: JoinTables | None  # None where ids are joined through text
+    by_ids: bool  # whether ids are joined on ids, and not through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
     """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
@@ -181,24 +170,13 @@ class Alignment(Artifact):
             lists.append(IdLists(values, offsets))
         risks = self._array(f"{role}_risks", "float16", size)
         self._check(checks.risk_problems(f"{role}_risks.npy", risks))
-        return Side(counterpart, Spellings(*lists), self._tables(role, size, token_bytes), token_bytes, risks)
+        return Side(counterpart, Spellings(*lists), self._by_ids(role), token_bytes, risks)
 
-    def _tables(self, role: str, size: int, token_bytes: TokenBytes) -> JoinTables | None:
-        """Read what joins ids of one side, nothing where text does it."""
-        files, figures = self.manifest.files, self.manifest.statistics.get(role, {})
-        if f"{role}_left.npy" not in files and isinstance(figures, dict) and not figures.get("lemma", True):
-            return None
-        left, right, rank = (self._array(f"{role}_{name}", "int32", size) for name in ("left", "right", "rank"))
-        pairs = self._array(f"{role}_merge_pairs", "int64")
-        ranks, results = (self._array(f"{role}_merge_{name}", "int32", len(pairs)) for name in ("ranks", "results"))
-        table = MergeTable(left, right, rank, pairs, ranks, results)
-        self._check(checks.merge_problems(role, table, token_bytes))
-        codes = self._array(f"{role}_characters", "uint32")
-        self._check(checks.character_problems(f"{role}_characters.npy", codes))
-        n = len(codes)
-        verdicts = self._array(f"{role}_boundaries", "uint8", (n + 1) * n * n)
-        self._check(checks.verdict_problems(f"{role}_boundaries.npy", verdicts))
-        return JoinTables(table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n)))
+    def _by_ids(self, role: str) -> bool:
+        figures = self.manifest.statistics.get(role)
+        found = figures.get("by_ids") if isinstance(figures, dict) else None
+        self._expect(isinstance(found, bool), f"statistics.{role}.by_ids is {found!r}, expected true or false")
+        return bool(found)
 
     def _size(self, role: str) -> int:
         size: int = self.manifest.tokenizers[role]["size"]
@@ -234,14 +212,4 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
             write(f"{role}_{name}", spellings.values)
             write(f"{role}_{name}_offsets", spellings.offsets, "uint32")
         write(f"{role}_risks", side.risks, "float16")
-        if side.tables is None:
-            continue
-        table, boundaries = side.tables
-        for name, column in (("left", table.left), ("right", table.right), ("rank", table.rank)):
-            write(f"{role}_{name}", column)
-        write(f"{role}_merge_pairs", table.pairs, "int64")
-        write(f"{role}_merge_ranks", table.ranks)
-        write(f"{role}_merge_results", table.results)
-        write(f"{role}_characters", list(map(ord, boundaries.characters)), "uint32")
-        write(f"{role}_boundaries", boundaries.verdicts.ravel(), "uint8")
     write("prefix_index", prefix_index)

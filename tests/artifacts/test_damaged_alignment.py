@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from spectool.artifacts import alignment_checks
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 
 from ..running import error_of, run
-from .small_alignment import FILES, ints, made, reseal, rewrite
+from .small_alignment import FILES, made, reseal, rewrite
 
 
 @pytest.fixture
@@ -43,9 +41,10 @@ def test_missing_tokenizers(path: Path) -> None:
         Alignment(path)
 
 
-def test_a_lemma_without_its_files(path: Path) -> None:
-    reseal(path, lemma=(True, True))
-    with pytest.raises(ArtifactError, match=r"the manifest does not name target_left\.npy"):
+@pytest.mark.parametrize("by_ids", [None, 1, "yes", []])
+def test_nothing_that_says_how_ids_are_joined(path: Path, by_ids: Any) -> None:
+    reseal(path, by_ids=(True, by_ids))
+    with pytest.raises(ArtifactError, match=r"statistics\.target\.by_ids is .*, expected true or false"):
         Alignment(path)
 
 
@@ -115,11 +114,6 @@ def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> No
         ("target_token_bytes_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
         ("draft_to_target.npy", [1, 0, -1], "int32", "int32 3, expected int32 4"),
         ("target_inside_offsets.npy", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
-        ("draft_rank.npy", [-1, -1, 0], "int32", "int32 3, expected int32 4"),
-        ("draft_merge_pairs.npy", [1], "int32", "int32 1, expected int64 any"),
-        ("draft_merge_results.npy", [2, 2], "int32", "int32 2, expected int32 1"),
-        ("draft_boundaries.npy", [2] * 11, "uint8", "uint8 11, expected uint8 12"),
-        ("draft_characters.npy", [97], "uint8", "uint8 1, expected uint32 any"),
         ("prefix_index.npy", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
         ("draft_token_bytes.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
         ("target_risks.npy", [0, 0.5], "float16", "float16 2, expected float16 3"),
@@ -159,20 +153,6 @@ def test_spellings_out_of_order_are_found(path: Path, offsets: list[int]) -> Non
         ("draft_inside.npy", [1, 0, 3, 0], "ids outside 0 to 2"),
         ("draft_text_start.npy", [1, -1, 1, 0], "ids outside 0 to 2"),
         ("target_text_start.npy", [1, 4], "ids outside 0 to 3"),
-        ("draft_left.npy", [-1, -1, 4, -2], "ids outside -2 to 3"),
-        ("draft_right.npy", [-3, -1, 1, -2], "ids outside -2 to 3"),
-        ("draft_merge_results.npy", [4], "ids outside 0 to 3"),
-        ("draft_left.npy", [-1, -1, -1, -2], "a token has one part only"),
-        ("draft_left.npy", [-1, -1, 1, -2], "token 2 is not its parts side by side"),
-        ("draft_left.npy", [-1, -1, 3, -2], "token 2 is not its parts side by side"),
-        ("draft_rank.npy", [-1, -1, -2, -1], "ids outside -1 to 2147483646"),
-        ("draft_merge_pairs.npy", [2**62], "ids outside 0 to 3"),
-        ("draft_merge_pairs.npy", [-1], "ids outside 0 to 3"),
-        ("draft_merge_ranks.npy", [2**31 - 1], "ids outside 0 to 2147483646"),
-        ("draft_boundaries.npy", [2] * 11 + [3], "verdicts above 2"),
-        ("draft_characters.npy", [97, 97], "expected 1 to 100 different characters"),
-        ("draft_characters.npy", [97, 0xD800], "a class without a character"),
-        ("draft_characters.npy", [97, 0x110000], "a class without a character"),
         ("prefix_index.npy", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index.npy", [0, -1, 1], "ids outside 0 to 3"),
     ],
@@ -183,41 +163,11 @@ def test_opening_finds_what_is_wrong(path: Path, file: str, values: list[Any], m
         Alignment(path)
 
 
-def test_opening_finds_merges_out_of_order(path: Path) -> None:
-    for name in ("pairs", "ranks", "results"):
-        file = f"draft_merge_{name}.npy"
-        rewrite(path, file, [*np.load(path / file)] * 2)
-    with pytest.raises(ArtifactError, match=r"draft_merge_pairs\.npy: pairs out of order"):
-        Alignment(path)
-
-
 def test_long_spellings_are_refused(path: Path) -> None:
     rewrite(path, "draft_inside.npy", [1] * 29 + [0, 1, 0])
     rewrite(path, "draft_inside_offsets.npy", [0, 29, 30, 32, 32])
     with pytest.raises(ArtifactError, match=r"draft_inside\.npy: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
-
-
-def chain(depth: int) -> tuple[MergeTable, TokenBytes]:
-    """``a``, ``aa``, ``aaa`` … up to ``depth`` merges, one letter at a time."""
-    left = ints([-1, *range(depth)])
-    right = ints([-1] + [0] * depth)
-    pairs = np.array([token << 32 for token in range(depth)], np.int64)
-    ranks = ints(list(range(depth)))
-    table = MergeTable(left, right, ints([-1, *range(depth)]), pairs, ranks, ints(list(range(1, depth + 1))))
-    return table, TokenBytes.of([b"a" * (token + 1) for token in range(depth + 1)])
-
-
-def test_deep_trees_are_refused() -> None:
-    for depth, problems in ((512, []), (513, ["a token of more than 512 merges down one edge"])):
-        found = alignment_checks.merge_problems("draft", *chain(depth))
-        assert [problem for _, problem in found] == problems, depth
-
-
-def test_merges_that_make_text_longer_are_refused() -> None:
-    table, token_bytes = chain(3)
-    found = alignment_checks.merge_problems("draft", replace(table, results=ints([3, 2, 3])), token_bytes)
-    assert list(found) == [("draft_merge_results.npy", "a merge makes bytes that its parts have not")]
 
 
 def test_long_tokens_are_refused() -> None:
