@@ -6,18 +6,13 @@ For each side (``draft``, ``target``), with the other one as ``<other>``:
     <side>_in_<other>.arrow    inside, text_start list<int32>[ids]   spellings in the other's ids
     <side>_token_bytes.npy        uint8[bytes]                 the bytes of all tokens, by id
     <side>_offsets.npy         uint32[ids + 1]              where those of each token begin
-    <side>_tokens.arrow        left, right, rank int32[ids]         last merge of each token
-    <side>_merges.arrow        pair int64, rank, result int32[merges]   all merges, by pair
-    <side>_characters.arrow    character uint32[classes]            a character of each class that splits depend on
-    <side>_boundaries.arrow    verdict uint8[(classes + 1) * classes ** 2]   what the pre-tokenizer does between them
     <side>_risks.npy           float16[ids]                 how often following text merges the token away, NaN unknown
 
 and once:
 
     prefix_index.arrow         draft int32[ids with bytes]  draft ids in the order of their bytes
 
-The token, merge, character and boundary files are absent for a side that goes through text. The manifest's statistics
-hold the report on the pair.
+The manifest's statistics hold the report on the pair, and whether the ids of each side are joined on ids.
 """
 
 from collections.abc import Sequence
@@ -34,9 +29,6 @@ from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.columns import as_numpy, read_columns, write_columns
-from spectool.tokenization.incremental.boundaries import BoundaryTable
-from spectool.tokenization.incremental.encoder import JoinTables
-from spectool.tokenization.incremental.merges import MergeTable
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -45,10 +37,6 @@ MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
 # Columns of files that do not name their other side.
 _SPELLINGS = dict.fromkeys(("inside", "text_start"), pa.list_(pa.int32()))
-_TOKENS = dict.fromkeys(("left", "right", "rank"), pa.int32())
-_MERGES = {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()}
-_CHARACTERS = {"character": pa.uint32()}
-_BOUNDARIES = {"verdict": pa.uint8()}
 _PREFIX_INDEX = {"draft": pa.int32()}
 
 
@@ -87,7 +75,7 @@ class Side:
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
     spellings: Spellings  # each id in ids of the other side
-    tables: JoinTables | None  # None where ids are joined through text
+    by_ids: bool  # whether ids are joined on ids, and not through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
     """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
@@ -108,7 +96,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, version, roles = "spectool-alignment", 6, ("draft", "target")
+    format, version, roles = "spectool-alignment", 7, ("draft", "target")
     again = "Align again"
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 
@@ -180,24 +168,13 @@ class Alignment(Artifact):
             self._check(checks.spelling_problems(table, each.values, each.offsets, token_bytes, across))
         risks = map_array(self._file(f"{role}_risks.npy"), "float16", size)
         self._check(checks.risk_problems(f"{role}_risks.npy", risks))
-        return Side(counterpart, Spellings(*lists), self._tables(role, size, token_bytes), token_bytes, risks)
+        return Side(counterpart, Spellings(*lists), self._by_ids(role), token_bytes, risks)
 
-    def _tables(self, role: str, size: int, token_bytes: TokenBytes) -> JoinTables | None:
-        """Read what joins ids of one side, nothing where text does it."""
-        names = (f"{role}_{part}.arrow" for part in ("tokens", "merges", "characters", "boundaries"))
-        tokens, merges, characters, splits = names
-        figures = self.manifest.statistics.get(role, {})
-        if tokens not in self.manifest.files and isinstance(figures, dict) and not figures.get("lemma", True):
-            return None
-        columns = (*self._array(tokens, _TOKENS, size).values(), *self._array(merges, _MERGES).values())
-        table = MergeTable(*columns)
-        self._check(checks.merge_problems(tokens, merges, table, token_bytes))
-        codes = self._array(characters, _CHARACTERS)["character"]
-        self._check(checks.character_problems(characters, codes))
-        n = len(codes)
-        verdicts = self._array(splits, _BOUNDARIES, (n + 1) * n * n)["verdict"]
-        self._check(checks.verdict_problems(splits, verdicts))
-        return JoinTables(table, BoundaryTable("".join(map(chr, codes.tolist())), verdicts.reshape(n + 1, n, n)))
+    def _by_ids(self, role: str) -> bool:
+        figures = self.manifest.statistics.get(role)
+        found = figures.get("by_ids") if isinstance(figures, dict) else None
+        self._expect(isinstance(found, bool), f"statistics.{role}.by_ids is {found!r}, expected true or false")
+        return bool(found)
 
     def _size(self, role: str) -> int:
         size: int = self.manifest.tokenizers[role]["size"]
@@ -233,11 +210,4 @@ def write_alignment(directory: Path, draft: Side, target: Side, prefix_index: ND
         save_array(directory / f"{role}_risks.npy", side.risks, "float16")
         write(f"{role}_to_{other}.arrow", {other: pa.int32()}, side.counterpart)
         write(f"{role}_in_{other}.arrow", _SPELLINGS, spelled.inside, spelled.text_start)
-        if side.tables is None:
-            continue
-        table, boundaries = side.tables
-        write(f"{role}_tokens.arrow", _TOKENS, table.left, table.right, table.rank)
-        write(f"{role}_merges.arrow", _MERGES, table.pairs, table.ranks, table.results)
-        write(f"{role}_characters.arrow", _CHARACTERS, list(map(ord, boundaries.characters)))
-        write(f"{role}_boundaries.arrow", _BOUNDARIES, boundaries.verdicts.ravel())
     write("prefix_index.arrow", _PREFIX_INDEX, prefix_index)

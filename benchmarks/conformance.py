@@ -38,12 +38,10 @@ from spectool.artifacts.alignment import NONE, Spellings
 from spectool.build.alignment.translation_table import TokenSpeller
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
+from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
@@ -64,7 +62,6 @@ class Variant:
         tokenizer: The tokenizer.
         reasons: Why it goes through text; none if it claims ids.
         oracle: Its slow twin.
-        tables: What its ids are joined with; None through text.
         encoder: What joins its ids.
     """
 
@@ -72,7 +69,6 @@ class Variant:
     tokenizer: Tokenizer
     reasons: tuple[str, ...]
     oracle: Reference
-    tables: JoinTables | None
     encoder: IncrementalBPE | TailReencoder
 
 
@@ -102,8 +98,7 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
             rows[-1]["directory"] = "rebuilt"
         how = "; ".join(reasons) or "ids"
         rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
-        tables = None if reasons else JoinTables(merge_table(tokenizer), boundary_table(tokenizer))
-        yield Variant(name, tokenizer, reasons, Reference(tokenizer), tables, encoder_of(tokenizer, tables))
+        yield Variant(name, tokenizer, reasons, Reference(tokenizer), encoder_of(tokenizer, not reasons))
 
 
 def documents(seed: int) -> list[str]:
@@ -182,7 +177,7 @@ def translator(draft: Variant, target: Variant) -> ByteAlignedTranslator:
         return SimpleNamespace(
             spellings=Spellings(*columns),  # type: ignore[arg-type]
             counterpart=np.full(mine.tokenizer.size, NONE, np.int32),
-            tables=mine.tables,
+            by_ids=not mine.reasons,
             risks=np.full(mine.tokenizer.size, np.nan, np.float16),
         )
 

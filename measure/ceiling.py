@@ -62,7 +62,7 @@ def measure_ceiling(
         tokenizers keep no passage.
     """
     passages = list(_passages(draft, target, as_written(target, _sample(texts, _CHARACTERS))))
-    perfect = _PerfectDraft(draft, encoder_of(draft, alignment.draft.tables))
+    perfect = _PerfectDraft(draft, encoder_of(draft, alignment.draft.by_ids))
     translator = ByteAlignedTranslator(alignment, draft, target)
     ceiling: dict[str, float | None] = {}
     for k in lengths:

@@ -16,9 +16,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.tokenization.incremental.boundaries import BoundaryTable, boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
-from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
@@ -120,25 +118,12 @@ def sentence_piece() -> Backend:
 
 
 @pytest.fixture(scope="session")
-def boundaries(real: Callable[[str], Tokenizer]) -> Callable[[str], BoundaryTable]:
-    """The boundary table of a real tokenizer; kept for the whole run, since it takes seconds."""
-
-    @cache
-    def prepared(name: str) -> BoundaryTable:
-        return boundary_table(real(name))
-
-    return prepared
-
-
-@pytest.fixture(scope="session")
-def encoder(
-    real: Callable[[str], Tokenizer], boundaries: Callable[[str], BoundaryTable]
-) -> Callable[[str], IncrementalBPE]:
+def encoder(real: Callable[[str], Tokenizer]) -> Callable[[str], IncrementalBPE]:
     """What joins ids of a real tokenizer; kept for the whole run."""
 
     @cache
     def prepared(name: str) -> IncrementalBPE:
-        return IncrementalBPE(real(name), merge_table(real(name)), boundaries(name))
+        return IncrementalBPE(real(name))
 
     return prepared
 

@@ -19,8 +19,7 @@ from spectool.build.alignment.replayed_text import Reference, absorption_risks, 
 from spectool.build.alignment.translation_table import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
-from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import JoinTables, encoder_of, join_tables
+from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
@@ -65,23 +64,21 @@ def build_alignment(
     with atomic_directory(out) as directory:
         progress("reading")
         texts = _beginning((document.text for document in with_progress(corpus)), sample)
-        progress("deriving merges and splits")
-        tables = {side: join_tables(tokenizer) for side, tokenizer in both.items()}
         texts = as_written(target, texts)
         progress("spelling both vocabularies in each other's ids")
         spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
-        hard, checks = as_written(target, hard_texts(draft, target, SEED, texts)), {}
-        for side, other in SIDES:
-            tables[side], checks[side] = _check(side, both[other], both[side], tables[side], spelled[other], hard)
+        hard = as_written(target, hard_texts(draft, target, SEED, texts))
+        checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
+        by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
         progress("replaying a sample")
-        report, risks = _replay(both, tables, spelled, texts)
+        report, risks = _replay(both, by_ids, spelled, texts)
         progress("writing")
         draft_side, target_side = (
             Side(
                 counterpart=intersect(both[side], both[other]),
                 spellings=spelled[side],
-                tables=tables[side],
+                by_ids=by_ids[side],
                 token_bytes=both[side].token_bytes,
                 risks=risks[side],
             )
@@ -106,27 +103,24 @@ def build_alignment(
         return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
 
 
-def _check(
-    side: str, source: Tokenizer, own: Tokenizer, tables: JoinTables | None, spelled: Spellings, texts: Sequence[str]
-) -> tuple[JoinTables | None, dict[str, Any]]:
-    """Check one side; one that differs from its tokenizer goes through text, if that is closer to it.
+def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:
+    """The statistics of one side: whether its ids are joined on ids, why they are not, and the check.
 
-    Returns:
-        The tables by which its ids are joined, None for text; and its statistics: whether they are, why they are not,
-        and the check.
+    A side that differs from its tokenizer on ids goes through text, if that is closer to it.
     """
     reason = "; ".join(reasons_for_text(own))
-    found = check_joins(side, source, own, encoder_of(own, tables), spelled, texts)
-    if tables is not None and found.different:
-        instead = check_joins(side, source, own, TailReencoder(own), spelled, texts)
+    by_ids = not reason
+    found = check_joins(side, source, own, encoder_of(own, by_ids), spelled, texts)
+    if by_ids and found.different:
+        instead = check_joins(side, source, own, encoder_of(own, False), spelled, texts)
         if instead.share < found.share:
-            reason, tables, found = f"joined by merges, ids were {found}", None, instead
-    return tables, {"lemma": tables is not None, "reason": reason, "check": asdict(found)}
+            reason, by_ids, found = f"joined on ids, they were {found}", False, instead
+    return {"by_ids": by_ids, "reason": reason, "check": asdict(found)}
 
 
 def _replay(
     both: Mapping[str, Tokenizer],
-    tables: Mapping[str, JoinTables | None],
+    by_ids: Mapping[str, bool],
     spelled: Mapping[str, Spellings],
     texts: Sequence[str],
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float16]]]:
@@ -136,7 +130,7 @@ def _replay(
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
-        counts = replay_text(both[side], both[other], encoder_of(both[other], tables[other]), spelled[side], documents)
+        counts = replay_text(both[side], both[other], encoder_of(both[other], by_ids[other]), spelled[side], documents)
         report[f"{side}_to_{other}"] = counts.as_dict()
         risks[other] = absorption_risks(counts.last, counts.replaced)
         report["absorption"][other] = {

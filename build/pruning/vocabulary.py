@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.tokenization.incremental.merge_table import merge_list
-from spectool.tokenization.incremental.merges import Merges
 from spectool.tokenization.tokenizer import Tokenizer
 
 COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
 LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
-_UNKNOWN = -1  # a character without a token
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
 _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
@@ -113,14 +111,21 @@ def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:
     """A function that gives the tokens that BPE makes on its way to a token; Unigram makes none."""
     if tokenizer.kind == "Unigram":
         return lambda token: ()
-    vocabulary, table = tokenizer.model["vocab"], merge_list(tokenizer)
-    names, merges = {index: name for name, index in vocabulary.items()}, Merges(table, {}, {})
+    vocabulary: dict[str, int] = tokenizer.model["vocab"]
+    names = {index: name for name, index in vocabulary.items()}
+    ranks: dict[tuple[str, str], int] = {}
+    for rank, merge in enumerate(tokenizer.model["merges"]):
+        first, second = merge if isinstance(merge, list) else merge.split(" ", 1)
+        ranks[first, second] = rank  # of a merge listed twice, the later rank counts
 
     def parts(token: int) -> set[int]:
-        symbols = [vocabulary.get(char, _UNKNOWN) for char in names.get(token, "")]
-        made: list[int] = []
-        merges.merge(symbols, made)
-        return {*symbols, *table.results[made].tolist()} - {_UNKNOWN}
+        pieces = [char if char in vocabulary else "" for char in names.get(token, "")]
+        made = set(pieces)
+        while found := [(ranks[pair], at) for at, pair in enumerate(pairwise(pieces)) if pair in ranks]:
+            _, at = min(found)
+            pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
+            made.add(pieces[at])
+        return {vocabulary[piece] for piece in made if piece}
 
     return parts
 

@@ -82,7 +82,7 @@ def judge(manifest: Manifest) -> Verdict:
 def _direction(statistics: Mapping[str, Any], side: str, other: str) -> str:
     """How tokens of one side become those of the other, and how often without strings."""
     share = f"{_free(statistics[f'{side}_to_{other}'])} without strings"
-    joined = "ids are joined by merges" if statistics[other]["lemma"] else "text is encoded again in every cycle"
+    joined = "ids are joined on ids" if statistics[other]["by_ids"] else "text is encoded again in every cycle"
     return f"{joined}; {share}"
 
 

@@ -146,8 +146,8 @@ def _alignment(manifest: Manifest) -> dict[str, Any]:
         facts[f"{side} roles"] = str(Roles(**figures["roles"]))
         facts[f"{side} limits"] = "; ".join(figures["limits"]) or NO_LIMITS
         facts[f"{side} joins"] = (
-            "ids: boundaries are repaired by merges, without strings"
-            if figures["lemma"]
+            "ids: at most the text since the last sure border is encoded, once"
+            if figures["by_ids"]
             else f"text, encoded again in every cycle: {figures['reason']}"
         )
         facts[f"{side} check"] = str(JoinCheck(**figures["check"]))

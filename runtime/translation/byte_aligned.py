@@ -58,8 +58,8 @@ class ByteAlignedTranslator:
         """
         draft, target = alignment.require(draft, target)
         self._draft, self._target = draft, target
-        self._draft_encoder = encoder_of(draft, alignment.draft.tables)
-        self._target_encoder = encoder_of(target, alignment.target.tables)
+        self._draft_encoder = encoder_of(draft, alignment.draft.by_ids)
+        self._target_encoder = encoder_of(target, alignment.target.by_ids)
         self._draft_spellings, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
         self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.edges.leading_space)
@@ -145,7 +145,7 @@ class ByteAlignedTranslator:
         return Constraint(healed, first, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
-        """What single draft tokens say at the present frontier; None for a target without the merge-site lemma."""
+        """What single draft tokens say at the present frontier; None for a target through text."""
         from spectool.runtime.translation.token_rows import TokenRows, spelling_table
 
         if isinstance(self._target_encoder, TailReencoder):

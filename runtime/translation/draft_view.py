@@ -9,8 +9,6 @@ from spectool.tokenization.incremental.by_text import TailReencoder, recent, who
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.incremental.encoder import IncrementalEncoder
 
-_MUCH = 64  # bytes from which on text is encoded instead of joined
-
 
 class DraftView:
     """The committed text in draft ids.
@@ -91,8 +89,7 @@ class DraftView:
             else:
                 if self._leading_space and not self.begun:
                     data = b" " + data
-                append = encoder.join_bytes if len(data) < _MUCH else encoder.join_text
-                change = append(ids, data, begin=self.begin)
+                change = encoder.join_bytes(ids, data, begin=self.begin)
             self._replace(*change)
             self.begun = True
         self.pending = pending

@@ -1,4 +1,4 @@
-"""Translation for a target without the merge-site lemma (Unigram, WordPiece): text is encoded again."""
+"""Translation for a target whose ids are not joined on ids (Unigram, WordPiece): text is encoded again."""
 
 from collections.abc import Sequence
 

@@ -10,23 +10,16 @@ import pyarrow as pa
 from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.columns import write_columns
-from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable
-from spectool.tokenization.incremental.encoder import JoinTables
-from spectool.tokenization.incremental.merges import MergeTable
 
-# Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; no lemma for it.
+# Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; through text.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
 FILES = (
-    "draft_boundaries.arrow",
-    "draft_characters.arrow",
     "draft_in_target.arrow",
-    "draft_merges.arrow",
     "draft_offsets.npy",
     "draft_risks.npy",
     "draft_token_bytes.npy",
     "draft_to_target.arrow",
-    "draft_tokens.arrow",
     "prefix_index.arrow",
     "target_in_draft.arrow",
     "target_offsets.npy",
@@ -40,21 +33,17 @@ def ints(values: list[int]) -> Any:
     return np.array(values, np.int32)
 
 
-MERGES = MergeTable(
-    ints([-1, -1, 0, -2]), ints([-1, -1, 1, -2]), ints([-1, -1, 0, -1]), np.array([1], np.int64), ints([0]), ints([2])
-)
-BOUNDARIES = BoundaryTable("\0a", np.full((3, 2, 2), JOIN, np.uint8))
 DRAFT = Side(
     ints(FORTH),
     Spellings([(1,), (0,), (1, 0), ()], [(1,), (0,), (1, 0), ()]),
-    JoinTables(MERGES, BOUNDARIES),
+    True,
     [b"a", b"b", b"ab", b""],
     np.array([0.5, 0, 1, np.nan], np.float16),
 )
 TARGET = Side(
     ints(BACK),
     Spellings([(1,), (0,), ()], [(2,), (0,), ()]),
-    None,
+    False,
     [b"b", b"a", b"c"],
     np.zeros(3, np.float16),
 )
@@ -64,13 +53,13 @@ PREFIXES = ints([0, 2, 1])
 def reseal(
     directory: Path,
     roles: tuple[str, ...] = ("draft", "target"),
-    lemma: tuple[bool, bool] = (True, False),
+    by_ids: tuple[Any, Any] = (True, False),
     fingerprints: dict[str, str] | None = None,
 ) -> None:
     (directory / "manifest.json").unlink(missing_ok=True)
     known = fingerprints or {role: role[0] * 64 for role in roles}
     tokenizers = {role: {"name": role, "fingerprint": known[role], "size": SIZES[role]} for role in roles}
-    statistics = {"draft": {"lemma": lemma[0]}, "target": {"lemma": lemma[1]}}
+    statistics = {"draft": {"by_ids": by_ids[0]}, "target": {"by_ids": by_ids[1]}}
     Alignment.seal(directory, {}, tokenizers, {}, statistics)
 
 

@@ -15,12 +15,11 @@ from spectool.artifacts.columns import read_columns
 from spectool.artifacts.formats import verify_artifact
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import JoinTables, encoder_of
-from spectool.tokenization.incremental.merges import MergeTable
+from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
-from .small_alignment import BACK, BOUNDARIES, DRAFT, FILES, FORTH, MERGES, PREFIXES, SIZES, TARGET, ints, made, reseal
+from .small_alignment import BACK, DRAFT, FILES, FORTH, PREFIXES, SIZES, TARGET, ints, made, reseal
 
 
 @pytest.fixture
@@ -37,20 +36,14 @@ def test_what_is_written_is_read(path: Path) -> None:
         for name in ("inside", "text_start"):
             assert list(getattr(side.spellings, name)) == getattr(written.spellings, name)
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
-    assert alignment.draft.tables is not None
-    for name in ("left", "right", "rank", "pairs", "ranks", "results"):
-        assert np.array_equal(getattr(alignment.draft.tables.merges, name), getattr(MERGES, name)), name
-    assert np.array_equal(alignment.draft.tables.boundaries.verdicts, BOUNDARIES.verdicts)
-    assert alignment.draft.tables.boundaries.characters == "\0a"
-    assert alignment.target.tables is None
+    assert alignment.draft.by_ids and not alignment.target.by_ids
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     verify_artifact(alignment.path)
 
 
 def test_what_is_read_cannot_be_changed(path: Path) -> None:
     alignment = Alignment(path)
-    assert alignment.draft.tables is not None
-    for array in (alignment.draft.counterpart, alignment.draft.tables.merges.pairs, alignment.prefix_index):
+    for array in (alignment.draft.counterpart, alignment.draft.risks, alignment.prefix_index):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
@@ -65,9 +58,8 @@ def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
 
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
     tokenizer = Tokenizer("made", byte_level, Roles())
-    table = MergeTable(*(np.full(tokenizer.size, -1, np.int32) for _ in range(3)), MERGES.pairs[:0], *[ints([])] * 2)
-    assert isinstance(encoder_of(tokenizer, JoinTables(table, BOUNDARIES)), IncrementalBPE)
-    assert isinstance(encoder_of(tokenizer, Alignment(path).target.tables), TailReencoder)
+    assert isinstance(encoder_of(tokenizer, Alignment(path).draft.by_ids), IncrementalBPE)
+    assert isinstance(encoder_of(tokenizer, Alignment(path).target.by_ids), TailReencoder)
 
 
 def side_of(tokenizer: Tokenizer) -> Side:
@@ -75,7 +67,7 @@ def side_of(tokenizer: Tokenizer) -> Side:
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size
     unknown = np.full(tokenizer.size, np.nan)
     spelled = Spellings(nothing, nothing)
-    return Side(np.full(tokenizer.size, -1), spelled, None, tokenizer.token_bytes, unknown)
+    return Side(np.full(tokenizer.size, -1), spelled, False, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture
@@ -88,7 +80,7 @@ def pair(
     monkeypatch.setitem(SIZES, "target", target.size)
     with atomic_directory(tmp_path / "x.align") as directory:
         write_alignment(directory, side_of(draft), side_of(target), ints([]))
-        reseal(directory, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
+        reseal(directory, by_ids=(False, False), fingerprints=fingerprints_of(draft, target))
     return tmp_path / "x.align", draft, target
 
 
@@ -109,7 +101,7 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
         with pytest.raises(FingerprintMismatch, match=r"x\.align: built for tokenizer .*Rebuild it: spectool align"):
             alignment.require(*sides)
     # Swapped fingerprints in the manifest are an alignment for the other direction.
-    reseal(path, lemma=(False, False), fingerprints=fingerprints_of(target, draft))
+    reseal(path, by_ids=(False, False), fingerprints=fingerprints_of(target, draft))
     with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
         Alignment(path).require(draft, target)
     with pytest.raises(FingerprintMismatch, match=r"built for tokenizer \w+… with 261 ids, t is \w+… with 267"):
@@ -122,13 +114,13 @@ def test_a_token_that_stands_for_a_byte_has_one(pair: tuple[Path, Tokenizer, Tok
     offsets = np.load(path / "target_offsets.npy")
     offsets[byte + 1] = offsets[byte]
     save_array(path / "target_offsets.npy", offsets, "uint32")
-    reseal(path, lemma=(False, False), fingerprints=fingerprints_of(draft, target))
+    reseal(path, by_ids=(False, False), fingerprints=fingerprints_of(draft, target))
     with pytest.raises(ArtifactError, match=rf"target_offsets\.npy: token {byte} stands for a byte, and has not one"):
         Alignment(path).require(draft, target)
 
 
 def test_columns_are_read_without_copying(path: Path) -> None:
     before = pa.total_allocated_bytes()
-    kept = read_columns(path / "draft_merges.arrow", {"pair": pa.int64(), "rank": pa.int32(), "result": pa.int32()})
-    assert len(kept) == 3
+    kept = read_columns(path / "draft_to_target.arrow", {"target": pa.int32()})
+    assert len(kept) == 1
     assert pa.total_allocated_bytes() - before < 4096

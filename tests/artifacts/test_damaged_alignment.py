@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,10 @@ from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.arrays import save_array
 from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import Manifest, seal
-from spectool.tokenization.incremental.merges import MergeTable
-from spectool.tokenization.token_bytes import TokenBytes
 
 from ..running import error_of, run
 from .small_alignment import (
     FILES,
-    ints,
     made,
     reseal,
     rewrite,
@@ -53,24 +49,25 @@ def test_missing_tokenizers(path: Path) -> None:
         Alignment(path)
 
 
-def test_a_lemma_without_its_files(path: Path) -> None:
-    reseal(path, lemma=(True, True))
-    with pytest.raises(ArtifactError, match=r"the manifest does not name target_tokens\.arrow"):
+@pytest.mark.parametrize("by_ids", [None, 1, "yes", []])
+def test_nothing_that_says_how_ids_are_joined(path: Path, by_ids: Any) -> None:
+    reseal(path, by_ids=(True, by_ids))
+    with pytest.raises(ArtifactError, match=r"statistics\.target\.by_ids is .*, expected true or false"):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 7])
+@pytest.mark.parametrize("version", [3, 4, 5, 6, 8])
 def test_other_versions(path: Path, version: int) -> None:
     manifest = Alignment(path).manifest
     (path / "manifest.json").unlink()
     seal(path, Manifest(Alignment.format, version, {}, manifest.tokenizers, {}, manifest.statistics))
     with pytest.raises(
-        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 6\. Align again with"
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 7\. Align again with"
     ):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [0, 5, 7])
+@pytest.mark.parametrize("version", [0, 6, 8])
 @pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
 def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
     value = json.loads((path / "manifest.json").read_text()) | {"version": version, "tokenizers": tokenizers}
@@ -167,7 +164,7 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
     )
     with pytest.raises(ArtifactError, match=rf"{file}: column \w+ has missing values"):
         Alignment(copy)
-    if file not in ("prefix_index.arrow", "draft_merges.arrow", "draft_characters.arrow"):  # as many rows as there are
+    if file != "prefix_index.arrow":  # as many rows as there are
         copy = columns_of(lambda columns: {name: column.slice(1) for name, column in columns.items()})
         with pytest.raises(ArtifactError, match=rf"{file}: \d+ rows, expected \d+"):
             Alignment(copy)
@@ -184,22 +181,7 @@ def test_wrong_types_columns_and_rows(path: Path, tmp_path: Path, file: str) -> 
         ("draft_in_target.arrow", "inside", [[1], [0], [3], []], "ids outside 0 to 2"),
         ("draft_in_target.arrow", "text_start", [[1], [-1], [1], []], "ids outside 0 to 2"),
         ("target_in_draft.arrow", "text_start", [[1], [4], []], "ids outside 0 to 3"),
-        ("draft_tokens.arrow", "left", [-1, -1, 4, -2], "ids outside -2 to 3"),
-        ("draft_tokens.arrow", "right", [-3, -1, 1, -2], "ids outside -2 to 3"),
-        ("draft_merges.arrow", "result", [4], "ids outside 0 to 3"),
-        ("draft_tokens.arrow", "right", [-1, -1, -1, -2], "a token has one part only"),
-        ("draft_tokens.arrow", "right", [-1, -1, 2, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "left", [-1, -1, 1, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "left", [-1, -1, 3, -2], "token 2 is not its parts side by side"),
-        ("draft_tokens.arrow", "rank", [-1, -1, -2, -1], "ids outside -1 to 2147483646"),
-        ("draft_merges.arrow", "pair", [2**62], "ids outside 0 to 3"),
-        ("draft_merges.arrow", "pair", [-1], "ids outside 0 to 3"),
-        ("draft_merges.arrow", "rank", [2**31 - 1], "ids outside 0 to 2147483646"),
         ("draft_in_target.arrow", "inside", [[1] * 29, [0], [1], []], "token 0 of 1 bytes is spelled by 29 ids"),
-        ("draft_boundaries.arrow", "verdict", [2] * 11 + [3], "verdicts above 2"),
-        ("draft_characters.arrow", "character", [97, 97], "expected 1 to 100 different characters"),
-        ("draft_characters.arrow", "character", [97, 0xD800], "a class without a character"),
-        ("draft_characters.arrow", "character", [97, 0x110000], "a class without a character"),
         ("prefix_index.arrow", "draft", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index.arrow", "draft", [0, -1, 1], "ids outside 0 to 3"),
     ],
@@ -210,49 +192,18 @@ def test_opening_finds_what_is_wrong(path: Path, file: str, column: str, values:
         Alignment(path)
 
 
-def test_opening_finds_merges_out_of_order(path: Path) -> None:
-    def twice(columns: dict[str, Any]) -> dict[str, Any]:
-        return {name: pa.concat_arrays([column, column]) for name, column in columns.items()}
-
-    rewrite(path, "draft_merges.arrow", twice)
-    with pytest.raises(ArtifactError, match=r"draft_merges\.arrow: pairs out of order"):
-        Alignment(path)
-
-
 def test_compressed_columns_are_refused(path: Path) -> None:
     """A few bytes may declare gigabytes, so nothing is decompressed."""
-    file = path / "draft_merges.arrow"
+    file = path / "draft_to_target.arrow"
     with pa.ipc.open_file(str(file)) as reader:
         batch = reader.get_batch(0)
     with pa.ipc.new_file(str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
     reseal(path)
     with pytest.raises(
-        ArtifactError, match=r"draft_merges\.arrow: not a readable Arrow file \(the columns are compressed"
+        ArtifactError, match=r"draft_to_target\.arrow: not a readable Arrow file \(the columns are compressed"
     ):
         Alignment(path)
-
-
-def chain(depth: int) -> tuple[MergeTable, TokenBytes]:
-    """``a``, ``aa``, ``aaa`` … up to ``depth`` merges, one letter at a time."""
-    left = ints([-1, *range(depth)])
-    right = ints([-1] + [0] * depth)
-    pairs = np.array([token << 32 for token in range(depth)], np.int64)
-    ranks = ints(list(range(depth)))
-    table = MergeTable(left, right, ints([-1, *range(depth)]), pairs, ranks, ints(list(range(1, depth + 1))))
-    return table, TokenBytes.of([b"a" * (token + 1) for token in range(depth + 1)])
-
-
-def test_deep_trees_are_refused() -> None:
-    for depth, problems in ((512, []), (513, ["a token of more than 512 merges down one edge"])):
-        found = alignment_checks.merge_problems("tokens", "merges", *chain(depth))
-        assert [problem for _, problem in found] == problems, depth
-
-
-def test_merges_that_make_text_longer_are_refused() -> None:
-    table, token_bytes = chain(3)
-    found = alignment_checks.merge_problems("tokens", "merges", replace(table, results=ints([3, 2, 3])), token_bytes)
-    assert list(found) == [("merges", "a merge makes bytes that its parts have not")]
 
 
 def test_long_tokens_are_refused() -> None:

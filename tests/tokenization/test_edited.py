@@ -13,10 +13,8 @@ from tokenizers import Tokenizer as Backend
 from spectool import TokenizerError
 from spectool.build.alignment.intersection import intersect
 from spectool.tests.tokenization.round_trip import keeps
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.running_text import RunningText
@@ -107,7 +105,7 @@ def test_a_control_token_that_merges_reach(end: str, rng: random.Random) -> None
     index = tokenizer.vocabulary[end]
     assert tokenizer.token_bytes[index] == b"" and index in tokenizer.specials
     assert reasons_for_text(tokenizer) == () and not tokenizer.notes
-    encoder, kept = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), 0
+    encoder, kept = IncrementalBPE(tokenizer), 0
     for _ in range(300):
         text = "".join(rng.choices([end, end[:-1], end[-1], end[0], "k", " k", "ż"], k=rng.randint(1, 6)))
         ids: list[int] = []

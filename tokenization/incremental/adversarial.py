@@ -5,21 +5,21 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.incremental.patterns import CharacterClasses, words
 from spectool.tokenization.tokenizer import Tokenizer
 
 _TOKENS = 4000  # tokens drawn from the vocabulary
 _RUNS = (1, 1, 1, 1, 2, 2, 3, 4, 5, 7, 9, 17)
 _BLANKS = (" ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", " \n", "\n ", "\u00a0", "\u3000", "\u2028", "\x85", "\ufeff")
+_ENDINGS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")  # that the patterns of many tokenizers look for
+_KINDS = "aAsSżжЖªǅʼ漢あ한ไא\u0301\u094d059٣²½Ⅷ.,!'’`\"-_/\\(){}<>|=#$€«—😀\x00\u0378\u200b\ufffd"
 _LINE = 150  # characters of a real line
 
 
 def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[str] = ()) -> Iterator[str]:
     """Yield texts of up to a few hundred characters, without end; equal random numbers give equal texts.
 
-    They are put together from characters of every kind that the tokenizer tells apart, the words of its patterns, its
-    added tokens, and its tokens cut and glued. ``lines`` are real text to insert into; with none, all text is made up.
+    They are put together from characters of many kinds, the endings that patterns look for, the tokenizer's added
+    tokens, and its tokens cut and glued. ``lines`` are real text to insert into; with none, all text is made up.
     """
     pools = [pool for pool in _pools(tokenizer, rng) if pool]
 
@@ -49,10 +49,8 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     """Yield what texts are put together from, one kind of thing in each list."""
     yield list(_BLANKS)
     yield list(_characters(rng, 400))
-    if not reasons_for_text(tokenizer):
-        yield list(CharacterClasses(tokenizer).characters)
-        found = words(tokenizer.steps("pre_tokenizer"))
-        yield [variant for word in found for variant in (word, word.upper(), word * 2)]
+    yield list({*_KINDS, *(char for step in tokenizer.steps("pre_tokenizer") for char in str(step.get("pattern", "")))})
+    yield [variant for word in _ENDINGS for variant in (word, word.upper(), word * 2)]
     added = [token["content"] for token in tokenizer.spec["added_tokens"] if token["content"]]
     cuts = [(content, rng.randrange(len(content) + 1)) for content in rng.sample(added, min(200, len(added)))]
     yield [part for content, cut in cuts for part in (content, content[:cut], content[cut:], f" {content}") if part]

@@ -1,13 +1,14 @@
-"""Whether a tokenizer's ids are joined by merges and boundaries (`by_ids`) or through text (`by_text`), and why.
+"""Whether a tokenizer's ids are joined on ids (`by_ids`) or through text (`by_text`), and why.
 
 Every kind of step that the `tokenizers` library knows is listed here. A step that neither way can follow is refused.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from spectool import TokenizerError
-from spectool.tokenization.incremental.patterns import unfollowed
 from spectool.tokenization.round_trips import unread
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
@@ -29,11 +30,12 @@ _KINDS = {
     "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
+_MOST_COUNTED = 4
 _SAMPLE = " \n\t.,'/aAżжא漢あ\u0301\u0378\u200b😀\x00" + "059²"  # characters of most kinds
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Why a tokenizer's ids have to be joined through text; empty where they are joined by merges and boundaries.
+    """Why a tokenizer's ids have to be joined through text; empty where they are joined on ids.
 
     Raises:
         TokenizerError: It has a step that can be followed in neither way, or that this version does not know.
@@ -81,6 +83,13 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
             yield f"its token {name!r} decodes as {decoded!r}"
 
 
+def _counting(step: dict[str, Any]) -> str:
+    """Why text of any length may decide where a step splits; empty where a few characters do."""
+    counts = re.findall(r"(?<=[{,])\d+(?=[,}])", step.get("pattern", {}).get("Regex", ""))
+    most = max(map(int, counts), default=0)
+    return f"its pre-tokenizer counts up to {most} characters" if most > _MOST_COUNTED else ""
+
+
 def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     model = tokenizer.spec["model"]
     marks = ("continuing_subword_prefix", "end_of_word_suffix")
@@ -98,7 +107,7 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     if added := next(_of_added_tokens(tokenizer), ""):
         yield added
     if model["type"] == "BPE" and not any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
-        yield from filter(None, map(unfollowed, splits))
+        yield from filter(None, map(_counting, splits))
         removing = any(step.get("behavior") == "Removed" for step in splits)
         if removing and any(map(tokenizer.drops, map("".join, product(_SAMPLE, repeat=2)))):
             yield "its pre-tokenizer removes what it splits at"

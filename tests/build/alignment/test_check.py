@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -21,20 +21,15 @@ from spectool.commands.shared.describe import artifact_facts
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tokenization.incremental.boundaries import JOIN, BoundaryTable, boundary_table
+from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import IncrementalEncoder, encoder_of
-from spectool.tokenization.incremental.merge_table import merge_table
+from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
+ALWAYS_SURE = SimpleNamespace(are_sure=lambda before, after: True, splits=True)
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
-
-
-def never_split(tokenizer: Tokenizer) -> BoundaryTable:
-    """A boundary table that is wrong wherever the pre-tokenizer splits."""
-    table = boundary_table(tokenizer)
-    return BoundaryTable(table.characters, np.full_like(table.verdicts, JOIN))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +49,7 @@ def checked(corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
 def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = hard_texts(bundled, other_bundled, 3, TEXT.split("\n\n"))
     for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
-        for encoder in (IncrementalBPE(other, merge_table(other), boundary_table(other)), TailReencoder(other)):
+        for encoder in (IncrementalBPE(other), TailReencoder(other)):
             for role in ("draft", "target"):
                 found = check_joins(role, source, other, encoder, spellings(source, other), texts)
                 assert found.different == 0, str(found)
@@ -67,23 +62,26 @@ def test_texts_are_the_same_for_the_same_seed(bundled: Tokenizer, other_bundled:
     assert hard_texts(bundled, other_bundled, 3) != hard_texts(bundled, other_bundled, 4)
 
 
-@pytest.mark.parametrize("wrong", ["merges", "boundaries", "floor", "error"])
+@pytest.mark.parametrize("wrong", ["join", "borders", "floor", "error"])
 def test_every_kind_of_fault_is_found(
     wrong: str, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = other_bundled
-    boundaries = never_split(other) if wrong == "boundaries" else boundary_table(other)
-    encoder = IncrementalBPE(other, merge_table(other), boundaries)
+    if wrong == "borders":
+        monkeypatch.setattr(
+            by_ids, "Borders", lambda *sides: SimpleNamespace(are_sure=lambda before, after: True, splits=True)
+        )
+    encoder = IncrementalBPE(other)
     joined = encoder.join
     match wrong:
-        case "merges":
+        case "join":
             monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
         case "floor":  # right as long as nothing has been committed for good
             monkeypatch.setattr(
                 encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run) if floor else joined(ids, run)
             )
         case "error":
-            monkeypatch.setattr(encoder.merges, "merge", lambda symbols: {}[tuple(symbols)])
+            monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: {}[run])
     spelled, texts = spellings(bundled, other), hard_texts(bundled, other, 3)
     for role in ("target",) if wrong == "floor" else ("draft", "target"):
         found = check_joins(role, bundled, other, encoder, spelled, texts)
@@ -95,21 +93,23 @@ def test_every_kind_of_fault_is_found(
 def test_a_side_that_fails_goes_through_text(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime has no tables to join by, and its view of every prefix is the tokenizer's."""
-    monkeypatch.setattr(
-        "spectool.tokenization.incremental.encoder.boundary_table",
-        lambda each: never_split(each) if each is other_bundled else boundary_table(each),
-    )
+    """The runtime's view of every prefix is the tokenizer's."""
+    right = by_ids.Borders
+
+    def borders(tokenizer: Tokenizer, running: RunningText) -> object:
+        return ALWAYS_SURE if tokenizer is other_bundled else right(tokenizer, running)
+
+    monkeypatch.setattr(by_ids, "Borders", borders)
     path = tmp_path / "x.align"
     manifest = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
     alignment = Alignment(path)
     verify_artifact(alignment.path)
     require_checked(path, manifest)
-    assert alignment.draft.tables is None and alignment.target.tables is not None
-    assert not manifest.statistics["draft"]["lemma"] and manifest.statistics["target"]["lemma"]
+    assert not alignment.draft.by_ids and alignment.target.by_ids
+    assert not manifest.statistics["draft"]["by_ids"] and manifest.statistics["target"]["by_ids"]
     assert manifest.statistics["draft"]["check"]["different"] == 0
     facts = artifact_facts(manifest)
-    assert facts["draft joins"].startswith("text, encoded again in every cycle: joined by merges, ids were unlike")
+    assert facts["draft joins"].startswith("text, encoded again in every cycle: joined on ids, they were unlike")
     assert "equal to the tokenizer" in facts["draft check"]
     translator = ByteAlignedTranslator(alignment, other_bundled, bundled)
     text = "O'Neill mówi: 2024, а кіт спить."
@@ -187,10 +187,10 @@ def test_an_example_shows_where_the_difference_is() -> None:
 
 
 @pytest.mark.system
-def test_the_closer_of_merges_and_text_is_taken(
+def test_the_closer_of_ids_and_text_is_taken(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A side that is joined by merges almost as it should be stays so where text does worse."""
+    """A side that is joined on ids almost as it should be stays so where text does worse."""
     right = stage.check_joins
 
     def checks(role: str, source: Tokenizer, other: Tokenizer, encoder: IncrementalEncoder, *rest: object) -> JoinCheck:
@@ -200,7 +200,7 @@ def test_the_closer_of_merges_and_text_is_taken(
     monkeypatch.setattr(stage, "check_joins", checks)
     out = tmp_path / "x.align"
     statistics = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), out, lambda step: None).statistics
-    assert statistics["draft"]["lemma"] and statistics["draft"]["check"]["different"] == 1
+    assert statistics["draft"]["by_ids"] and statistics["draft"]["check"]["different"] == 1
 
 
 def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer, shared: Path) -> None:
@@ -226,8 +226,8 @@ def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokeni
     for seed in (101, 102):
         texts = hard_texts(draft, target, seed)
         for found in (
-            check_joins("draft", target, draft, encoder_of(draft, made.draft.tables), made.target.spellings, texts),
-            check_joins("target", draft, target, encoder_of(target, made.target.tables), made.draft.spellings, texts),
+            check_joins("draft", target, draft, encoder_of(draft, made.draft.by_ids), made.target.spellings, texts),
+            check_joins("target", draft, target, encoder_of(target, made.target.by_ids), made.draft.spellings, texts),
         ):
             assert found.different == 0, (seed, str(found))
             assert found.places > least

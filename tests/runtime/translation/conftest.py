@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin
 from spectool.tests.runtime.translation.worlds import BUNDLED, World
-from spectool.tokenization.incremental import encoder
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -33,21 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         build_alignment(draft, target, open_corpus("sample:pl"), folder / pair, lambda step: None, sample=2000)
         return World(draft, target, Alignment(folder / pair), TranslationTwin(draft, target))
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("boundary_table", "merge_table"):
-            patch.setattr(encoder, name, by_fingerprint(getattr(encoder, name)))
-        yield aligned
-
-
-def by_fingerprint(function: Callable[[Tokenizer], Any]) -> Callable[[Tokenizer], Any]:
-    known: dict[str, Any] = {}
-
-    def remembered(tokenizer: Tokenizer) -> Any:
-        if tokenizer.fingerprint not in known:
-            known[tokenizer.fingerprint] = function(tokenizer)
-        return known[tokenizer.fingerprint]
-
-    return remembered
+    return aligned
 
 
 @pytest.fixture(scope="module")

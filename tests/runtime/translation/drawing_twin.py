@@ -200,7 +200,8 @@ def encode_bytes(target: Tokenizer, data: bytes) -> list[int]:
 def boundary_holds(target: Tokenizer, before: Sequence[int], token: int) -> bool:
     """Return whether the target would cut between the last of ``before`` and ``token``, given the bytes of both.
 
-    Nothing is cut before the merges here, so that two neighbours decide (docs/design.md, merge-site lemma).
+    Nothing is cut before the merges here, so that two neighbours decide: BPE merges across them if and only
+    if it does so in their bytes alone.
     """
     if not before or not target.token_bytes[before[-1]]:
         return True

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -12,10 +13,8 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import _KINDS, _REFUSED, reasons_for_text
-from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.token_bytes import DECODERS, byte_symbols
@@ -63,6 +62,10 @@ JOINED = {
     "Split": [split("[!-/][A-Za-z]+|[一-龥]+"), split(r"\d{1,3}"), BYTES],
     "Split at a string": [pre_tokenizers.Split("ko", "merged_with_previous"), BYTES],
     "Split inverted": [split(r"\s+|\S+", "removed", True), BYTES],
+    "digits from the right": [split(r"\d{1,3}(?=(\d{3})*\b)"), BYTES],
+    "a character twice": [split(r"(.)\1"), BYTES],
+    "three words": [split(r"(?: ?\p{L}+){1,3}"), BYTES],
+    "Split at a long string": [pre_tokenizers.Split("<|end_of_text|>", "isolated"), BYTES],
     "nothing": [BYTES],
 }
 
@@ -105,7 +108,7 @@ def test_signs_for_spaces(
 
 def check_joins(tokenizer: Tokenizer, rng: Any, count: int, characters: str | None = None) -> None:
     """Join adversarial texts in pieces; what comes out is what the tokenizer writes for the whole."""
-    encoder = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    encoder = IncrementalBPE(tokenizer)
     prefix, kept = b" " * tokenizer.edges.leading_space, 0
     twin = Backend.from_str(tokenizer.backend.to_str())
     twin.encode_special_tokens = True
@@ -149,13 +152,9 @@ def test_added_tokens_with_every_option(
         (pre_tokenizers.WhitespaceSplit(), "WhitespaceSplit keeps no spaces"),
         (pre_tokenizers.CharDelimiterSplit(","), "CharDelimiterSplit keeps no delimiters"),
         (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
-        (split(r"(.)\1"), "goes beyond single characters"),
-        (split(r"\d{1,3}(?=(\d{3})*\b)"), "goes beyond single characters"),  # a group depends on the last digit
-        (split(r"(?: ?\p{L}+){1,3}"), "goes beyond single characters"),  # so does one counted in words on the first
         (split(r"(?m:.{1,200})"), "counts up to 200 characters"),
         (split(r"\s+", "removed"), "removes what it splits at"),
         (split(r"\p{N}{1,20}"), "counts up to 20 characters"),
-        (pre_tokenizers.Split("<|end_of_text|>", "isolated"), "looks for '<|end_of_text|>'"),
     ],
 )
 def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:
@@ -197,6 +196,21 @@ def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: B
         assert f"its added token {added!r}" in reasons(backend) and reason in reasons(backend)
     byte_level.add_tokens([AddedToken("word", single_word=True)])
     assert "'word' is looked for between words" in reasons(byte_level)
+
+
+@pytest.mark.parametrize("mark", ["end_of_word_suffix", "continuing_subword_prefix"])
+def test_a_model_with_marks_goes_through_text(mark: str) -> None:
+    backend = Backend(models.BPE({sign: place for place, sign in enumerate(byte_symbols())}, [], **{mark: "##"}))
+    found = reasons_for_text(made(backend, pre_tokenizer=BYTES, decoder=decoders.ByteLevel()))
+    assert f"its model has the option {mark}" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "by_ids"),
+    [("bielik-11b-v2.5", True), ("falcon-7b", False), ("herbert-base-cased", False), ("t5-small", False)],
+)
+def test_real_tokenizers(name: str, by_ids: bool, real: Callable[[str], Tokenizer]) -> None:
+    assert (not reasons_for_text(real(name))) == by_ids
 
 
 def test_pieces_of_a_fixed_length_are_refused(byte_level: Backend) -> None:
@@ -243,9 +257,10 @@ def test_a_kind_that_the_library_may_add_is_refused(byte_level: Backend, monkeyp
 def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, rng: Any) -> None:
     spec = json.loads(byte_level.to_str())
     symbols = {number: sign for sign, number in byte_symbols().items()}
-    del spec["model"]["vocab"][symbols[missing]]
+    vocabulary = spec["model"]["vocab"]
+    vocabulary["no symbol"] = vocabulary.pop(symbols[missing])
     tokenizer = made(Backend.from_str(json.dumps(spec)), pre_tokenizer=JOINED["ByteLevel"][0])
-    encoder = IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer))
+    encoder = IncrementalBPE(tokenizer)
     assert encoder.spell("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
     check_joins(tokenizer, rng, 20)
 

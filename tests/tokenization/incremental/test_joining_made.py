@@ -9,10 +9,8 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import Reference, joined
-from spectool.tokenization.incremental.boundaries import boundary_table
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.merge_table import merge_table
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import byte_symbols
@@ -32,7 +30,7 @@ def byte_level(names: Sequence[str], merges: Sequence[tuple[str, str]], pattern:
 
 
 def prepared(tokenizer: Tokenizer) -> tuple[IncrementalBPE, Reference]:
-    return IncrementalBPE(tokenizer, merge_table(tokenizer), boundary_table(tokenizer)), Reference(tokenizer)
+    return IncrementalBPE(tokenizer), Reference(tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +94,16 @@ def test_every_cut_of_short_texts(made: tuple[IncrementalBPE, Reference], text: 
 
 
 def test_strings_are_counted(made: tuple[IncrementalBPE, Reference]) -> None:
+    """Nothing is encoded at a sure border, and the same word once."""
     encoder, oracle = made
     before = encoder.string_calls
-    encoder.join(oracle.encode("kot ko"), tuple(oracle.encode("t kot")))
+    encoder.join(oracle.encode("kot ko"), tuple(oracle.encode(" kot")))
     assert encoder.string_calls == before
+    for text in ("kkot ko", "ko, ko", "<th<th ko"):
+        encoder.join(oracle.encode(text), tuple(oracle.encode("tkot")))
+    assert encoder.string_calls == before + 1
     encoder.join(oracle.encode("kot <th"), tuple(oracle.encode("ink>")))
-    assert encoder.string_calls > before
+    assert encoder.string_calls == before + 2
 
 
 def test_nothing_is_joined_to_nothing(made: tuple[IncrementalBPE, Reference]) -> None:
