@@ -191,11 +191,8 @@ def _sampler(request: GenerationRequest, model: LoadedModel, options: ServerOpti
     def given(value: Any, default: Any) -> Any:
         return default if value is None else value
 
-    temperature = given(request.temperature, options.temp)
-    if temperature == 0:
-        return None
-    return Sampling(
-        temperature,
+    sampling = Sampling(
+        given(request.temperature, options.temp),
         top_p=given(request.top_p, options.top_p),
         top_k=given(request.top_k, options.top_k),
         min_p=given(request.min_p, options.min_p),
@@ -203,6 +200,7 @@ def _sampler(request: GenerationRequest, model: LoadedModel, options: ServerOpti
         xtc_threshold=request.xtc_threshold,
         xtc_special_tokens=model.kept_by_xtc,
     )
+    return sampling if sampling.temp > 0 else None
 
 
 def _processors(request: GenerationRequest) -> Sequence[LogitsProcessor]:

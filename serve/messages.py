@@ -44,7 +44,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if stops := body.pop("stop_sequences", None):
         chat["stop"] = stops
     tools = body.pop("tools", None) or []
-    chat["tools"], others = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
+    chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     kind = choice.get("type") if isinstance(choice, dict) else choice
     chat["tool_choice"] = "required" if kind == "any" else kind
@@ -53,11 +53,11 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     config = body.get("output_config")
     if isinstance(config, dict) and (form := config.get("format")):
         chat["response_format"] = {"type": "json_schema", "json_schema": form}
-        others |= {f"output_config_{name}": True for name in body.pop("output_config") if name != "format"}
+        del body["output_config"]
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
-    return checked(ChatRequest, {**body, **others, **chat})
+    return checked(ChatRequest, {**body, **chat})
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -198,12 +198,10 @@ def drafting_figures(jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
-def own_tools(
-    tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str
-) -> tuple[list[dict[str, Any]], dict[str, bool]]:
-    """The tools that the client runs itself, in the form of a chat's, and fields that name the others.
+def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> list[dict[str, Any]]:
+    """The tools that the client runs itself, in the form of a chat's.
 
-    Those that OpenAI or Anthropic would run are not here. Clients always offer some, so they are no reason to refuse.
+    Those that OpenAI or Anthropic would run are left out. Clients always offer some, so they are no reason to refuse.
     The parameters of a tool stand in its field ``schema``.
 
     Raises:
@@ -217,8 +215,7 @@ def own_tools(
         for tool in tools
         if is_own(tool)
     ]
-    others = {f"tools_{tool.get('type')}": True for tool in tools if not is_own(tool)}
-    return [{"type": "function", "function": function} for function in functions], others
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -7,12 +7,13 @@ and in a header of the answer.
 import inspect
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -60,18 +61,17 @@ def wrong_field(name: str, problem: str, *, status: int = 400, code: str | None 
     return RequestRefused(status, f"{name}: {problem}", param=name, code=code)
 
 
-def _field(words: str, default: Any = None, **rules: Any) -> Any:
-    """A field with what it must be in words, for the error message."""
-    return Field(default, description=words, **rules)
-
-
 def _number(low: float, high: float, default: float | None = None) -> Any:
-    return _field(f"a number from {low:g} to {high:g}", default, strict=True, ge=low, le=high, allow_inf_nan=False)
+    return Field(default, strict=True, ge=low, le=high, allow_inf_nan=False)
 
 
 def _whole(low: int, high: int = _LARGEST, default: int | None = None) -> Any:
-    bounds = f"of at least {low}, and less than 2^63" if high == _LARGEST else f"from {low} to {high}"
-    return _field(f"a whole number {bounds}", default, strict=True, ge=low, le=high)
+    return Field(default, strict=True, ge=low, le=high)
+
+
+def _sampling(default: float | None = None) -> Any:
+    """A number that `Sampling` checks."""
+    return Field(default, strict=True, allow_inf_nan=False)
 
 
 def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
@@ -79,11 +79,10 @@ def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
     from transformers import PreTrainedTokenizerBase
 
     if inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys() & variables.keys():
-        raise ValueError
+        raise PydanticCustomError("variables", "Input should have variables of the chat template alone")
     return variables
 
 
-_Flag = Annotated[StrictBool, Field(description="true or false")]
 _Text = Annotated[str, StringConstraints(min_length=1, strict=True)]
 _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 _Bias = Annotated[float, Field(strict=True, ge=-1e30, le=1e30, allow_inf_nan=False)]
@@ -92,7 +91,13 @@ _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _JSON = "json_schema", {"type": "object"}
-_STARTED = "no such field, because this is fixed when the server starts"
+
+
+def _started(value: Any) -> None:
+    raise PydanticCustomError("started", "Input should be left out, because this is fixed when the server starts")
+
+
+_Started = Annotated[None, BeforeValidator(_started)]
 
 
 class _Given(BaseModel):
@@ -171,7 +176,7 @@ class _StructuredOutputs(_Given):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if len(self.model_fields_set) != 1:
-            raise ValueError
+            raise PydanticCustomError("one", "Input should have one of json, json_object, regex, choice and grammar")
         return self
 
 
@@ -183,39 +188,33 @@ class _NamedTool(_Given):
 class GenerationRequest(_Given):
     """What every request may say about how its answers are written."""
 
-    model: str = _field("the name of a model", DEFAULT_MODEL, strict=True)
-    stream: _Flag = False
-    stream_options: _StreamOptions = _field('an object with "include_usage"', _StreamOptions())
+    model: str = Field(DEFAULT_MODEL, strict=True)
+    stream: StrictBool = False
+    stream_options: _StreamOptions = _StreamOptions()
     n: int = _whole(1, MAX_TEXTS, 1)
     max_tokens: int | None = _whole(1)
     max_completion_tokens: int | None = _whole(1)
     temperature: float | None = _number(0, 2)
-    top_p: float | None = _number(*SAMPLER["top_p"][:2])
+    top_p: float | None = _sampling()
     top_k: int | None = _whole(0)
-    min_p: float | None = _number(*SAMPLER["min_p"][:2])
+    min_p: float | None = _sampling()
     repetition_penalty: float = _number(0, PENALTIES["repetition_penalty"].most, 0.0)
     repetition_context_size: int = _whole(0, MOST_RECENT, 20)
     presence_penalty: float = _number(-2, 2, 0.0)
     presence_context_size: int = _whole(0, MOST_RECENT, 20)
     frequency_penalty: float = _number(-2, 2, 0.0)
     frequency_context_size: int = _whole(0, MOST_RECENT, 20)
-    xtc_probability: float = _number(*SAMPLER["xtc_probability"][:3])
-    xtc_threshold: float = _number(*SAMPLER["xtc_threshold"][:3])
-    logit_bias: dict[_TokenId, _Bias] = _field("an object from token ids to numbers from -1e30 to 1e30", {})
+    xtc_probability: float = _sampling(SAMPLER["xtc_probability"].default)
+    xtc_threshold: float = _sampling(SAMPLER["xtc_threshold"].default)
+    logit_bias: dict[_TokenId, _Bias] = {}
     seed: int | None = _whole(0)
-    stop: _Text | Annotated[list[_Text], Field(max_length=16)] = _field(
-        "a text, or a list of at most 16, none of them empty", []
-    )
+    stop: _Text | Annotated[list[_Text], Field(max_length=16)] = []
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
-    response_format: Annotated[_PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = _field(
-        'an object with the type "text", "json_object", or "json_schema" and an object "json_schema" with a "schema"'
-    )
-    structured_outputs: _StructuredOutputs | None = _field(
-        'an object with one of "json", "json_object", "regex", "choice" and "grammar"'
-    )
-    chat_template: None = _field(_STARTED)
-    adapters: None = _field(_STARTED)
-    draft_model: None = _field(_STARTED)
+    response_format: Annotated[_PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = None
+    structured_outputs: _StructuredOutputs | None = None
+    chat_template: _Started = None
+    adapters: _Started = None
+    draft_model: _Started = None
 
     @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
     @classmethod
@@ -229,7 +228,7 @@ class GenerationRequest(_Given):
     @classmethod
     def _not_tiny(cls, value: float) -> float:
         if 0 < value < LEAST_DIVISOR:
-            raise PydanticCustomError("tiny", f"0, or at least {LEAST_DIVISOR:f}")
+            raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
         return value
 
     @property
@@ -265,21 +264,13 @@ class GenerationRequest(_Given):
 class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
-    messages: list[Message] = _field(
-        "a list of messages, each with a role (system, developer, user, assistant or tool) and text as content",
-        ...,
-        min_length=1,
-    )
-    tools: list[Tool] = _field("a list of functions", [])
-    tool_choice: Literal["auto", "none", "required"] | _NamedTool = _field(
-        "auto, none, required, or an object that names a function", "auto"
-    )
-    prediction: _Prediction | None = _field('an object with the type "content" and text as content')
-    logprobs: _Flag = False
+    messages: list[Message] = Field(min_length=1)
+    tools: list[Tool] = []
+    tool_choice: Literal["auto", "none", "required"] | _NamedTool = "auto"
+    prediction: _Prediction | None = None
+    logprobs: StrictBool = False
     top_logprobs: int | None = _whole(0, 20)
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = _field(
-        "an object with variables of the chat template alone", {}
-    )
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @property
     def predicted(self) -> str:
@@ -312,13 +303,11 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
-    prompt: _String | _Ids | _Strings = _field(
-        f"a text, a list of token ids, or a list of at most {MAX_TEXTS} texts", ...
-    )
-    logprobs: StrictBool | _UpTo20 = _field("a whole number from 0 to 20", False)
-    echo: Literal[False] = _field("false, because an answer does not repeat its prompt", False)
-    suffix: Literal[""] = _field("nothing, because text after the answer is not taken into account", "")
-    best_of: Literal[1] = _field("1, because every generated answer is returned", 1)
+    prompt: _String | _Ids | _Strings
+    logprobs: StrictBool | _UpTo20 = False
+    echo: Literal[False] = False
+    suffix: Literal[""] = ""
+    best_of: Literal[1] = 1
 
     @property
     def shown_logprobs(self) -> int | None:
@@ -351,14 +340,12 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
-        first, deepest = errors[0], max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
-        name = str(first["loc"][0]) if first["loc"] else "body"
-        declared = kind.model_fields.get(name)
-        told = None if first["type"] == "tiny" or declared is None else declared.description
-        expected = told or first["msg"].removeprefix("Input should be ")
-        raise wrong_field(name, f"expected {expected}, got {_place(body, deepest)}") from error
+        errors = error.errors(include_url=False)
+        deepest = max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
+        path, got = _place(body, deepest["loc"])
+        name = str(deepest["loc"][0]) if deepest["loc"] else "body"
+        raise RequestRefused(400, f"{path}: {deepest['msg']}, got {got}", param=name) from error
 
 
 def without_effect(request: BaseModel) -> list[str]:
@@ -376,16 +363,19 @@ def _joined(content: str | list[_Part]) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
-def _place(body: dict[str, Any], problem: Mapping[str, Any]) -> str:
-    """What a body has at the place of a problem, and where that is inside a field."""
-    value, path = body, ""
-    missing = problem["type"] == "missing"  # or null
-    for step in problem["loc"][: -1 if missing else None]:
-        inside = isinstance(step, int) if isinstance(value, list) else isinstance(value, dict) and step in value
-        if inside:  # otherwise it names one of several kinds of values
-            value, path = value[step], f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
-    found, path = ("nothing", f"{path}.{problem['loc'][-1]}") if missing else (quoted(value), path)
-    return f"{found} at {path[1:]}" if path.count(".") + path.count("[") > 1 else found
+def _place(body: dict[str, Any], steps: Sequence[int | str]) -> tuple[str, str]:
+    """The path to a place in a body, and what is there."""
+    value: Any = body
+    path = ""
+    for step in steps:
+        if isinstance(value, list) and isinstance(step, int):
+            value, path = value[step], f"{path}[{step}]"
+        elif isinstance(value, dict) and step in value:
+            value, path = value[step], f"{path}.{step}"
+        elif isinstance(value, dict) and step == steps[-1]:  # it is missing
+            return f"{path}.{step}".removeprefix("."), "nothing"
+        # otherwise it names one of several kinds of values
+    return path.removeprefix("."), quoted(value)
 
 
 def _finite(digits: str) -> float:

@@ -54,10 +54,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
-    chat["tools"], others = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
-    others |= {f"text_{name}": True for name in (text if isinstance(text, dict) else ()) if name != "format"}
+    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    return checked(ChatRequest, {**ignored, **others, **chat})
+    return checked(ChatRequest, {**ignored, **chat})
 
 
 def _is(value: Any, kind: str) -> bool:

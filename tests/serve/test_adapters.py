@@ -93,7 +93,7 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
         status, _, data = exchange(chatting, post("/v1/messages", {"max_tokens": 3, **body}))
         error = json.loads(data)
         assert (status, error["type"], error["error"]["type"]) == (400, "error", "invalid_request_error"), body
-    with pytest.raises(BadRequestError, match="temperature: expected a number from 0 to 2, got 5"):
+    with pytest.raises(BadRequestError, match="temperature: Input should be less than or equal to 2, got 5"):
         anthropic(chatting).messages.create(
             model="demo",
             max_tokens=3,
@@ -182,8 +182,8 @@ def test_tools_of_responses(chatting: Server) -> None:
     }
     api = client(chatting).responses
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
-        raw = api.with_raw_response.create(**asked)
-        assert raw.headers["x-spectool-ignored-fields"] == "text_verbosity, tools_web_search"
+        raw = api.with_raw_response.create(**asked, extra_body={"verbose": True})
+        assert raw.headers["x-spectool-ignored-fields"] == "verbose"
         whole = raw.parse()
         with api.stream(**asked) as stream:
             final = stream.get_final_response()
@@ -229,7 +229,7 @@ def test_errors_name_fields_as_the_protocol_does(chatting: Server, path: str, fi
     status, _, data = exchange(chatting, post(path, asked))
     error = json.loads(data)["error"]
     assert (status, error.get("param", field)) == (400, field)
-    assert error["message"].startswith(f"{field}: expected ")
+    assert error["message"].startswith(field) and ", got " in error["message"]
 
 
 def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
@@ -237,7 +237,7 @@ def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
     schema = {"type": "object", "properties": {"city": {"enum": ["Łódź"]}}, "required": ["city"]}
     form = {"effort": "low", "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}
     raw = anthropic(chatting).messages.with_raw_response.create(**asked, extra_body={"output_config": form})
-    assert raw.headers["x-spectool-ignored-fields"] == "output_config_effort"
+    assert "x-spectool-ignored-fields" not in raw.headers
     (block,) = raw.parse().content
     assert block.type == "text" and json.loads(block.text) == {"city": "Łódź"}
 

@@ -58,7 +58,7 @@ def test_calls_that_are_required_are_made(chatting: Server) -> None:
     for choice in ("required", {"type": "function", "function": {"name": "time"}}):
         answer = ask(chatting, tools=TOOL, tool_choice=choice).choices[0]
         ends = ("tool_calls", "length") if choice == "required" else ("tool_calls",)  # there may be many
-        assert answer.finish_reason in ends and not (answer.message.content or "").partition("<tool_call>")[0]
+        assert answer.finish_reason in ends and not (answer.message.content or "").strip().partition("<tool_call>")[0]
         names = [call.function.name for call in answer.message.tool_calls]
         assert set(names) <= {"weather", "time"} if choice == "required" else names == ["time"]
         for call in answer.message.tool_calls:
@@ -132,7 +132,7 @@ def test_what_cannot_be_enforced_is_refused(chatting: Server, fields: Any, named
     status, answer = posted(chatting, "/v1/chat/completions", {"messages": MESSAGES, **fields})
     assert status == 400 and answer["error"]["param"] == named
     message = answer["error"]["message"]
-    assert message.startswith(f"{named}: ") and reason in message and "rules" not in message  # a word of ours
+    assert message.startswith(named) and reason in message and "rules" not in message  # a word of ours
 
 
 @pytest.mark.system

@@ -1,6 +1,7 @@
 """What the server refuses, and that every refusal is clean JSON and harms nobody else."""
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def test_wrong_values(server: Server, field: str, value: Any) -> None:
     status, error = refusal(server, post(TEXT, {**GOOD, field: value}))
     assert status == 400
     assert error["param"] == field
-    assert error["message"].startswith(f"{field}: ") and "expected" in error["message"]
+    assert re.match(rf"{field}[^:]*: .+(, got .+|, expected .+)", error["message"]), error["message"]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +142,10 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "field", "value", "got"),
     [
-        (CHAT, "response_format", {"type": "json"}, '{"type": "json"}'),
-        (CHAT, "response_format", {"type": "json_schema"}, "nothing at response_format.json_schema"),
-        (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, "json_schema.schema"),
-        (TEXT, "prompt", ["a"] * 17, ",…"),
+        (CHAT, "response_format", {"type": "json"}, 'response_format: .*, got {"type": "json"}'),
+        (CHAT, "response_format", {"type": "json_schema"}, "response_format.json_schema: .*, got nothing"),
+        (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, ".*json_schema.schema: .*, got nothing"),
+        (TEXT, "prompt", ["a"] * 17, "prompt: List should have at most 16 items .*,…"),
     ],
 )
 def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
@@ -152,7 +153,7 @@ def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_mean
 ) -> None:
     status, error = refusal(server, post(path, {"messages": [{"role": "user", "content": "a"}], field: value}))
     assert (status, error["param"]) == (400, field)
-    assert error["message"].endswith(got), error["message"]
+    assert re.fullmatch(got, error["message"]), error["message"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_mean
         ([], "[]"),
         ([5], "5 at messages[0]"),
         ([{"content": "no role"}], "nothing at messages[0].role"),
-        ([{"role": None, "content": "no role"}], "nothing at messages[0].role"),
+        ([{"role": None, "content": "no role"}], "null at messages[0].role"),
         ([{"role": "user", "content": 5}], "5 at messages[0].content"),
         (
             [
@@ -177,7 +178,8 @@ def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_mean
 )
 def test_wrong_messages(server: Server, messages: Any, got: str) -> None:
     status, error = refusal(server, post(CHAT, {"messages": messages}))
-    assert error["message"].endswith(f"got {got}")
+    got, _, place = got.partition(" at ")
+    assert re.fullmatch(rf"{re.escape(place or 'messages')}: .+, got {re.escape(got)}", error["message"])
     assert (status, error["param"]) == (400, "messages")
 
 
@@ -323,11 +325,10 @@ def test_every_field_of_openai_s_that_asks_for_something_else_has_a_rule() -> No
     assert {"n", "best_of", "echo", "suffix", "response_format", "tool_choice", "logit_bias", "stop"} <= declared
 
 
-def test_every_rule_is_told_in_words() -> None:
+def test_every_rule_is_told() -> None:
     for kind in (ChatRequest, CompletionRequest):
-        for name, field in kind.model_fields.items():
-            assert field.description, name
-            with pytest.raises(RequestRefused, match=f"{name}: expected"):
+        for name in kind.model_fields:
+            with pytest.raises(RequestRefused, match=rf"{name}\S*: .+, got "):
                 checked(kind, {"messages": [{"role": "user"}], "prompt": "a", name: object_of_no_use})
 
 
