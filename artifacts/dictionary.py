@@ -216,13 +216,7 @@ def write_dictionary(directory: Path, entries: Iterable[Entry]) -> dict[str, Any
     following = np.fromiter((ranks[row.token] for row in rows), np.int64, len(rows))
     probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
     count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
-    path = directory / "contexts.marisa"
-    try:
-        contexts.save(str(path))
-    except RuntimeError as error:  # which has neither number nor file name
-        raise ArtifactError(
-            f"{path}: cannot be written ({error}). Check the free space and the limits of its disk, and run it again"
-        ) from error
+    (directory / "contexts.marisa").write_bytes(contexts.tobytes())
     save_array(directory / "alphabet.npy", alphabet, "uint32")
     save_array(directory / "next_token.npy", following[by_place], _rank_type(len(alphabet)))
     save_array(directory / "probability.npy", probability[by_place], "uint8")

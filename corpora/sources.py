@@ -102,6 +102,8 @@ def open_corpus(
         return _open_hub(spec, parse_hub_source(spec), reading)
     if spec.startswith("sample:"):
         return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, reading)
+    if spec == "-":
+        raise CorpusError("-: expected a file, got standard input, which cannot be read twice. Save it to a file")
     if not spec:
         raise CorpusError(f"expected the name of a source, got an empty one. Presets: {', '.join(PRESETS)}")
     try:
