@@ -74,12 +74,13 @@ class Batch:
     ) -> None:
         """Write up to ``rows`` texts at a time on ``stream``.
 
-        Texts cannot share passes if their caches will be quantised, or if they have one ``drafter`` that cannot be
-        forked. Then one is written after the other.
+        Texts cannot share passes if their caches will be quantised, if they have one ``drafter`` that cannot be forked,
+        or if the bits are to stay those of passes over single tokens. Then one is written after the other.
         """
         costs = known_costs(model)
         one_drafter = drafter is not None and drafter.fork() is None
-        self.rows = rows = 1 if one_drafter or kv_bits is not None else rows
+        in_turn = one_drafter or kv_bits is not None or (costs is not None and costs.exact)
+        self.rows = rows = 1 if in_turn else rows
         self.length = BlockLength(rows, costs.curve if costs else None)
         self._model = model
         self._stream = generation_stream if stream is None else stream
