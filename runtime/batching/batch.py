@@ -157,7 +157,8 @@ class Batch:
             row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
             kept[row] = len(row.target.refeed) + len(cycle.committed)
             committed += len(cycle.committed)
-            row.text.proposer.commit(cycle.committed)
+            with row.text.randomness:
+                row.text.proposer.commit(cycle.committed)
             steps.append(Step(row.target, commit))
         before = self._caches.lengths
         self._caches.settle(list(kept.values()))
@@ -222,7 +223,8 @@ class Batch:
         """Ask all drafters, and cut what they propose to one length, except where it is fixed."""
         for row in self._shared:
             refeed = len(row.target.refeed)
-            row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
+            with row.text.randomness:  # drafters may draw, too
+                row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
         likely = [() if row.is_fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
         longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in self._shared if row.is_fixed)])
         for row in self._shared:
