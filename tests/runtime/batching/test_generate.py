@@ -85,3 +85,13 @@ def test_a_seed_covers_what_a_draft_model_draws(loaded: Any) -> None:
         generate(model, tokenizer, prompt, drafter=ModelDrafter(draft), seed=seed, **options)
         for seed, prompt in enumerate(PROMPTS, 1)
     ]
+
+
+def test_a_hybrid_drafts_where_no_controller_knows_what_passes_cost(loaded: Any) -> None:
+    model, tokenizer = loaded
+    draft = load(str(demo_path("draft")))
+    drafters = [load_drafter(tokenizer, draft_model=draft) for _ in PROMPTS]
+    made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24)
+    assert not any(statistics.failures for statistics in made.drafting)
+    assert sum(statistics.proposed_by["model"] for statistics in made.drafting)
+    assert made.texts == [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]
