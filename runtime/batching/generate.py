@@ -98,6 +98,11 @@ def batch_generate(
     for name, values in each.items():
         if len(values) != len(prompts):
             raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {len(values)}")
+    held = [id(entry) for cache in each["prompt_caches"] for entry in cache or ()]
+    if len(set(held)) < len(held):
+        raise RuntimeUnsupported(
+            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
+        )
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)

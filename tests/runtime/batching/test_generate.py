@@ -5,6 +5,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx_lm import load
+from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
@@ -55,6 +56,8 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=0)
     with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
         batch_generate(*loaded, PROMPTS[0])
+    with pytest.raises(RuntimeUnsupported, match=r"prompt_caches: .*got one twice.*deepcopy"):
+        batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
 
 
 @pytest.mark.parametrize("drafting", [False, True])
