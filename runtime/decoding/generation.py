@@ -30,7 +30,7 @@ from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.decoding.token_ids import prompt_ids, require_lengths, vocabulary_size
+from spectool.runtime.decoding.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
@@ -105,6 +105,7 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     tokens = prompt_ids(prompt)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
+    require_count("prefill_step_size", settings.prefill_step_size)
     if isinstance(drafter, str | Path):
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
     cache = settings.prompt_cache

@@ -226,3 +226,9 @@ def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
         [layer.to_quantized(32) for layer in make_prompt_cache(model)],
     ):
         assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, "8"])
+def test_a_prompt_is_read_in_pieces_of_one_token_at_least(model: Any, size: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="prefill_step_size: expected a whole number of at least 1, got"):
+        generate_step(PROMPT, model, prefill_step_size=size)
