@@ -86,6 +86,8 @@ def batch_generate(
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
+    if (grammar := kwargs.get("grammar")) is not None:
+        grammar.require(tokenizer)
     if isinstance(prompts, str):
         raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
     shared = drafters if isinstance(drafters, Drafter) else None
