@@ -9,6 +9,7 @@ with. These tokens are drafted before all others, so that a single pass reads th
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
 
@@ -55,6 +57,13 @@ class Grammar:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
                 supported.
         """
+        if isinstance(tokenizer, str | os.PathLike):
+            raise RuntimeUnsupported(
+                f"tokenizer: expected what mlx_lm.load returns, or a transformers tokenizer, got {str(tokenizer)!r}"
+            )
+        if not isinstance(tokenizer, TokenizerWrapper):
+            tokenizer = TokenizerWrapper(tokenizer)
+        self._tokenizer = tokenizer
         self.vocabulary, rules = _vocabulary_of(tokenizer), rules_of(kind, value)
         self.kind = "grammar" if kind == "rules" else kind  # in errors
         begin, end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
@@ -70,6 +79,13 @@ class Grammar:
         matcher.compute_bitmask()  # finds more errors
         if problem := matcher.get_error():
             raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
+
+    def require(self, tokenizer: TokenizerWrapper) -> None:
+        """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
+        if _loaded(self._tokenizer) is not _loaded(tokenizer) and self._tokenizer.get_vocab() != tokenizer.get_vocab():
+            raise RuntimeUnsupported(
+                "grammar: compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
+            )
 
     def matcher(self) -> "LLMatcher":
         """A parser at the beginning of an answer. Copies of one would share what it fails with."""
@@ -255,6 +271,11 @@ class _Vocabulary:
                 return ids if same else trie.greedy_tokenize(text)
 
         self.trie = trie = LLTokenizer(Wrapper(Tokens()), eos_token=ends)
+
+
+def _loaded(tokenizer: TokenizerWrapper) -> Any:
+    """The tokenizer inside mlx-lm's wrapper."""
+    return getattr(tokenizer, "_tokenizer", tokenizer)
 
 
 def _vocabulary_of(tokenizer: Any) -> _Vocabulary:

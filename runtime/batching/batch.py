@@ -74,12 +74,13 @@ class Batch:
     ) -> None:
         """Write up to ``rows`` texts at a time on ``stream``.
 
-        Texts cannot share passes if their caches will be quantised, or if they have one ``drafter`` that cannot be
-        forked. Then one is written after the other.
+        Texts cannot share passes if their caches will be quantised, if they have one ``drafter`` that cannot be forked,
+        or if the bits are to stay those of passes over single tokens. Then one is written after the other.
         """
         costs = known_costs(model)
         one_drafter = drafter is not None and drafter.fork() is None
-        self.rows = rows = 1 if one_drafter or kv_bits is not None else rows
+        in_turn = one_drafter or kv_bits is not None or (costs is not None and costs.exact)
+        self.rows = rows = 1 if in_turn else rows
         self.length = BlockLength(rows, costs.curve if costs else None)
         self._model = model
         self._stream = generation_stream if stream is None else stream
@@ -156,7 +157,8 @@ class Batch:
             row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
             kept[row] = len(row.target.refeed) + len(cycle.committed)
             committed += len(cycle.committed)
-            row.text.proposer.commit(cycle.committed)
+            with row.text.randomness:
+                row.text.proposer.commit(cycle.committed)
             steps.append(Step(row.target, commit))
         before = self._caches.lengths
         self._caches.settle(list(kept.values()))
@@ -221,7 +223,8 @@ class Batch:
         """Ask all drafters, and cut what they propose to one length, except where it is fixed."""
         for row in self._shared:
             refeed = len(row.target.refeed)
-            row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
+            with row.text.randomness:  # drafters may draw, too
+                row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
         likely = [() if row.is_fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
         longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in self._shared if row.is_fixed)])
         for row in self._shared:

@@ -86,6 +86,8 @@ def batch_generate(
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
+    if (grammar := kwargs.get("grammar")) is not None:
+        grammar.require(tokenizer)
     if isinstance(prompts, str):
         raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
     shared = drafters if isinstance(drafters, Drafter) else None
@@ -98,6 +100,11 @@ def batch_generate(
     for name, values in each.items():
         if len(values) != len(prompts):
             raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {len(values)}")
+    held = [id(entry) for cache in each["prompt_caches"] for entry in cache or ()]
+    if len(set(held)) < len(held):
+        raise RuntimeUnsupported(
+            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
+        )
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)

@@ -4,11 +4,16 @@ mlx-lm trims all layers but reports the count of the first only, and it asks a c
 by how much. The functions here look at every single cache, also inside ``CacheList``.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches import windows
+from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache
+
+# What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.
+_INSTEAD = (RotatingKVCache, QuantizedKVCache)
 
 
 def flatten(cache: Sequence[Any]) -> list[Any]:
@@ -18,6 +23,27 @@ def flatten(cache: Sequence[Any]) -> list[Any]:
         members = getattr(entry, "caches", None)
         found += [entry] if members is None else flatten(members)
     return found
+
+
+def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
+    """Raise `RuntimeUnsupported` if ``cache`` has not the entries that ``model`` makes, so is another model's."""
+    if not hasattr(model, "make_cache") and not hasattr(model, "layers"):
+        return  # something that is called like a model and makes no cache
+    expected, found = flatten(make_prompt_cache(model)), flatten(cache)
+    fits = len(expected) == len(found) and all(
+        isinstance(leaf, type(own)) or (type(own) is KVCache and isinstance(leaf, _INSTEAD))
+        for own, leaf in zip(expected, found, strict=True)
+    )
+    if not fits:
+        raise RuntimeUnsupported(
+            f"prompt_cache: expected a cache of this model, {_in_words(expected)}, got {_in_words(found)}. "
+            "Make one with make_prompt_cache(model)"
+        )
+
+
+def _in_words(leaves: Sequence[Any]) -> str:
+    counts = Counter(type(leaf).__name__ for leaf in leaves)
+    return " and ".join(f"{count} {name}" for name, count in counts.items()) or "no entries"
 
 
 def offsets(cache: Sequence[Any]) -> list[int | None]:

@@ -25,12 +25,12 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.leaves import lengths, require_cache_of
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.decoding.token_ids import prompt_ids, require_lengths, vocabulary_size
+from spectool.runtime.decoding.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
@@ -67,8 +67,9 @@ def generate_step(
         ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
 
     Raises:
-        RuntimeUnsupported: At the call, before any work: the prompt is empty, the model's caches allow no quantisation,
-            or (`TokenOutOfRange`) the model does not have a token of the prompt, the cached tokens or a logit bias.
+        RuntimeUnsupported: At the call, before any work: the prompt is empty, a setting has a value that it cannot
+            have, ``prompt_cache`` is another model's, the model's caches allow no quantisation, or (`TokenOutOfRange`)
+            the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
     target = open_text(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
@@ -104,11 +105,14 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     tokens = prompt_ids(prompt)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
+    require_count("prefill_step_size", settings.prefill_step_size)
     if isinstance(drafter, str | Path):
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)
+    else:
+        require_cache_of(model, cache)
     if settings.kv_bits is not None:
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:

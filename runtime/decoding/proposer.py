@@ -141,7 +141,7 @@ class Proposer:
 
     def _chosen(self, length: int | Controller) -> int:
         if isinstance(length, Controller):
-            return MAX_DRAFT_TOKENS if self._shared else length.choose()
+            return min(MAX_DRAFT_TOKENS, length.longest) if self._shared else length.choose()
         return length
 
     def _from_grammar(self, limit: int) -> Proposal | None:

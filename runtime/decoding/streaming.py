@@ -91,7 +91,9 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
+    if (grammar := kwargs.get("grammar")) is not None:
+        grammar.require(tokenizer)
+    own_text = own_text and grammar is None  # a grammar says all of the text
     ends = frozenset(tokenizer.eos_token_ids)
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None

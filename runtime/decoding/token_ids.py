@@ -60,6 +60,12 @@ def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
         )
 
 
+def require_count(name: str, number: Any) -> None:
+    """Raise `RuntimeUnsupported` unless ``number``, given as ``name``, is a whole number of at least 1."""
+    if not is_id(number) or number < 1:
+        raise RuntimeUnsupported(f"{name}: expected a whole number of at least 1, got {number!r}")
+
+
 def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     """Token ids of a prompt as Python integers; `RuntimeUnsupported` if it is empty or an array of something else."""
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:

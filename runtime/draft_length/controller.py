@@ -66,6 +66,7 @@ class Controller:
     Attributes:
         chosen: The best draft length by the estimates.
         longest: The longest draft length that may be chosen.
+        longest_exact: The longest one whose passes are to be used at all, of predictions as well; None for no limit.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         drafts: What the drafter has shown.
@@ -80,6 +81,7 @@ class Controller:
         self.drafts = DraftRecord(most)
         self._losses = LossAccount()
         self._most = self.longest = most
+        self.longest_exact: int | None = None
         self._delegates = False  # whether the drafter chooses the length of each proposal
         self._caller_times: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for a token, by cycle
         self._missed = 0  # tokens committed since the drafter was last asked
@@ -102,6 +104,10 @@ class Controller:
         self.passes.carry(curve)
         self.processor_share = processor_share
 
+    def keep_exact(self, longest: int) -> None:
+        """Choose no more than ``longest`` draft tokens, because the bits of longer passes are known to differ."""
+        self.longest_exact, self.longest = longest, min(self.longest, longest)
+
     def for_prediction(self) -> "Controller":
         """A controller for drafts from a prediction, which are right at other times and for longer.
 
@@ -109,8 +115,10 @@ class Controller:
         """
         controller = Controller(MAX_PREDICTED_TOKENS, self.passes)
         controller.processor_share = self.processor_share
-        if self.longest < MAX_DRAFT_TOKENS:  # of longer passes the bits are known to differ
+        if self.longest < MAX_DRAFT_TOKENS:
             controller.longest = self.longest
+        if self.longest_exact is not None:
+            controller.keep_exact(self.longest_exact)
         return controller
 
     def begin(self, prompt: int = 0, chooses_length: bool = False) -> None:

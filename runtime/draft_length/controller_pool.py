@@ -31,7 +31,7 @@ def new_controller(model: Any, drafter: Any = None) -> Controller:
     if (costs := known_costs(model)) is not None:
         controller.start_from(costs.curve, costs.processor_share)
         if costs.exact:
-            controller.longest = min(controller.longest, costs.longest_exact)
+            controller.keep_exact(costs.longest_exact)
     for draft, record in getattr(drafter, "draft_models", ()):
         if not record.times.measured and (facts := known_draft(model, draft)) is not None:
             record.start_from(facts)

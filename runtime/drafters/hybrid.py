@@ -18,8 +18,8 @@ What a model has lost against the best look-up, or against plain decoding where 
 `LossAccount`. If that is empty it is not asked, and the look-ups go on alone. What look-ups lose is for the controller
 to bound, as with any drafter.
 
-Where the draft length is fixed, there is no controller that knows what passes cost. Then the hybrid measures plain
-passes itself, and takes passes over more rows to cost as much.
+Where the draft length is fixed, or the text shares its passes with others, no controller knows what passes cost. Then
+the hybrid measures passes itself, and takes those over more rows to cost as much.
 
 Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3; comparing with the usual
 rate: Charnov 1976, the marginal value theorem.
@@ -146,7 +146,7 @@ class HybridDrafter(Drafter):
         self._members = [_Model(drafter) if drafter.costs_a_pass else _Member(drafter) for drafter in self.drafters]
         self._look_ups, self._models = list[_Member](), list[_Model]()  # those that have not failed
         self._clock = clock
-        self._pass_seconds = 0.0  # of a target pass, where the draft length is fixed
+        self._pass_seconds = 0.0  # of a target pass, where no controller knows
         self._proposed_at: float | None = None
         self._recent_tokens, self._recent_passes = _RATE_PRIOR, _RATE_PRIOR  # passes: plain ones, in the same time
         self._cycles = 0  # of this generation
@@ -240,7 +240,7 @@ class HybridDrafter(Drafter):
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
-        if self.costs is None:
+        if self.costs is None or not self.costs.pass_seconds[1]:
             curve: Sequence[float] = [self._pass_seconds or 1.0] * (max(limit, MAX_DRAFT_TOKENS) + 2)
             caller = 0.0
         else:

@@ -1,8 +1,10 @@
 """What the doctor measures, what it concludes, and how controllers start from it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,12 +13,17 @@ from spectool import ArtifactError
 from spectool.artifacts.pass_costs import DraftFacts, PassCosts, costs_path, load_costs, save_costs
 from spectool.cli import main
 from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
+from spectool.runtime import batch_generate, generate
+from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
+from spectool.runtime.decoding.proposer import Proposer
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
 from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.tests.runtime.fake_drafters import Fixed
 
 FACTS = DraftFacts((0.7, 0.6), (1.0, 0.9), 0.0, 0.003, 0.001)
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9, drafts={"d": FACTS})
@@ -142,6 +149,45 @@ def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
     assert result.exit_code == 0 and "decoding plainly" in result.stderr and "drafting from" not in result.stderr
     fixed = ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2", "--num-draft-tokens", "3"]
     assert "may change the bits" in CliRunner().invoke(main, fixed).stderr
+
+
+def passes_with(exact: tuple[int, ...], write: Callable[[Any, Any], object], monkeypatch) -> set[tuple[int, ...]]:
+    """The shapes of the passes after the prompt's, where the rows of ``exact`` have the bits of one."""
+    model, tokenizer = load_model(str(demo_path("target")))
+    flat = {64: dict.fromkeys((1, 2, 3, 8, 17, 32), 1.0)}
+    save_costs(model_key(model), PassCosts("m", "CPU", flat, exact, None, exact=True))
+    forget_known_costs()
+    shapes, call = set[tuple[int, ...]](), type(model).__call__
+
+    def noted(self: Any, inputs: Any, **options: Any) -> Any:
+        shapes.add(inputs.shape)
+        return call(self, inputs, **options)
+
+    monkeypatch.setattr(type(model), "__call__", noted)
+    write(model, tokenizer)
+    return shapes
+
+
+def test_texts_whose_bits_are_kept_share_no_passes(monkeypatch):
+    def write(model, tokenizer):
+        prompts = [tokenizer.encode("Most")[-1:] * 3] * 3  # read in a pass over 2 tokens
+        batch_generate(model, tokenizer, prompts, drafters=load_drafter(tokenizer), max_tokens=24)
+
+    assert {shape for shape in passes_with((1,), write, monkeypatch) if shape != (1, 2)} == {(1, 1)}
+    shared = Controller()
+    shared.keep_exact(2)
+    proposer = Proposer(GuardedDrafter(Fixed([5] * 16), DraftStatistics()), shared, 100)
+    proposer.start([1])
+    assert len(proposer.propose(16, shared=True).tokens) == 2
+
+
+def test_predictions_keep_to_the_same_bits_as_well(monkeypatch):
+    def write(model, tokenizer):
+        text = generate(model, tokenizer, [5], max_tokens=150, num_draft_tokens=0)
+        generate(model, tokenizer, [5], max_tokens=150, prediction=text)
+
+    longest = max(shape[1] for shape in passes_with(tuple(range(1, 19)), write, monkeypatch))
+    assert longest == 18
 
 
 def test_exact_is_kept_until_the_doctor_runs_without_it():

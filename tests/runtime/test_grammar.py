@@ -1,5 +1,6 @@
 """Answers that follow a grammar: drafters against constrained plain decoding, and what is refused."""
 
+import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from spectool import RuntimeUnsupported
+from spectool.runtime import batch_generate, generate
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import LogitBias, Sampling
@@ -183,12 +185,26 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
         (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
         (lambda t: Grammar(t, "grammar", "start: start"), "grammar: "),
         (lambda t: Grammar(letters(), "regex", "[x-z]"), "regex: .*no text of it can be written"),
+        (lambda t: Grammar("./model", "regex", "a"), "tokenizer: expected .*transformers tokenizer, got './model'"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], problem: str) -> None:
     with pytest.raises(RuntimeUnsupported, match=problem) as refusal:
         make(demo()[1])
     assert len(str(refusal.value)) < 500
+
+
+def test_a_grammar_holds_for_the_tokens_that_it_was_compiled_for() -> None:
+    model, tokenizer, _ = demo()
+    other = Grammar(letters(), "regex", "[a-c]+")
+    for write in (lambda: list(stream_generate(model, tokenizer, "Most", grammar=other)),
+                  lambda: batch_generate(model, tokenizer, ["Most"], grammar=other)):  # fmt: skip
+        with pytest.raises(RuntimeUnsupported, match="grammar: compiled for the tokens of another tokenizer"):
+            write()
+    own = Grammar(tokenizer._tokenizer, "regex", "[a-c]{3}")
+    copied = TokenizerWrapper(copy.deepcopy(tokenizer._tokenizer))
+    for same in (tokenizer, tokenizer._tokenizer, copied):
+        assert set(generate(model, same, "Most", grammar=own, max_tokens=8)) <= set("abc")
 
 
 def test_a_sampler_that_ignores_probabilities_is_an_error() -> None:

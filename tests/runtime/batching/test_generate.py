@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from mlx_lm import load
+from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
+from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.tests.runtime.caches.holding import assert_holds
 
@@ -52,6 +56,8 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=0)
     with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
         batch_generate(*loaded, PROMPTS[0])
+    with pytest.raises(RuntimeUnsupported, match=r"prompt_caches: .*got one twice.*deepcopy"):
+        batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
 
 
 @pytest.mark.parametrize("drafting", [False, True])
@@ -68,3 +74,27 @@ def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: bool) -
     found = batch_generate(model, tokenizer, PROMPTS, drafters=drafter, rows=3, **options)
     assert found.texts == alone
     assert len(set(alone)) > 1 and all(text.startswith("{") for text in alone)
+
+
+def test_a_seed_covers_what_a_draft_model_draws(loaded: Any) -> None:
+    model, tokenizer = loaded
+    draft, _ = load(str(demo_path("draft")))
+    options: dict[str, Any] = {"num_draft_tokens": 3, "sampler": Sampling(temp=1.5), "max_tokens": 24}
+    before = mx.random.state[0].tolist()  # type: ignore[index]
+    drafters = [ModelDrafter(draft) for _ in PROMPTS]
+    made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, seeds=[1, 2, 3, 4], **options)
+    assert mx.random.state[0].tolist() == before  # type: ignore[index]
+    assert made.texts == [
+        generate(model, tokenizer, prompt, drafter=ModelDrafter(draft), seed=seed, **options)
+        for seed, prompt in enumerate(PROMPTS, 1)
+    ]
+
+
+def test_a_hybrid_drafts_where_no_controller_knows_what_passes_cost(loaded: Any) -> None:
+    model, tokenizer = loaded
+    draft = load(str(demo_path("draft")))
+    drafters = [load_drafter(tokenizer, draft_model=draft) for _ in PROMPTS]
+    made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24)
+    assert not any(statistics.failures for statistics in made.drafting)
+    assert sum(statistics.proposed_by["model"] for statistics in made.drafting)
+    assert made.texts == [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]

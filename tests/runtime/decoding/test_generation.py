@@ -4,7 +4,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
@@ -212,3 +212,23 @@ def test_progress_that_raises_ends_the_prompt_and_leaves_the_cache_as_it_was(mod
     with pytest.raises(TimeoutError):
         next(steps)
     assert cache[0].offset == 0
+
+
+def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
+    for other in (make_prompt_cache(model)[:-1], make_prompt_cache(tiny_model("mamba2")), [], [None] * 2):
+        with pytest.raises(RuntimeUnsupported, match="prompt_cache: expected a cache of this model, 2 KVCache, got"):
+            generate_step(PROMPT, model, prompt_cache=other)
+    windows = tiny_model("gemma3_text")
+    with pytest.raises(RuntimeUnsupported, match="RotatingKVCache"):
+        generate_step(PROMPT, windows, prompt_cache=[KVCache() for _ in make_prompt_cache(windows)])
+    for own in (
+        make_prompt_cache(model, max_kv_size=9),
+        [layer.to_quantized(32) for layer in make_prompt_cache(model)],
+    ):
+        assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, "8"])
+def test_a_prompt_is_read_in_pieces_of_one_token_at_least(model: Any, size: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="prefill_step_size: expected a whole number of at least 1, got"):
+        generate_step(PROMPT, model, prefill_step_size=size)
