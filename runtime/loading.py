@@ -29,10 +29,16 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     """
     from spectool.runtime.mlx_lm_compat import mlx_lm
 
-    local = Path(name).is_dir()
+    try:
+        if name.startswith("~"):
+            name = str(Path(name).expanduser())
+        local, is_file = Path(name).is_dir(), Path(name).is_file()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
     if not local:
         if not looks_like_hub_id(name):
-            what = "is a file" if Path(name).is_file() else "no such directory, and not a hub id of the form owner/name"
+            what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
             raise RuntimeUnsupported(
                 f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
                 "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
@@ -87,7 +93,7 @@ def open_dictionaries(
             found += _in_folder(tokenizer, say)
         else:
             tokenizer = open_tokenizer(tokenizer)
-            found.append(open_dictionary(Path(name).expanduser(), tokenizer))
+            found.append(open_dictionary(Path(name), tokenizer))
     return found
 
 
@@ -161,6 +167,8 @@ def load_drafter(
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
+    if not isinstance(min_probability, int | float) or not 0 <= min_probability <= 1:
+        raise RuntimeUnsupported(f"min_probability: expected a number from 0 to 1, got {min_probability!r}")
     if draft_model is None and alignment is not None:
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"

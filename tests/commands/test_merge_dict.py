@@ -19,7 +19,7 @@ def folder(tmp_path: Path, bundled: Tokenizer) -> Path:
         tokens = bundled.encode(word)
         for end in range(1, len(tokens)):
             rows[tuple(tokens[max(0, end - 2) : end])] = tokens[end]
-    entries = [(context, (token,), 0.5, 8) for context, token in rows.items()]
+    entries = [(context, token, 0.5, 8) for context, token in rows.items()]
     identity = {**bundled.identity, "name": TOKENIZER}
     written(tmp_path / "a.dict", entries, tokenizer=identity)
     written(tmp_path / "b.dict", entries[::2], tokenizer=identity)
