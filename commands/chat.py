@@ -35,7 +35,7 @@ def chat(
     """Chat with a model: the same answers, faster.
 
     The conversation stays in the model's cache, so only what is new is read at each turn. In piped input, each line is
-    a turn.
+    a turn, and the exit status is 1 if one of them failed.
 
     \b
     Examples:
@@ -54,7 +54,8 @@ def chat(
         )
     except SpectoolError as error:
         raise SpectoolError(f"{model}: {error}") from error
-    if sys.stdin.isatty():
+    typed, failed = sys.stdin.isatty(), False
+    if typed:
         say(f"Chatting with {model}. Type a message and press Enter. Ctrl-D ends the chat, /help shows more.")
     for line in _turns():
         match line.strip():
@@ -67,17 +68,19 @@ def chat(
                 say("Starting a new conversation.")
             case "/help":
                 say(_HELP)
-            case command if command.startswith("/") and " " not in command:
+            case command if typed and command.startswith("/") and " " not in command:
                 say(f"{command}: no such command. There are:\n{_HELP}")
             case _:
-                _answer(conversation, line)
+                failed = not _answer(conversation, line) or failed
+    if failed and not typed:
+        sys.exit(1)
 
 
-def _answer(conversation: Any, line: str) -> None:
-    """Stream an answer; Ctrl-C and errors end the answer, not the conversation."""
+def _answer(conversation: Any, line: str) -> bool:
+    """Stream an answer; Ctrl-C and errors, after which this is False, end the answer and not the conversation."""
     response, began = None, time.perf_counter()
     try:
-        require_utf8(line, "this turn: ")
+        line = require_utf8(line, "this turn: ")
         with closing(conversation.answer(line)) as responses:
             for response in responses:
                 click.echo(response.text, nl=False)
@@ -85,7 +88,7 @@ def _answer(conversation: Any, line: str) -> None:
         click.echo(" …", nl=False)
     except SpectoolError as error:
         say(f"Error: {error}")
-        return
+        return False
     click.echo()
     if response is not None:
         seconds = time.perf_counter() - began  # with the time for reading what is new in the conversation
@@ -94,12 +97,27 @@ def _answer(conversation: Any, line: str) -> None:
             f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
         )
         say(click.style(figures, dim=True))
+    return True
 
 
 def _turns() -> Iterator[str]:
     """Turns that are typed or piped in; lines that end in a backslash are joined."""
     begun = ""
-    while (line := _line("… " if begun else "> ")) is not None:
+    while True:
+        try:
+            line = _line("… " if begun else "> ")
+        except UnicodeDecodeError as error:
+            say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
+            begun = ""
+            continue
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+            say("\nCtrl-D or /quit ends the conversation.")
+            begun = ""
+            continue
+        if line is None:
+            break
         if line.endswith("\\"):
             begun += line[:-1] + "\n"
             continue
@@ -124,9 +142,3 @@ def _line(prompt: str) -> str | None:
     except EOFError:
         say("")
         return None
-    except UnicodeDecodeError as error:
-        say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
-        return ""
-    except KeyboardInterrupt:
-        say("\nCtrl-D or /quit ends the conversation.")
-        return ""

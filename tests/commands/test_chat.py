@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.cli import main
+from spectool.commands.chat import _turns
 from spectool.commands.conversation import Conversation
 from spectool.runtime.chat_template import rendered
 from spectool.runtime.decoding.sampling import Sampling
@@ -122,19 +124,38 @@ def test_a_model_without_a_template_is_refused() -> None:
 
 
 def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
-    said = f"{TURNS[0]}\n\n/reset\n/nonsense\n{TURNS[1]} \\\nby\u0142o\n/quit\nnever read\n"
+    said = f"{TURNS[0]}\n\n/reset\n{TURNS[1]} \\\nby\u0142o\n/quit\nnever read\n"
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
     assert result.exit_code == 0, result.output
     turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
-    assert "Starting a new conversation." in result.stderr and "/nonsense: no such command" in result.stderr
+    assert "Starting a new conversation." in result.stderr
+
+
+def test_a_path_in_a_pipe_is_a_turn_like_any_other(path: str, loaded: tuple[Any, Any]) -> None:
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="/etc/passwd\n")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "/etc/passwd"}], 5) + "\n"
+
+
+def test_ctrl_c_forgets_the_whole_turn_that_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["write a poem \\", KeyboardInterrupt(), "Hej \\", "ty", EOFError()])
+
+    def typing(prompt: str) -> str:
+        if isinstance(line := next(typed), BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", typing)
+    assert list(_turns()) == ["Hej \nty"]
 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
     said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     refused, figures = result.stderr.splitlines()
     assert refused == "Error: this turn: not UTF-8 at byte 4. Convert it first"
     assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)

@@ -204,7 +204,7 @@ def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
     path = copied(tmp_path, template=TEMPLATE)
     said = "Most w\nHej <extra> tam\nMost w\n"
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "4", "--repetition-penalty", "1.5"], input=said)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     assert result.stderr.count("Error: prompt: token 1536 ('<extra>')") == 1
     assert len(result.stdout.splitlines()) == 2
 
