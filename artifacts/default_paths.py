@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from spectool import ArtifactError
+
 AUTO = "auto"
 """Named instead of a dictionary: those in the user's cache that are for the tokenizer in use."""
 
@@ -16,9 +18,18 @@ def default_path(name: str) -> Path:
 
 
 def find_artifact(path: Path, suffix: str = "") -> Path:
-    """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache."""
-    names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
-    return next((cached for cached in map(default_path, names) if cached.is_dir()), path)
+    """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache.
+
+    Raises:
+        ArtifactError: No file can have this name.
+    """
+    try:
+        path = path.expanduser()
+        names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
+        return next((cached for cached in map(default_path, names) if cached.is_dir()), path)
+    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of a user whom nobody knows
+        reason = getattr(error, "strerror", None) or error
+        raise ArtifactError(f"{path}: cannot be read ({reason}). Check name and permissions") from error
 
 
 def digest(*values: Any) -> str:

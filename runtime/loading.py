@@ -29,10 +29,16 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     """
     from spectool.runtime.mlx_lm_compat import mlx_lm
 
-    local = Path(name).is_dir()
+    try:
+        if name.startswith("~"):
+            name = str(Path(name).expanduser())
+        local, is_file = Path(name).is_dir(), Path(name).is_file()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
     if not local:
         if not looks_like_hub_id(name):
-            what = "is a file" if Path(name).is_file() else "no such directory, and not a hub id of the form owner/name"
+            what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
             raise RuntimeUnsupported(
                 f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
                 "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
@@ -87,7 +93,7 @@ def open_dictionaries(
             found += _in_folder(tokenizer, say)
         else:
             tokenizer = open_tokenizer(tokenizer)
-            found.append(open_dictionary(Path(name).expanduser(), tokenizer))
+            found.append(open_dictionary(Path(name), tokenizer))
     return found
 
 

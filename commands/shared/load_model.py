@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
@@ -16,9 +17,11 @@ def check_drafting(drafting: DraftingChoice) -> None:
     Raises:
         ArtifactError: One is damaged.
     """
-    for artifact in (*drafting.dictionaries, drafting.alignment):
+    for artifact in drafting.dictionaries:
         if isinstance(artifact, Path):
             read_manifest(artifact)
+    if drafting.alignment is not None:
+        read_manifest(find_artifact(drafting.alignment, ".align"))
 
 
 def open_model(

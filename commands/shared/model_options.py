@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
+from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
 from spectool.runtime.decoding.settings import QUANTIZED_KV_START, SAMPLER
@@ -94,7 +95,10 @@ def _dictionaries(
         if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
             raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
-    return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
+    try:
+        return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
+    except ArtifactError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
 
 
 model_option = partial(

@@ -32,6 +32,10 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
+        (["--prompt", "a", "--dict", "x" * 300], "File name too long). Check name and permissions"),
+        (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "~nobody-here/x.dict: cannot be read"),
+        (["--prompt", "a", "--no-dict", "--alignment", "x" * 300], "File name too long). Check name and permissions"),
+        (["--prompt", "a", "--model", "x" * 300], "File name too long). Check name and permissions"),
         (
             ["--prompt", "a", "--dict", "x", "--no-dict"],
             "cannot be combined with --no-dict",
@@ -42,6 +46,16 @@ def test_generate_refuses(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", *arguments])
     assert result.exit_code in (1, 2)
     assert message in result.output
+
+
+def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "models").symlink_to(demo_path("target").parent)
+    found = CliRunner().invoke(main, ["generate", "-p", "Most", "-m", "2", "--model=~/models/target"])
+    assert found.exit_code == 0, found.output
+    for option in ("--dict=~/no.dict", "--alignment=~/no.align", "--draft-model=~/no"):
+        result = CliRunner().invoke(main, ["generate", "-p", "a", "--model=~/models/target", option])
+        assert result.exit_code == 1 and str(tmp_path / "no") in result.output, result.output
 
 
 NUMBERS = ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "7", "²", "1e2", "0x10", "nan", "", "+-1", "7\x00", "7\udcff"]
