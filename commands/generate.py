@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from spectool import SpectoolError
 from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
@@ -99,10 +100,13 @@ def generate(
     if show_drafts and (as_json or sampling.stop_strings):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if saved_file is not None:
-        if prompt_cache_file or prefill_response is not None or show_drafts or prediction_file:
+        named = click.get_current_context().get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE
+        named = named and bool(drafting.dictionaries)  # not --no-dict
+        answering = (prompt_cache_file, prefill_response, prediction_file, schema_file)
+        if any(given is not None for given in answering) or show_drafts or named:
             raise click.UsageError(
                 "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
-                "--prefill-response, --prediction and --show-drafts"
+                "--prefill-response, --prediction, --json-schema, --dict and --show-drafts"
             )
         check_saving(saved_file)
         drafting = replace(drafting, dictionaries=(), history=False)  # neither has a cache
@@ -128,6 +132,8 @@ def generate(
     made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
         arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
+        if system_prompt is not None:
+            say("--system-prompt is not read, because the saved prompt is the beginning of the conversation")
     if tokenizer.has_chat_template and not ignore_chat_template:
         render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
         encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)

@@ -138,7 +138,8 @@ def test_the_template_is_split_where_the_prompt_ends(tmp_path: Path) -> None:
     model, file = chat_model(tmp_path, template), str(tmp_path / "begin.safetensors")
     system = ["--system-prompt", "Krótko."]
     ran(*system, "-p", BEGIN, "--save-prompt-cache", file, model=model)
-    text, _ = ran(*system, "-p", REST, "--prompt-cache-file", file, model=model)
+    text, said = ran(*system, "-p", REST, "--prompt-cache-file", file, model=model)
+    assert "--system-prompt is not read, because the saved prompt is the beginning" in said
     loaded, tokenizer = load_model(model)
     parts = f"<[Krótko.][{BEGIN}", f"{REST}]>"
     prompt = [token for part in parts for token in tokenizer.encode(part, add_special_tokens=False)]
@@ -158,6 +159,10 @@ def test_what_does_not_fit_is_refused(drafters: dict[str, list[str]], tmp_path: 
         result = run("-p", REST, "--prompt-cache-file", file, *options, model=model)
         assert result.exit_code == code, result.output
         assert all(message in result.stderr for message in messages), result.stderr
+    (schema := tmp_path / "schema.json").write_text("{}")
+    for ignored in (["--json-schema", str(schema)], ["--dict", "nosuch"], ["--dict", "auto"]):
+        result = run("-p", BEGIN, "--save-prompt-cache", file, *ignored)
+        assert result.exit_code == 2 and f"{ignored[0]} and" in result.stderr.replace(",", " and"), result.output
     for name in ("begin.bin", "nowhere/begin.safetensors"):
         result = run("-p", BEGIN, "--save-prompt-cache", str(tmp_path / name))
         assert result.exit_code == 2 and "ends in .safetensors, in a directory that exists" in result.stderr
