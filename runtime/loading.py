@@ -167,6 +167,8 @@ def load_drafter(
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
+    if not isinstance(min_probability, int | float) or not 0 <= min_probability <= 1:
+        raise RuntimeUnsupported(f"min_probability: expected a number from 0 to 1, got {min_probability!r}")
     if draft_model is None and alignment is not None:
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"

@@ -11,10 +11,16 @@ from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.streaming import encode_prompt
+from spectool.runtime.decoding.streaming import encode_prompt, require_grammar
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.decoding.token_ids import TokenOutOfRange
+from spectool.runtime.decoding.token_ids import (
+    TokenOutOfRange,
+    prompt_ids,
+    require_count,
+    require_tokens,
+    vocabulary_size,
+)
 from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 
@@ -86,8 +92,8 @@ def batch_generate(
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
-    if (grammar := kwargs.get("grammar")) is not None:
-        grammar.require(tokenizer)
+    require_grammar(kwargs.get("grammar"), tokenizer)
+    require_count("rows", rows)
     if isinstance(prompts, str):
         raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
     shared = drafters if isinstance(drafters, Drafter) else None
@@ -105,6 +111,9 @@ def batch_generate(
         raise RuntimeUnsupported(
             "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
         )
+    given = [prompt_ids(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt) for prompt in prompts]
+    for ids in given:  # before any of them is worked on
+        require_tokens("prompt", ids, vocabulary_size(model), tokenizer)
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
@@ -123,10 +132,9 @@ def batch_generate(
         if not batch.accepts(cache):
             return False
         drafter = each["drafters"][place] if shared is None else shared.fork() or shared
-        prompt = prompts[place]
         try:
             target = open_text(
-                encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt,
+                given[place],
                 model,
                 GenerationSettings(
                     drafter=drafter,

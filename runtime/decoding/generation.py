@@ -27,6 +27,7 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths, require_cache_of
 from spectool.runtime.caches.quantized import require_quantizable
+from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
@@ -77,6 +78,7 @@ def generate_step(
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
         try:
+            yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
             with mx.stream(stream):
                 progress(0, total)
                 for fed in target.read_prompt():
@@ -94,7 +96,9 @@ def generate_step(
             with mx.stream(stream):
                 target.close()
 
-    return steps()
+    begun = steps()
+    next(begun)
+    return begun
 
 
 def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> TargetRunner:
@@ -106,8 +110,12 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
     require_lengths(settings.max_tokens, length)
     require_count("prefill_step_size", settings.prefill_step_size)
-    if isinstance(drafter, str | Path):
-        raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {str(drafter)!r}")
+    if drafter is not None and not isinstance(drafter, Drafter):
+        got = repr(str(drafter)) if isinstance(drafter, str | Path) else type(drafter).__name__
+        raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {got}")
+    for name, value, method in (("grammar", settings.grammar, "constraint"), ("prediction", prediction, "propose")):
+        if value is not None and not hasattr(value, method):
+            raise RuntimeUnsupported(f"{name}: expected a {name.title()}, got {type(value).__name__}")
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)

@@ -1,7 +1,9 @@
 """Texts that end a generation, found as it is written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
+
+from spectool import RuntimeUnsupported
 
 
 class StopStrings:
@@ -13,8 +15,15 @@ class StopStrings:
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        """End at any of ``strings``, or at a single one."""
-        self._strings = [string for string in ([strings] if isinstance(strings, str) else strings) if string]
+        """End at any of ``strings``, or at a single one.
+
+        Raises:
+            RuntimeUnsupported: They are no texts.
+        """
+        each = [strings] if isinstance(strings, str) else list(strings) if isinstance(strings, Iterable) else [strings]
+        if wrong := [string for string in each if not isinstance(string, str)]:
+            raise RuntimeUnsupported(f"stop_strings: expected a text or texts, got {wrong[0]!r}")
+        self._strings = [string for string in each if string]
         self._held = ""
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import TokenOutOfRange
+from spectool.runtime.decoding.token_ids import TokenOutOfRange, predicted_ids
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
@@ -36,7 +36,7 @@ def stream_generate(
     prompt: str | mx.array | list[int],
     *,
     drafter: Drafter | None = None,
-    prediction: str | Sequence[int] | None = None,
+    prediction: str | mx.array | Sequence[int] | None = None,
     max_tokens: int = 256,
     num_draft_tokens: int | Controller | None = None,
     stop_strings: Sequence[str] = (),
@@ -91,16 +91,15 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    if (grammar := kwargs.get("grammar")) is not None:
-        grammar.require(tokenizer)
-    own_text = own_text and grammar is None  # a grammar says all of the text
+    require_grammar(kwargs.get("grammar"), tokenizer)
+    own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
     ends = frozenset(tokenizer.eos_token_ids)
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None
     if prediction is not None:
         from spectool.runtime.decoding.prediction import PredictionDrafter
 
-        ids = encode_answer(tokenizer, prediction) if isinstance(prediction, str) else prediction
+        ids = encode_answer(tokenizer, prediction) if isinstance(prediction, str) else predicted_ids(prediction)
         predicted = PredictionDrafter(ids)
     with wired_limit(model, [stream]):
         try:
@@ -171,6 +170,14 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
             f"Peak memory: {response.peak_memory:.3f} GB"
         )
     return "".join(segments)
+
+
+def require_grammar(grammar: Any, tokenizer: Any) -> None:
+    """Raise `RuntimeUnsupported` if this is no `Grammar`, or one for other tokens than those of ``tokenizer``."""
+    if grammar is not None:
+        if not hasattr(grammar, "require"):
+            raise RuntimeUnsupported(f"grammar: expected a Grammar, got {type(grammar).__name__}")
+        grammar.require(tokenizer)
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:

@@ -5,7 +5,7 @@ indices, so an id beyond the last row reads or writes foreign memory in the embe
 the number of the model's own logits; mlx-lm makes the embedding of the same size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -70,17 +70,29 @@ def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     """Token ids of a prompt as Python integers; `RuntimeUnsupported` if it is empty or an array of something else."""
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
-    if not isinstance(prompt, mx.array):
-        return as_ids(prompt)
-    if prompt.ndim != 1 or not mx.issubdtype(prompt.dtype, mx.integer):
-        raise RuntimeUnsupported(
-            f"prompt: expected token ids of shape [tokens], got {prompt.dtype} of shape {list(prompt.shape)}."
-        )
-    ids: list[int] = prompt.tolist()  # type: ignore[assignment]
+    return _from_array("prompt", prompt) if isinstance(prompt, mx.array) else as_ids(prompt)
+
+
+def predicted_ids(prediction: mx.array | Sequence[int]) -> list[int]:
+    """Token ids of a prediction, of which the model need not have all; `RuntimeUnsupported` if it is something else."""
+    if isinstance(prediction, mx.array):
+        return _from_array("prediction", prediction)
+    ids = as_ids(prediction) if isinstance(prediction, Iterable) else []
+    if not isinstance(prediction, Iterable) or not all(map(is_id, ids)):
+        raise RuntimeUnsupported(f"prediction: expected a text or token ids, got {type(prediction).__name__}")
     return ids
 
 
-def as_ids(tokens: Sequence[Any]) -> list[int]:
+def _from_array(name: str, tokens: mx.array) -> list[int]:
+    if tokens.ndim != 1 or not mx.issubdtype(tokens.dtype, mx.integer):
+        raise RuntimeUnsupported(
+            f"{name}: expected token ids of shape [tokens], got {tokens.dtype} of shape {list(tokens.shape)}."
+        )
+    ids: list[int] = tokens.tolist()  # type: ignore[assignment]
+    return ids
+
+
+def as_ids(tokens: Iterable[Any]) -> list[int]:
     """Token ids as Python integers; anything else stays, for `require_tokens` to name."""
     return [int(token) if is_id(token) else token for token in tokens]
 

@@ -25,6 +25,7 @@ from operator import mul
 from statistics import median_low
 from typing import NamedTuple
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.draft_length.record import (
     FADING,
     MAX_DRAFT_TOKENS,
@@ -74,7 +75,13 @@ class Controller:
     """
 
     def __init__(self, most: int = MAX_DRAFT_TOKENS, passes: PassTimes | None = None) -> None:
-        """Choose lengths of up to ``most`` tokens, by times of passes that may be shared with another controller."""
+        """Choose lengths of up to ``most`` tokens, by times of passes that may be shared with another controller.
+
+        Raises:
+            RuntimeUnsupported: ``most`` is not a whole number from 1 to `MAX_PREDICTED_TOKENS`.
+        """
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MAX_PREDICTED_TOKENS:
+            raise RuntimeUnsupported(f"most: expected a whole number from 1 to {MAX_PREDICTED_TOKENS}, got {most!r}")
         self.chosen = self.verified = 0
         self.processor_share: float | None = None
         self.passes = PassTimes(MAX_PREDICTED_TOKENS + 1) if passes is None else passes

@@ -56,6 +56,12 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=0)
     with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
         batch_generate(*loaded, PROMPTS[0])
+    cycles: list[Any] = []
+    with pytest.raises(RuntimeUnsupported, match="prompt: expected at least one token"):
+        batch_generate(*loaded, [*PROMPTS, []], rows=1, on_cycle=cycles.append)
+    assert not cycles
+    with pytest.raises(RuntimeUnsupported, match="rows: expected a whole number of at least 1, got 0"):
+        batch_generate(*loaded, PROMPTS, rows=0)
     with pytest.raises(RuntimeUnsupported, match=r"prompt_caches: .*got one twice.*deepcopy"):
         batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
 

@@ -11,6 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
@@ -226,6 +227,29 @@ def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
         [layer.to_quantized(32) for layer in make_prompt_cache(model)],
     ):
         assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
+
+
+def test_a_generation_that_was_never_read_gives_its_controller_back(model: Any) -> None:
+    drafter, statistics, controllers = Fixed([1]), DraftStatistics(), list[Any]()
+    for _ in range(2):
+        steps = generate_step(PROMPT, model, drafter=drafter, statistics=statistics)
+        controllers.append(statistics.controller)
+        steps.close()
+    assert controllers[0] is not None and controllers[0] is controllers[1]
+
+
+@pytest.mark.parametrize("most", [0, 65, 1.5, True])
+def test_a_controller_for_longer_drafts_than_any_is_refused(most: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="most: expected a whole number from 1 to 64, got"):
+        Controller(most)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"drafter": (1, 2)}, {"grammar": "a"}, {"prediction": "text"}], ids=["drafter", "grammar", "prediction"]
+)
+def test_what_is_of_another_kind_is_refused_by_name(model: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeUnsupported, match=f"{next(iter(wrong))}: expected .*, got (tuple|str)"):
+        generate_step(PROMPT, model, **wrong)
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "8"])
