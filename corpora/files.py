@@ -110,9 +110,10 @@ def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[byte
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not compression:
                 raise CorpusError(f"{path}: reading failed after {decompressed} bytes ({error})") from error
+            step = "Fetch the file again" if decompressed else "Fetch it again, or rename it if it is not compressed"
             raise CorpusError(
                 f"{path}: expected a whole {compression} archive, got one that breaks off or is damaged "
-                f"after {decompressed} bytes of text ({error}). Fetch the file again"
+                f"after {decompressed} bytes of text ({error}). {step}"
             ) from error
     reading.counts.bytes_read += size - counted
 

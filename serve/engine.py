@@ -183,7 +183,9 @@ class Engine:
         mx.clear_cache()
         options = self._options
         self.model = self._known[name] = LoadedModel(name, options, self._make_drafter)
-        most_bytes = options.prompt_cache_bytes or free_memory(self.model.model) // 4
+        most_bytes = options.prompt_cache_bytes
+        if most_bytes is None:
+            most_bytes = free_memory(self.model.model) // 4
         self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
         self._new_batch()
         return self.model
