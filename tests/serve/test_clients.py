@@ -118,7 +118,7 @@ def test_a_drafter_that_fails_costs_no_answer_and_is_logged_once(caplog: pytest.
     with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
         answer = complete(running, PROMPTS[0], n=2)
         assert [choice.text for choice in answer.choices] == [alone(PROMPTS[0])] * 2
-        assert len([entry for entry in caplog.records if "'failing' failed" in entry.getMessage()]) == 1
+        assert len([entry for entry in caplog.records if "'failing' is switched off" in entry.getMessage()]) == 1
 
 
 def test_a_drafter_that_cannot_be_made_is_the_error_of_the_start() -> None:
