@@ -95,7 +95,7 @@ def load_costs(key: str) -> PassCosts | None:
         return _costs(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except Exception as error:  # whatever is wrong with it, measuring again replaces it
+    except Exception as error:  # any damage: measuring again replaces the file
         raise ArtifactError(
             f"{path}: expected measurements of `spectool doctor`, got {type(error).__name__}: {str(error)[:100]}. "
             "Run `spectool doctor` again, or remove the file"

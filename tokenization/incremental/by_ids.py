@@ -6,10 +6,11 @@
 What it writes is remembered. Only where no sure border is near does the end of the text go through `by_text`.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import TokenBytes, text_of
+from spectool.tokenization.token_bytes import TokenBytes, byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
@@ -25,6 +26,7 @@ _NEAR = 32  # tokens that are looked through for a sure border before the end of
 _MUCH = 512  # bytes likewise
 _CUTS = 3  # places at which a text is cut until the tokenizer confirms one
 _CHARACTER = 4  # bytes of the longest character
+_BROKEN = re.compile("([\udc80-\udcff]+)")  # bytes that are part of no character, after decoding
 
 
 @dataclass(eq=False, slots=True)
@@ -48,6 +50,9 @@ class IncrementalBPE:
         running = RunningText(tokenizer)
         self.token_bytes = running.token_bytes
         self._text, self._borders = TailReencoder(tokenizer, running), Borders(tokenizer, running)
+        by_bytes = any(step["type"] == "ByteLevel" for step in tokenizer.steps("pre_tokenizer"))
+        self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
+        self._model = tokenizer.backend.model
         single = np.flatnonzero(np.diff(TokenBytes.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         self._encoded = lru_cache(_REMEMBERED)(self._encode)
@@ -174,15 +179,31 @@ class IncrementalBPE:
         return next((cut for cut in whole if cut == begin or self._text.holds(ids, self._data(ids[cut:]))), first)
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
-        """The ids of bytes; those that are part of no character become byte tokens."""
-        ids: list[int] = []
+        """The ids of bytes, of which the first and the last may lie inside a character."""
         text = data.decode("utf-8", "surrogateescape")
-        for broken, group in groupby(text, lambda char: "\udc80" <= char <= "\udcff"):
+        if not _BROKEN.search(text):
+            return tuple(self._text.encode(data))
+        ids: list[int] = []
+        for broken, group in groupby(self._cut(text), lambda part: bool(_BROKEN.search(part))):
             part = "".join(group).encode("utf-8", "surrogateescape")
-            ids += (
-                [self._byte_ids[byte] for byte in part if byte in self._byte_ids] if broken else self._text.encode(part)
-            )
+            ids += self._merge(part) if broken else self._text.encode(part)
         return tuple(ids)
+
+    def _cut(self, text: str) -> list[str]:
+        """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
+        if not self._symbols:  # such bytes are tokens of their own
+            return list(filter(None, _BROKEN.split(text)))
+        borders = (at for at, pair in enumerate(pairwise(text), 1) if self._is_cut(*pair))
+        return [text[start:end] for start, end in pairwise([0, *borders, len(text)])]
+
+    def _is_cut(self, before: str, after: str) -> bool:
+        return not _BROKEN.search(before + after) and self._borders.are_sure(before, after)
+
+    def _merge(self, data: bytes) -> list[int]:
+        """The ids of bytes that are no text, for which only the model can be asked."""
+        if not self._symbols:
+            return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
+        return [token.id for token in self._model.tokenize("".join(map(self._symbols.__getitem__, data)))]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""

@@ -18,12 +18,8 @@ from spectool.tests.runtime.translation.drawn import LENGTH, first, following
 from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tokenization.token_bytes import TokenBytes
 
-# Not "pending bytes": its target has tokens such as the end of a character with the next letter, which are not drawn
-# where text is asked for; `test_the_output_is_the_targets` shows that its output is right all the same.
-WHOLE = {name: pair for name, pair in PAIRS.items() if name != "pending bytes"}
 
-
-@pytest.mark.parametrize("name", first(WHOLE, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
+@pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
 def test_what_is_stated_is_what_whole_strings_say(
     name: str, translator: Callable[[str], ByteAlignedTranslator]
 ) -> None:
