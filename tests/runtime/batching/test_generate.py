@@ -1,5 +1,6 @@
 """Texts of several prompts in one call are those of one call for each."""
 
+from itertools import count
 from typing import Any
 
 import mlx.core as mx
@@ -12,6 +13,8 @@ from spectool.runtime import batch_generate, generate, load_drafter
 from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.tests.runtime.caches.holding import assert_holds
 
@@ -30,9 +33,9 @@ def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: An
     made = batch_generate(
         model, tokenizer, PROMPTS, drafters=drafter, max_tokens=[9, 24, 16, 12], rows=3, return_prompt_caches=True
     )
-    for place, count in enumerate([9, 24, 16, 12]):
-        assert made.texts[place] == generate(model, tokenizer, PROMPTS[place], max_tokens=count)
-        assert made.drafting[place].tokens == len(made.tokens[place]) == count
+    for place, length in enumerate([9, 24, 16, 12]):
+        assert made.texts[place] == generate(model, tokenizer, PROMPTS[place], max_tokens=length)
+        assert made.drafting[place].tokens == len(made.tokens[place]) == length
         held = [*tokenizer.encode(PROMPTS[place]), *made.tokens[place][:-1]]
         assert_holds(model, made.caches[place], held)  # type: ignore[arg-type]
     again = batch_generate(
@@ -44,8 +47,8 @@ def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: An
         prompt_caches=made.caches,  # type: ignore[arg-type]
         stop_strings=["."],
     )
-    for place, count in enumerate([9, 24, 16, 12]):
-        longer = generate(model, tokenizer, PROMPTS[place], max_tokens=count + 6)
+    for place, length in enumerate([9, 24, 16, 12]):
+        longer = generate(model, tokenizer, PROMPTS[place], max_tokens=length + 6)
         assert longer.startswith(made.texts[place] + again.texts[place])
 
 
@@ -98,9 +101,15 @@ def test_a_seed_covers_what_a_draft_model_draws(loaded: Any) -> None:
 
 def test_a_hybrid_drafts_where_no_controller_knows_what_passes_cost(loaded: Any) -> None:
     model, tokenizer = loaded
-    draft = load(str(demo_path("draft")))
-    drafters = [load_drafter(tokenizer, draft_model=draft) for _ in PROMPTS]
-    made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24)
-    assert not any(statistics.failures for statistics in made.drafting)
+    draft, _ = load(str(demo_path("draft")))
+    alone = [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]
+    for length in (None, 3):
+        # Every reading of the clock is one second later, so that how busy the machine is decides nothing.
+        drafters = [
+            HybridDrafter([LookupDrafter(history=True), ModelDrafter(draft)], clock=count().__next__) for _ in PROMPTS
+        ]
+        made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24, num_draft_tokens=length)
+        assert made.texts == alone
+        assert not any(statistics.failures for statistics in made.drafting)
+    # Without a length, the curve of the machine may say that no draft pays.
     assert sum(statistics.proposed_by["model"] for statistics in made.drafting)
-    assert made.texts == [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]
