@@ -8,7 +8,7 @@ The tokenizer is asked, once for each pair of characters that meets. A border is
 
 and if neither an added token nor a string that text is split at has them side by side. The contexts are those on which
 the patterns of known pre-tokenizers depend: letters of either case, digits, which are counted, endings such as ``'s``,
-white space, and runs.
+white space, runs, and what no pattern takes. A mark after two full stops belongs to them, after one it may be a word.
 """
 
 from functools import lru_cache
@@ -20,9 +20,10 @@ from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
-_BEFORE = ("", "a", "A", "1", ".", "'", " ", "\n")
+_BEFORE = ("", "a", "A", "1", ".", "..", " .", "\U0001f600", "'", " ", "  ", "\n")
 _APOSTROPHES = "'’"
-_AFTER = ("", "a", "A", "s", "e", "1", ".", " ", "\n")
+_AFTER = ("", "a", "A", "s", "e", "1", ".", " ", " a", "\n", "\r")
+_BOTH = (("a", "a"), ("a", " a"), (" ", "a"), (" ", " a"), (".", " a"))
 _REMEMBERED = 1 << 16  # pairs of characters, and texts of up to four
 
 
@@ -67,6 +68,7 @@ class Borders:
         merges = self._looks_around or bool(self._neighbours[before.encode()[-1] << 8 | after.encode()[0]])
         pairs = [(start + before, after) for start in (*_BEFORE, before, before * 2)]
         pairs += ((before, after + end) for end in (*_AFTER, after, after * 2))
+        pairs += ((start + before, after + end) for start, end in _BOTH)
         return all(self._apart(left, right, merges) for left, right in pairs)
 
     def _apart(self, left: str, right: str, merges: bool) -> bool:

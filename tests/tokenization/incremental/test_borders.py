@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool.tests.tokenization.incremental.oracle import Reference, counted
@@ -63,3 +64,40 @@ def test_borders_of_a_pattern(before: str, after: str, sure: bool, byte_level: B
 def test_borders_without_a_pattern(before: str, after: str, sure: bool, sentence_piece: Backend) -> None:
     """Nothing is split, so what counts is whether a token has both."""
     assert borders(Tokenizer("made", sentence_piece, Roles())).are_sure(before, after) is sure
+
+
+_ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PATTERNS = {  # of models whose tokenizers look further around than most
+    "DeepSeek LLM": [r"[\r\n]", r"\s?[A-Za-zżŻ]+", r"\s?[!-/:-~]+", r"\s+$", "[一-龥]+", r"\p{N}+"],
+    "EXAONE MoE": [_ENDINGS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}" + _REST],
+    "Laguna": [r"[^\n]+|[\n]+", _ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _REST],
+    "SuperBPE": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
+    "Tekken": [r"[^\r\n\p{L}\p{N}]?" + _CASED + r"|\p{L}+|\p{N}" + _REST],
+    "Tiny Aya": [r"\d{1,3}(?=(?:\d{3})*\b)", r"[^\r\n\p{L}\p{N}]?" + _CASED + rf"{_ENDINGS}?|\p{{N}}{{1,3}}" + _REST],
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_context_moves_a_sure_border(name: str, rng: random.Random) -> None:
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Backend(models.BPE({symbol: place for place, symbol in enumerate(symbols)}, []))
+    split: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PATTERNS[name]
+    ]
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([*split, last])
+    backend.decoder = decoders.ByteLevel()
+    found = borders(Tokenizer("made", backend, Roles()))
+
+    def starts(text: str) -> set[int]:
+        return {place for _, (place, _) in backend.pre_tokenizer.pre_tokenize_str(text)}
+
+    characters = "aAżŻseé1²'’. \n\r\t/_-(日Жʰ\u0301\u094d\u00a0😀\ufffd"
+    sure = [(before, after) for before in characters for after in characters if found.are_sure(before, after)]
+    for _ in range(4000):
+        (before, after), some = rng.choice(sure), rng.choices(characters, k=4)
+        left = "".join(rng.choices(some, k=rng.randrange(4))) + before
+        right = after + "".join(rng.choices(some, k=rng.randrange(4)))
+        assert starts(left + right) == starts(left) | {len(left) + place for place in starts(right)}, (left, right)
