@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file
+from spectool.artifacts.atomic import atomic_file, explain_full_disk
 from spectool.artifacts.default_paths import default_path
 
 
@@ -76,10 +76,14 @@ def costs_path(key: str) -> Path:
 
 
 def save_costs(key: str, costs: PassCosts) -> Path:
-    """Write the costs of a model in place of older ones, and return the file."""
+    """Write the costs of a model in place of older ones, and return the file.
+
+    Raises:
+        ArtifactError: There is no room.
+    """
     path = costs_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as partial:
+    with explain_full_disk(path), atomic_file(path) as partial:
         partial.write_text(json.dumps(asdict(costs), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return path
 

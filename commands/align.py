@@ -44,7 +44,6 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
-    from spectool.measure.ceiling import measure_ceiling
     from spectool.tokenization.opening import open_tokenizer
 
     source = open_text(corpus, **reads)
@@ -59,7 +58,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         )
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
     with stage(path, Alignment.format, as_json, {"draft": drafting, "target": targeted}) as finish:
-        manifest = build_alignment(*sides, source, path, say, measure=measure_ceiling)
+        manifest = build_alignment(*sides, source, path, say)
         judged = judgement(Alignment(path))
         finish(manifest, judged)
         require_checked(path, manifest, say)

@@ -36,7 +36,7 @@ _WAYS = ("exact", "rejection")
 @option(
     "--count",
     type=Whole(1),
-    help="Total number of prompts, spread evenly over sources and kinds; by default 60 per language, 12 per corpus.",
+    help="Total number of prompts, the first of each source and kind; by default 60 per language, 12 per corpus.",
 )
 @option(
     "--num-draft-tokens",
@@ -94,6 +94,8 @@ def bench(
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
+    from pydantic import ValidationError
+
     from spectool.measure.bench.prompts import is_built_in
     from spectool.measure.bench.results import (
         describe_differences,
@@ -103,30 +105,39 @@ def bench(
         verdicts,
     )
     from spectool.measure.bench.run import run_benchmark
-    from spectool.measure.bench.run_file import PAGE, PLAIN, DrafterSpec, Options
+    from spectool.measure.bench.run_file import PAGE, PLAIN, RUN_FILE, DrafterSpec, Options
+    from spectool.measure.checked import problems
     from spectool.measure.intervals import LEAST
 
     if window and all(map(is_built_in, prompts)):
         raise click.UsageError("--window applies to prompts from a corpus, and all of these are built in")
     named: dict[str, DrafterSpec] = {}
-    for text in drafters:
-        name, keys = _drafter(text)
-        if name in (PLAIN, *named):
-            raise click.UsageError(f"--drafter {text}: expected a name that none has yet, got {name!r}. Add name=…")
-        named[name] = DrafterSpec(**keys)
-    options = Options(
-        model=model,
-        drafters=named,
-        prompts=prompts,
-        count=count,
-        window=window,
-        num_draft_tokens=tuple(dict.fromkeys(num_draft_tokens)) or (None,),
-        tokens=tokens,
-        temperatures=tuple(dict.fromkeys(temperatures)) or (0.0,),
-        seed=seed,
-        ignore_eos=ignore_eos,
-    )
-    run = run_benchmark(options, out, pause, say, progress)
+    try:
+        for text in drafters:
+            name, keys = _drafter(text)
+            if name in (PLAIN, *named):
+                raise click.UsageError(f"--drafter {text}: expected a name that none has yet, got {name!r}. Add name=…")
+            named[name] = DrafterSpec(**keys)
+        options = Options(
+            model=model,
+            drafters=named,
+            prompts=prompts,
+            count=count,
+            window=window,
+            num_draft_tokens=tuple(dict.fromkeys(num_draft_tokens)) or (None,),
+            tokens=tokens,
+            temperatures=tuple(dict.fromkeys(temperatures)) or (0.0,),
+            seed=seed,
+            ignore_eos=ignore_eos,
+        )
+    except ValidationError as error:
+        raise click.UsageError(problems(error)) from error
+    try:
+        run = run_benchmark(options, out, pause, say, progress)
+    except KeyboardInterrupt as stop:
+        if (out / RUN_FILE).exists():
+            stop.args = (f"Interrupted. What is measured is kept in {out}; the same command continues from there.",)
+        raise
 
     found, compared = verdicts(run), differences(run)
     if short := left_out(run):

@@ -19,7 +19,6 @@ from spectool.commands.shared.options import (
     size_in_bytes,
     text_options,
     tokenizer_option,
-    workers_option,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     rare=True,
 )
 @memory_option
-@workers_option
 @text_options
 def build_dict(
     tokenizer: str,
@@ -62,7 +60,6 @@ def build_dict(
     max_bytes: int,
     min_count: int | None,
     memory: int,
-    workers: int | None,
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -93,7 +90,7 @@ def build_dict(
     say_notes(target)
     least = min_count or least_count(source)
     path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
-    counting = CountOptions(min_count=least, memory=memory, workers=workers)
+    counting = CountOptions(min_count=least, memory=memory)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
         if counted:
             manifest = build_backoff(target, counted, path, options, say)

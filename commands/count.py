@@ -14,7 +14,6 @@ from spectool.commands.shared.options import (
     out_option,
     text_options,
     tokenizer_option,
-    workers_option,
 )
 
 
@@ -25,7 +24,6 @@ from spectool.commands.shared.options import (
 @tokenizer_option("--target", required=True, help="Tokenizer whose tokens are counted.")
 @out_option
 @memory_option
-@workers_option
 @option("--orders", type=Whole(1, 16), metavar="N", help="Longest window, in tokens; by default 8.")
 @option(
     "--min-count",
@@ -40,7 +38,6 @@ def count(
     tokenizer: str,
     out: Path | None,
     memory: int,
-    workers: int | None,
     orders: int | None,
     min_count: int,
     reads: dict[str, Any],
@@ -59,7 +56,7 @@ def count(
     from spectool.build.counting.stage import count_text
     from spectool.tokenization.opening import open_tokenizer
 
-    options = CountOptions(orders=orders, min_count=min_count, memory=memory, workers=workers)
+    options = CountOptions(orders=orders, min_count=min_count, memory=memory)
     source = open_text(corpus, **reads)
     target = open_tokenizer(tokenizer)
     say_notes(target)

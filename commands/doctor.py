@@ -51,9 +51,10 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
 
     _require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
-    for role, name in {"target": model, "draft": draft}.items():
-        if name is None:
-            continue
+    names = {"target": model} | ({"draft": draft} if draft else {})
+    for name in names.values():
+        load_model(name, lazy=True)  # before any is measured
+    for role, name in names.items():
         loaded, tokenizer = load_model(name)
         say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)

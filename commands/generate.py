@@ -156,12 +156,17 @@ def generate(
         display = Display(tokenizer, styles, own_text=own_text and schema_file is None)
     pieces: list[str] = []
     on_cycle = display.echo if display else None
-    for response in stream_generate(
-        target, tokenizer, encoded, prediction=prediction, own_text=own_text, on_cycle=on_cycle, **arguments
-    ):
-        pieces.append(response.text)
-        if not (display or as_json):
-            click.echo(response.text, nl=False)
+    try:
+        for response in stream_generate(
+            target, tokenizer, encoded, prediction=prediction, own_text=own_text, on_cycle=on_cycle, **arguments
+        ):
+            pieces.append(response.text)
+            if not (display or as_json):
+                click.echo(response.text, nl=False)
+    except KeyboardInterrupt:
+        if not as_json:
+            click.echo()  # ends the line of the text
+        raise
     facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)

@@ -242,7 +242,7 @@ def _alignment(draft: Tokenizer | None, target: Tokenizer, path: Path, text: Cor
 
     if kept := _made(path, Alignment.format, {"draft": draft, "target": target}, [text]):
         require_checked(path, read_manifest(path))
-    return SetupStep("alignment", "of the two tokenizers, about 40 MB for large ones", 60, kept, make)
+    return SetupStep("alignment", "of the two tokenizers, about 20 MB for large ones", 60, kept, make)
 
 
 def _doctor(name: str, most: float, ready: bool = True) -> SetupStep:

@@ -168,6 +168,8 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
+    if path.is_symlink():
+        return CorpusError(f"{spec}: is a link to {path.readlink()}, where nothing is. Correct the link")
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
     names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
     near = [names[name] for name in difflib.get_close_matches(path.name, names)]

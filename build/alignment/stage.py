@@ -1,7 +1,7 @@
 """The stage behind ``spectool align``: two tokenizers and a corpus in, alignment artifact out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from spectool import TokenizerError
 from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import Manifest, seal
+from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.replayed_text import Reference, absorption_risks, as_written, replay_text
@@ -27,9 +27,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 SAMPLE = 200_000  # characters
 SEED = 11  # of the texts that a check makes
 
-Measure = Callable[[Alignment, Tokenizer, Tokenizer, Sequence[str]], Mapping[str, Any]]
-"""Takes a finished alignment, its two tokenizers and a sample; gives further statistics."""
-
 
 def build_alignment(
     draft: Tokenizer,
@@ -38,7 +35,6 @@ def build_alignment(
     out: Path,
     progress: Progress,
     sample: int = SAMPLE,
-    measure: Measure | None = None,
 ) -> Manifest:
     """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
@@ -53,7 +49,6 @@ def build_alignment(
         out: Directory of the artifact; replaced in one step when everything is written.
         progress: Called at the start of each step with a short description.
         sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
-        measure: Adds figures to the report, such as those of `measure.ceiling`.
 
     Raises:
         TokenizerError: One of the two has a token of more bytes than an alignment takes.
@@ -85,7 +80,7 @@ def build_alignment(
             for side, other in SIDES
         )
         write_alignment(directory, draft_side, target_side, _prefix_index(draft))
-        manifest = Alignment.seal(
+        return Alignment.seal(
             directory,
             arguments={"sample": sample, "seed": SEED},
             tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
@@ -96,11 +91,6 @@ def build_alignment(
                 **report,
             },
         )
-        if measure is None:
-            return manifest
-        progress("finding the translation ceiling")
-        found = measure(Alignment(directory), draft, target, texts)
-        return seal(directory, replace(manifest, statistics={**manifest.statistics, **found}))
 
 
 def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:

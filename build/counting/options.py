@@ -9,5 +9,4 @@ class CountOptions:
 
     orders: int | None = None  # longest n-gram; by default 8 tokens
     min_count: int = 2  # n-grams that occur less often are left out
-    memory: int = 4 * 10**9  # bytes, all processes together
-    workers: int | None = None  # processes; by default one for each core, as far as the memory goes
+    memory: int = 4 * 10**9  # bytes

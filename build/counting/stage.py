@@ -2,16 +2,19 @@
 
 The text is cut into parts. Each becomes tokens, which are counted as n-grams of order 1. Then, order by order,
 the n-grams of every part are counted, and buckets of n-grams are merged over all parts. The tasks themselves are in
-`symbols` and `ngrams`. This module runs them in order and removes files that are no longer needed.
+`symbols` and `ngrams`. This module runs them in order and removes files that are no longer needed. Threads are enough,
+because NumPy and the tokenizer do their work outside Python's lock.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import chain, islice, pairwise
+from operator import length_hint
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
@@ -20,18 +23,27 @@ from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.counts import KIND, Counts, write_level
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.resumable import TaskResult, discard, read_json, resumable_work, save, write_json
+from spectool.artifacts.resumable import (
+    TaskResult,
+    discard,
+    finished_task,
+    read_json,
+    resumable_work,
+    run_task,
+    write_json,
+)
 from spectool.build.corpus_reading import Progress, describe_corpus, in_parts
 from spectool.build.counting import ngrams, symbols
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.plan import Plan, bucket_cuts, make_plan
-from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
 WINDOW_ORDERS = 8
 _MOST_ROWS = 2**31 - 1
-_FEW_PARTS = 2  # take less time than starting processes
+
+_Task: TypeAlias = tuple[str, Callable[..., TaskResult], tuple[Any, ...]]
+"""Name, function, arguments after the work directory."""
 
 
 def count_text(
@@ -45,8 +57,6 @@ def count_text(
 ) -> Manifest:
     """Count a corpus and write the counts to ``out``.
 
-    With several workers this starts processes: in a script, call it under ``if __name__ == "__main__":``.
-
     Args:
         corpus: The text.
         out: Directory of the artifact, replaced in one step when everything is counted. Until then the
@@ -55,19 +65,19 @@ def count_text(
         tokenizer: Counts are of windows of its tokens.
         progress: Called at the start of each step with a short description.
         documents: Those of the corpus that are counted; all by default.
-        plan: Sizes of the pieces; made from the options' memory and workers by default.
+        plan: Sizes of the pieces; made from the options' memory by default.
 
     Raises:
         CorpusError: The text cannot be read.
-        SpectoolError: Too little memory, or a worker that was killed.
+        SpectoolError: Too little memory.
     """
     check_replaceable(out, Counts.format)
-    plan = plan or make_plan(options.memory, options.workers)
+    plan = plan or make_plan(options.memory)
     orders = options.orders or WINDOW_ORDERS
     arguments = {"kind": KIND, "orders": orders, "min_count": options.min_count}
     texts = (document.text.encode() for document in (corpus if documents is None else documents))
     cut = in_parts(texts, lambda text: len(text) + 1, plan.part_bytes)
-    start = list(islice(cut, _FEW_PARTS + 1))
+    start = list(islice(cut, 1))
     key = {
         "tool": __version__,
         "format": Counts.version,
@@ -81,17 +91,9 @@ def count_text(
         "specials": sorted(tokenizer.specials),
         "pieces": asdict(plan),
     }
-    workers = plan.workers if len(start) > _FEW_PARTS else 1
-    with resumable_work(out, key) as work, executor_of(workers) as executor:
-        runner = Runner(work, executor, 2 * plan.workers)
-        try:
-            inputs, parts = _encode(runner, corpus, chain(start, cut), tokenizer, orders, options, progress)
-            merged = _count_orders(runner, parts, orders, options, plan, progress)
-        except BrokenProcessPool as error:
-            raise SpectoolError(
-                "a worker was killed, perhaps because memory ran out. Give a lower --memory or fewer --workers; the "
-                "same command with the same limits goes on where this one ended"
-            ) from error
+    with resumable_work(out, key) as work:
+        inputs, parts = _encode(work, corpus, chain(start, cut), tokenizer, orders, plan, progress)
+        merged = _count_orders(work, parts, orders, options, plan, progress)
         progress("writing")
         windows = np.sum([part["windows"] for part in parts], axis=0).tolist()
         figures = [
@@ -115,38 +117,35 @@ def count_text(
 
 
 def _encode(
-    runner: Runner,
+    work: Path,
     corpus: Corpus,
     parts: Iterator[list[bytes]],
     tokenizer: Tokenizer,
     orders: int,
-    options: CountOptions,
+    plan: Plan,
     progress: Progress,
 ) -> tuple[dict[str, Any], list[TaskResult]]:
     """Turn the text into tokens; return what the manifest says of the corpus, and the figures of the parts."""
-    work = runner.work
     progress("splitting into tokens")
     if read := read_json(work / "read.json"):
         return read["inputs"], read["parts"]
-    (work / "tokenizer.json").write_text(tokenizer.backend.to_str(), encoding="utf-8")
-    save(work, "token_symbols", symbols.token_symbols(tokenizer.size, tokenizer.specials))
+    symbol_of = symbols.token_symbols(tokenizer.size, tokenizer.specials)
 
     with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
 
-        def tasks() -> Iterator[NamedTask]:
+        def tasks() -> Iterator[_Task]:
             for number, texts in enumerate(parts):
-                yield f"encode-{number}", symbols.encode_tokens, (number, texts, orders, tokenizer.name)
+                yield f"encode-{number}", symbols.encode_tokens, (number, texts, orders, tokenizer, symbol_of)
                 bar.update(corpus.bytes_read - bar.n)
 
-        results = dict(runner.results(tasks()))
-    encoded = [results[f"encode-{number}"] for number in range(len(results))]
+        encoded = _run(work, tasks(), plan)
     read = {"inputs": describe_corpus(corpus), "parts": encoded}
     write_json(work / "read.json", read)
     return read["inputs"], encoded
 
 
 def _count_orders(
-    runner: Runner,
+    work: Path,
     parts: list[TaskResult],
     orders: int,
     options: CountOptions,
@@ -160,34 +159,56 @@ def _count_orders(
         progress(f"counting {order}-grams" if order > 1 else "counting single tokens")
         if order > 1:
             arguments = len(merged[-1]), order == orders
-            counting: list[NamedTask] = [
+            counting: list[_Task] = [
                 (f"count-{order}-{part}", ngrams.count_part, (order, part, *arguments)) for part in range(len(parts))
             ]
-            found = runner.run(counting, f"{order}-grams")
-            discard(runner.work, *(f"n{order - 1}.{name}-*" for name in ("found", "places")))
-        merged.append(_merge(runner, order, found, options.min_count, plan))
+            found = _run(work, counting, plan, f"{order}-grams")
+            discard(work, *(f"n{order - 1}.{name}-*" for name in ("found", "places")))
+        merged.append(_merge(work, order, found, options.min_count, plan))
         if order == 1:
-            runner.run([("number", symbols.number_tokens, (len(merged[0]),))])
-    discard(runner.work, f"n{orders}.found-*", f"n{orders}.places-*")
+            _run(work, [("number", symbols.number_tokens, (len(merged[0]),))], plan)
+    discard(work, f"n{orders}.found-*", f"n{orders}.places-*")
     return merged
 
 
-def _merge(runner: Runner, order: int, found: list[TaskResult], min_count: int, plan: Plan) -> list[TaskResult]:
+def _merge(work: Path, order: int, found: list[TaskResult], min_count: int, plan: Plan) -> list[TaskResult]:
     """Merge what the parts have found of an order; return the figures of the buckets."""
     records = sum(figures["records"] for figures in found)
     cuts = bucket_cuts(records, [figures["sample"] for figures in found], plan)
-    merging: list[NamedTask] = [
+    merging: list[_Task] = [
         (f"merge-{order}-{k}", ngrams.merge_bucket, (order, k, low, high, len(found), min_count))
         for k, (low, high) in enumerate(pairwise([None, *cuts, None]))
     ]
-    merged = runner.run(merging, f"merging {order}-grams")
-    discard(runner.work, f"n{order}.uses-*")
+    merged = _run(work, merging, plan, f"merging {order}-grams")
+    discard(work, f"n{order}.uses-*")
     if (kept := sum(figures["kept"] for figures in merged)) > _MOST_ROWS:
         raise SpectoolError(
             f"{kept:,} different {order}-grams occur {min_count} times or more, expected at most {_MOST_ROWS:,}. Give "
             "a higher --min-count"
         )
     return merged
+
+
+def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = None) -> list[TaskResult]:
+    """Run tasks, some at the same time, under a progress bar if there is a title; finished ones are not run again."""
+
+    def figures(name: str, function: Callable[..., TaskResult], arguments: tuple[Any, ...]) -> TaskResult:
+        return finished_task(work, name) or run_task(function, work, name, *arguments)
+
+    results: list[TaskResult] = []
+    waiting: deque[Future[TaskResult]] = deque()
+    bar = tqdm(total=length_hint(tasks), desc=title, leave=False, disable=None if title else True)
+    pool = ThreadPoolExecutor(plan.threads)
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(figures, *task))
+            if len(waiting) > plan.threads:  # so that no text is read ahead of them
+                results.append(waiting.popleft().result())
+                bar.update()
+        return [*results, *(future.result() for future in waiting)]
+    finally:
+        pool.shutdown(cancel_futures=True)
+        bar.close()
 
 
 def _figures(order: int, windows: int, min_count: int, merged: list[TaskResult]) -> dict[str, Any]:

@@ -14,19 +14,17 @@ Files, with those of `ngrams`:
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tokenizers
 from numpy.typing import NDArray
 
-from spectool.artifacts.resumable import TaskResult, load, save
+from spectool.artifacts.resumable import TaskResult, save
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import merged, save_keys
 from spectool.tokenization.backend import encoded
+from spectool.tokenization.tokenizer import Tokenizer
 
 BREAK = 0
 """The symbol that no n-gram contains."""
@@ -34,17 +32,17 @@ BREAK = 0
 _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take some 100 bytes a token
 
 
-def encode_tokens(work: Path, part: int, texts: Sequence[bytes], orders: int, name: str) -> TaskResult:
-    """Encode the documents of a part, each by itself, with ``tokenizer.json`` and ``token_symbols.npy``.
+def encode_tokens(
+    work: Path, part: int, texts: Sequence[bytes], orders: int, tokenizer: Tokenizer, symbol_of: NDArray[np.int32]
+) -> TaskResult:
+    """Encode the documents of a part, each by itself; ``symbol_of`` is from `token_symbols`.
 
     Raises:
-        TokenizerError: The tokenizer, whose name is ``name``, stops at a text.
+        TokenizerError: The tokenizer stops at a text.
     """
-    backend = _backend(str(work / "tokenizer.json"))
-    symbol_of = load(work, "token_symbols")
     pieces = []
     for batch in in_parts(map(bytes.decode, texts), len, _BATCH_CHARACTERS):
-        encodings = encoded(backend.encode_batch_fast, batch, name)
+        encodings = encoded(tokenizer.backend.encode_batch_fast, batch, tokenizer.name)
         ids = chain.from_iterable([*encoding.ids, len(symbol_of) - 1] for encoding in encodings)
         pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
     symbols = np.concatenate(pieces)
@@ -76,8 +74,3 @@ def number_tokens(work: Path, buckets: int) -> TaskResult:
     save(work, "first.symbols", np.append(keys, BREAK).astype(np.int32))
     save(work, "first.counts", counts)
     return {"kept": len(keys)}
-
-
-@lru_cache(maxsize=1)
-def _backend(path: str) -> Any:
-    return tokenizers.Tokenizer.from_file(path)

@@ -118,7 +118,11 @@ def count_and_build(
         path = Path(scratch) / "windows.counts"
         counting = replace(counting, orders=options.max_context + 1)
         counted = split_off(corpus, held_out, has_few(corpus))
-        count_text(corpus, path, counting, tokenizer, progress, counted)
+        try:
+            count_text(corpus, path, counting, tokenizer, progress, counted)
+        except KeyboardInterrupt as stop:
+            stop.args = ()  # they say that the work is kept, but the directory is removed
+            raise
         return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
 
 

@@ -1,6 +1,5 @@
 """What `spectool align` and `spectool inspect` say of a pair of tokenizers, and whether to use it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,6 @@ from spectool.artifacts.alignment import SIDES, Alignment, Side
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import LOST, checked_sides
 
-_K = "4"  # draft tokens a cycle that the verdict is about
-_FINE = 0.7  # of the tokens per pass that a draft could give if nothing were lost in translation
-_POOR = 0.4  # likewise
 _RISKIEST = 5  # tokens of each side
 
 
@@ -26,7 +22,6 @@ def judgement(alignment: Alignment) -> dict[str, Any]:
             "string free": {side: each["string_free"] for side, each in counts.items()},
             "lossy texts": {side: each["lossy_texts"] for side, each in counts.items()},
             "lost joins": {side: check.share for side, _, check in checked_sides(alignment.manifest)},
-            "tokens per pass": s.get("ceiling", {}).get(s.get("default")),
         }
     except (SpectoolError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         usable, verdict, found = None, "none, because the report of this alignment lacks a figure: align again", {}
@@ -44,8 +39,7 @@ def riskiest(side: Side) -> list[str]:
 def judge(manifest: Manifest) -> tuple[bool | None, str]:
     """Whether a pair is fine to use.
 
-    It is not if joining loses drafts (`LOST`), or if no text of the sample survives in both tokenizers. Otherwise it
-    depends on the share of a perfect draft's tokens per pass that is left after translation.
+    It is not if joining loses drafts (`LOST`), or if no text of the sample survives in both tokenizers.
     """
     s = manifest.statistics
     draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
@@ -57,20 +51,10 @@ def judge(manifest: Manifest) -> tuple[bool | None, str]:
             f"do not use this pair for such text, which a tokenizer does not keep ({'; '.join(limits)}): a draft that "
             "differs from the target's text is never accepted. Choose another draft, or text that both keep"
         )
-    if not (reached := _reached(s)):
+    if not draft["texts"]:
         return None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
-    share = reached / (1 + int(_K) * target["tokens"] / draft["tokens"])
-    how = (
-        f"a perfect draft of {_K} tokens reaches {reached:.2f} tokens per pass, {share:.0%} of what it would reach if "
-        "nothing were lost in translation"
+    length = target["tokens"] / draft["tokens"]
+    return True, (
+        f"this pair is fine to use: on this text, a draft token is as long as {length:.2f} target tokens. `spectool "
+        "bench` measures how often a real draft is right"
     )
-    if share < _POOR:
-        return False, f"this pair is hardly worth using: {how}. Choose a draft whose tokenizer is closer"
-    fine = "this pair is fine to use" if share >= _FINE else "this pair can be used, with losses"
-    return True, f"{fine}: {how}. `spectool bench` measures how often a real draft is right"
-
-
-def _reached(statistics: Mapping[str, Any]) -> float | None:
-    """Tokens per pass with a perfect draft; None if they were not measured."""
-    reached: float | None = statistics.get("ceiling", {}).get(statistics.get("default"), {}).get(_K)
-    return reached

@@ -155,13 +155,7 @@ memory_option = option(
     default=f"{CountOptions.memory // 10**9}GB",
     show_default=True,
     metavar="SIZE",
-    help="Memory for all processes together.",
-)
-workers_option = option(
-    "--workers",
-    type=Whole(1),
-    metavar="N",
-    help="Processes; by default one per core, as far as --memory allows.",
+    help="Memory for counting.",
 )
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 

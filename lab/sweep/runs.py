@@ -28,7 +28,6 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, work_path
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
-from spectool.build.counting.processes import NamedTask, Runner, executor_of
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
@@ -43,6 +42,7 @@ from spectool.lab.dictspec import (
     without_redundant,
 )
 from spectool.lab.sweep.grid import Grid
+from spectool.lab.sweep.processes import NamedTask, Runner, executor_of
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import SweptText
 from spectool.measure.emulate import EncodedText, replay
@@ -185,7 +185,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
     """Count the text's token windows once, and build a dictionary for every size."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
         counts, out = Path(folder) / "windows.counts", Path(folder) / "one.dict"
-        options = CountOptions(orders=BackoffOptions().max_context + 1, workers=1)
+        options = CountOptions(orders=BackoffOptions().max_context + 1)
         held_out: list[str] = []
         corpus = text.open(text.language.build)
         counted = split_off(text.read(corpus), held_out, has_few(text.read(corpus)))

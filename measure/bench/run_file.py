@@ -31,7 +31,7 @@ _LOCK = "lock"
 _LONGEST_LINE = 1 << 24  # bytes
 _SHORTEST, _LONGEST = 1e-9, 1e9  # seconds of decoding, so that all figures are finite
 
-_Text = Annotated[str, Field(max_length=1000)]
+_Text = Annotated[str, Field(max_length=4096)]
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Id = Annotated[int, Field(ge=0, lt=1 << 31)]
 _Draft = Annotated[int, Field(ge=0, le=MOST_DRAFT_TOKENS)]
@@ -263,11 +263,6 @@ def writing(folder: Path) -> Iterator[Run | None]:
             try:
                 _drop_half_line(file)
                 yield find_run(folder)
-            except KeyboardInterrupt as stop:
-                if file.exists() and not stop.args:
-                    kept = f"Interrupted. What is measured is kept in {folder}; the same command continues from there."
-                    stop.args = (kept,)
-                raise
             finally:
                 if not file.exists():
                     (folder / _LOCK).unlink(missing_ok=True)

@@ -109,6 +109,8 @@ def test_interrupted(tmp_path: Path) -> None:
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     assert running.stderr.readline() == "splitting into tokens\n"
+    while running.stderr.readline() != "counting 2-grams\n":  # tasks are finished, which is not worth a word here
+        pass
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130

@@ -23,7 +23,6 @@ def test_json_of_each_command(work: Path) -> None:
     assert inspected["files"]["next_token.npy"]["bytes"] > 0
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
-    assert 1 < statistics["ceiling"]["byte-aligned"]["4"] < 10
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
@@ -40,7 +39,9 @@ def test_texts_of_each_command(work: Path) -> None:
     assert re.search(r"^proposal +after .*, comes .*, probability 0\.\d+, in all 0\.\d+$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +after .*, comes .*, probability 0\.\d+\n +after ", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
-    assert re.search(r"^tokens per pass +2 \d\.\d+$", report, re.MULTILINE)
+    assert re.search(
+        r"^verdict +this pair is fine to use: on this text, a draft token is as long as", report, re.MULTILINE
+    )
     assert re.search(
         r"^limits +none$",
         run("inspect", TOKENIZER).stdout,
@@ -176,7 +177,6 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     assert "next:" not in result.stderr
     statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
     assert statistics["draft_to_target"]["string_free"] is None
-    assert set(statistics["ceiling"]["byte-aligned"].values()) == {None}
 
 
 def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -46,6 +48,16 @@ def test_generate_refuses(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", *arguments])
     assert result.exit_code in (1, 2)
     assert message in result.output
+
+
+def test_an_interrupted_text_ends_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object, **options: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(text="Most w")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spectool.runtime.decoding.streaming.stream_generate", interrupted)
+    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most"])
+    assert (result.exit_code, result.stdout) == (130, "Most w\n")
 
 
 def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

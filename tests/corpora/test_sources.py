@@ -123,6 +123,9 @@ def test_missing_paths_name_near_matches(folder: Path) -> None:
         open_corpus("sample:xx")
     with pytest.raises(CorpusError, match="expected the name of a source, got an empty one"):
         open_corpus("")
+    (folder / "link.txt").symlink_to("gone.txt")
+    with pytest.raises(CorpusError, match=r"link\.txt: is a link to gone\.txt, where nothing is"):
+        open_corpus(str(folder / "link.txt"))
     with pytest.raises(CorpusError, match=r"cannot be read \(File name too long\)"):
         open_corpus("текст " * 100)
 

@@ -16,8 +16,9 @@ from spectool.runtime import Constraint, DraftContext
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import DraftSource
-from spectool.tests.measure.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
-from spectool.tests.measure.ceiling_twin import Ceiling, encode_inside, translation_ceiling
+from spectool.tests.lab.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
+from spectool.tests.lab.ceiling_twin import Ceiling, translation_ceiling
+from spectool.tests.runtime.translation.translation_twin import encode_inside
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -1,5 +1,6 @@
 """What the doctor measures, what it concludes, and how controllers start from it."""
 
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -207,6 +208,21 @@ def test_a_folder_that_cannot_be_written_is_named_before_measuring(tmp_path, mon
     result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target"))])
     assert result.exit_code == 1
     assert f"{tmp_path / 'spectool' / 'doctor'}: the measurements cannot be saved there" in result.stderr
+
+
+def test_a_draft_model_that_is_not_there_is_named_before_measuring(monkeypatch):
+    monkeypatch.setattr("spectool.measure.doctor.measure_costs", None)
+    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--draft-model", "gone"])
+    assert result.exit_code == 1 and "gone: no such directory" in result.stderr
+
+
+def test_a_full_disk_is_named_with_the_file(monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ArtifactError, match=r"doctor/k\.json: cannot be written \(No space left on device\)"):
+        save_costs("k", COSTS)
 
 
 def test_damaged_costs_do_not_stop_a_generation():

@@ -17,7 +17,6 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.build.alignment.translation_table import spellings
 from spectool.commands.shared.align_summary import judge
 from spectool.corpora import open_corpus
-from spectool.measure.ceiling import measure_ceiling
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -143,7 +142,7 @@ def test_a_target_that_writes_a_space_before_every_text_is_judged_on_such_texts(
 ) -> None:
     byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     source, target = open_corpus(str(corpus)), open_tokenizer(byte_level)
-    manifest = build_alignment(bundled, target, source, tmp_path / "x.align", quiet, measure=measure_ceiling)
+    manifest = build_alignment(bundled, target, source, tmp_path / "x.align", quiet)
     counts, check = manifest.statistics["draft_to_target"], manifest.statistics["target"]["check"]
     assert counts["texts"] and not counts["lossy_texts"]
     assert check["texts"] > check["left_out"] and not check["different"]

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Backend
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.formats import verify_artifact
-from spectool.artifacts.resumable import load, save, work_path
+from spectool.artifacts.resumable import load, work_path
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting.ngrams import count_part, merge_bucket, save_keys
 from spectool.build.counting.options import CountOptions
@@ -30,9 +30,9 @@ from spectool.tests.build.counting.counting_twin import Windows, agree, token_wi
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-SMALL = Plan(workers=1, part_bytes=30_000, bucket_records=12_000)
-UNEVEN = Plan(workers=1, part_bytes=15_000, bucket_records=40_000)
-TINY = Plan(workers=1, part_bytes=1, bucket_records=1)
+SMALL = Plan(threads=1, part_bytes=30_000, bucket_records=12_000)
+UNEVEN = Plan(threads=1, part_bytes=15_000, bucket_records=40_000)
+TINY = Plan(threads=1, part_bytes=1, bucket_records=1)
 WORDS = ["a", "b", "c", "ż", "п'ять", "💶", "."]
 lines = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
 
@@ -192,13 +192,11 @@ def test_windows_are_those_of_the_runs(run: list[int], orders: int) -> None:
     assert windows(np.array(run, dtype=np.int32), orders) == expected
 
 
-@pytest.mark.parametrize("gigabytes", [0.6, 1, 4, 64])
-@pytest.mark.parametrize("workers", [None, 1])
-def test_sizes_stay_within_the_memory(gigabytes: float, workers: int | None) -> None:
-    memory = int(gigabytes * 1e9)
-    plan = make_plan(memory, workers)
-    assert plan.workers >= 1
-    share = (memory - 220e6) / plan.workers - 220e6
+@pytest.mark.parametrize("gigabytes", [0.3, 0.6, 1, 4, 64])
+def test_sizes_stay_within_the_memory(gigabytes: float) -> None:
+    plan = make_plan(int(gigabytes * 1e9))
+    assert plan.threads >= 1
+    share = (gigabytes * 1e9 - 220e6) / plan.threads
     assert share >= 64e6
     assert 64 * plan.part_bytes <= share
     assert 64 * plan.bucket_records <= share
@@ -206,10 +204,8 @@ def test_sizes_stay_within_the_memory(gigabytes: float, workers: int | None) -> 
 
 
 def test_too_little_memory_is_said() -> None:
-    with pytest.raises(SpectoolError, match=r"--memory is 300 MB, expected at least 504 MB for 1 worker"):
-        make_plan(300 * 10**6)
-    with pytest.raises(SpectoolError, match=r"expected at least 18,396 MB for 64 worker\(s\)"):
-        make_plan(4 * 10**9, 64)
+    with pytest.raises(SpectoolError, match=r"--memory is 280 MB, expected at least 284 MB"):
+        make_plan(280 * 10**6)
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
@@ -259,10 +255,9 @@ def test_tasks_stay_within_the_bytes_that_the_plan_reckons_with(tmp_path: Path) 
     assert peak_of(merge_bucket, tmp_path, 2, 0, None, None, 2, 1) < 64 * records
     assert peak_of(count_part, tmp_path, 3, 0, 1, False) < 64 * size
 
-    (tmp_path / "tokenizer.json").write_text(TARGET.backend.to_str(), encoding="utf-8")
-    save(tmp_path, "token_symbols", token_symbols(TARGET.size, TARGET.specials))
+    symbol_of = token_symbols(TARGET.size, TARGET.specials)
     texts = [f"{number:06x} ".encode() * 100 for number in range(2000)]
-    assert peak_of(encode_tokens, tmp_path, 9, texts, 3, "target") < 64 * sum(map(len, texts))
+    assert peak_of(encode_tokens, tmp_path, 9, texts, 3, TARGET, symbol_of) < 64 * sum(map(len, texts))
 
 
 @pytest.mark.parametrize("at", [0, 1, 5_000, 59_999])
@@ -283,7 +278,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
             yield document
 
     try:
-        corpus, options = open_corpus(str(path)), CountOptions(workers=1)
+        corpus, options = open_corpus(str(path)), CountOptions()
         manifest = count_text(corpus, out, options, tokenizer, quiet, replacing(corpus), SMALL)
     except CorpusError as error:
         assert "a.txt: expected a file that does not change" in str(error)
@@ -291,7 +286,7 @@ def test_a_corpus_that_is_replaced_meanwhile_gives_an_error_or_its_own_hash(tmp_
     else:
         assert manifest.inputs["files"][0]["sha256"] == old
         assert Counts(out).level(1).symbol.tolist() == [2, 3, 4]
-    found = counted(open_corpus(str(path)), out, CountOptions(workers=1), tokenizer, SMALL)
+    found = counted(open_corpus(str(path)), out, CountOptions(), tokenizer, SMALL)
     assert found.level(1).symbol.tolist() == [5, 6]
     assert found.manifest.inputs["files"][0]["sha256"] != old
 

@@ -35,7 +35,7 @@ def tokenizer(real: Callable[[str], Tokenizer]) -> Tokenizer:
 @pytest.fixture(scope="module")
 def counts(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Counts:
     out = tmp_path_factory.mktemp("counted") / "pl.counts"
-    count_text(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1, workers=1), tokenizer, quiet)
+    count_text(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1), tokenizer, quiet)
     return Counts(out)
 
 
@@ -158,7 +158,7 @@ def test_something_is_held_out_of_a_small_text(tokenizer: Tokenizer, tmp_path: P
     lines = [f"Wiersz {number % 7} o tym, że {number % 11} razy to {number % 13}." for number in range(300)]
     (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
     corpus, out = open_corpus(str(tmp_path / "few.txt")), tmp_path / "few.dict"
-    counting = CountOptions(min_count=1, workers=1)
+    counting = CountOptions(min_count=1)
     statistics = count_and_build(tokenizer, corpus, out, BackoffOptions(), counting, quiet).statistics
     tokens = sum(map(len, tokenizer.encode_batch(lines)))
     assert 0 < statistics["held_out"]["tokens"] < tokens / 5
@@ -172,7 +172,7 @@ def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None
     found = []
     for size in (8_000, 20_000, 200_000):
         options = BackoffOptions(max_bytes=size)
-        limits = CountOptions(min_count=1, workers=1)
+        limits = CountOptions(min_count=1)
         count_and_build(tokenizer, open_corpus("sample:pl"), tmp_path / "x.dict", options, limits, quiet)
         found.append(_tokens_per_pass(documents, Dictionary(tmp_path / "x.dict")))
     assert found == sorted(found)

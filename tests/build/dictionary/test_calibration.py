@@ -42,7 +42,7 @@ def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str]
         texts[len(texts) // 2 + 1 :: 2],
     )
     (tmp_path / "counted.txt").write_text("\n".join(counted), encoding="utf-8")
-    options = CountOptions(orders=5, min_count=1, workers=1)
+    options = CountOptions(orders=5, min_count=1)
     count_text(open_corpus(str(tmp_path / "counted.txt")), tmp_path / "c", options, tokenizer, lambda step: None)
     counts = Counts(tmp_path / "c")
     windows = open_windows(counts)

@@ -24,7 +24,7 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 
 def built(tokenizer: Tokenizer, corpus: Corpus, out: Path) -> None:
     options = BackoffOptions(max_bytes=20_000)
-    count_and_build(tokenizer, corpus, out, options, CountOptions(min_count=1, workers=1), lambda step: None)
+    count_and_build(tokenizer, corpus, out, options, CountOptions(min_count=1), lambda step: None)
 
 
 def test_two_builds_are_the_same_bytes(tmp_path: Path, bundled: Tokenizer) -> None:

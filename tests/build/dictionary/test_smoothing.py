@@ -75,7 +75,7 @@ def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, l
     (tmp_path / "some.txt").write_text(text, encoding="utf-8")
     tokenizer = real("bielik-11b-v2.5")
     corpus = open_corpus(str(tmp_path / "some.txt"))
-    count_text(corpus, tmp_path / "c", CountOptions(orders=ORDERS, min_count=1, workers=1), tokenizer, quiet)
+    count_text(corpus, tmp_path / "c", CountOptions(orders=ORDERS, min_count=1), tokenizer, quiet)
     return Counts(tmp_path / "c"), tokenizer.encode_batch([document.text for document in corpus])
 
 

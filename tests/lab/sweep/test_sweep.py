@@ -134,7 +134,7 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
         assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
     corpus = open_corpus("sample:uk")
     tokenizer = open_tokenizer(TARGET)
-    limits = CountOptions(workers=1)
+    limits = CountOptions()
     count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), limits, lambda step: None)
     documents: list[list[int]] = []
     for document in open_corpus("sample:pl"):

@@ -60,6 +60,8 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
         (ONE, "Missing option '--drafter'"),
         (("bench", "--model", TARGET, "--drafter", "history"), "Missing option '--prompts'"),
         ((*HISTORY, "--num-draft-tokens", 65), "--num-draft-tokens"),
+        ((*HISTORY, "--model", "x" * 5000), "model: expected at most 4096 characters, got xxx"),
+        ((*HISTORY[:-1], "history,name=" + "x" * 5000), "expected at most 4096 characters, got xxx"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
@@ -88,6 +90,16 @@ def test_a_run_that_was_killed_in_its_first_line_begins_anew(tmp_path: Path) -> 
     (tmp_path / "x.bench" / RUN_FILE).write_text('{"format":"spectool-ben')
     assert run(*HISTORY, "-o", tmp_path / "x.bench").exit_code == 0
     assert len(read_run(tmp_path / "x.bench").blocks) == 1
+
+
+def test_a_run_that_is_interrupted_before_it_goes_on_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    assert run(*HISTORY, "-o", tmp_path / "x.bench").exit_code == 0
+    monkeypatch.setattr("spectool.measure.bench.run.load_prompts", interrupt)
+    stopped = run(*HISTORY, "-o", tmp_path / "x.bench")
+    assert stopped.exit_code == 130 and stopped.stderr.endswith("the same command continues from there.\n")
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

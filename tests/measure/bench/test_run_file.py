@@ -114,7 +114,7 @@ def first(line: Line) -> Line:
         (lambda line: line["generations"].append(first(line)), "expected a generation in every configuration"),
         (lambda line: line.update(generations=[]), "expected a generation by plain decoding, got none"),
         (lambda line: line.update(prompt="pl-list-0"), "prompt 'pl-list-0': expected one block, got two"),
-        (lambda line: line.update(prompt="x" * 1001), "prompt: expected at most 1000 characters"),
+        (lambda line: line.update(prompt="x" * 4097), "prompt: expected at most 4096 characters"),
         (lambda line: line.update(temperature=-0.5), "temperature: expected greater than or equal to 0"),
         (lambda line: line.update({"\n": 1}), "'\\n': expected no such key"),
         (lambda line: line.pop("kind"), "kind: expected a value, got none"),

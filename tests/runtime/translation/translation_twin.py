@@ -13,8 +13,9 @@ from itertools import accumulate
 
 import tokenizers
 
-from spectool.tests.measure.ceiling_twin import encode_inside
 from spectool.tokenization.tokenizer import Tokenizer
+
+_ANCHOR = "ꙮ"
 
 
 @dataclass(frozen=True)
@@ -96,3 +97,19 @@ def without_specials(tokenizer: Tokenizer) -> Tokenizer:
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     backend.encode_special_tokens = True
     return replace(tokenizer, backend=backend)
+
+
+def encode_inside(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Encode texts as they are spelled inside a word, where no space is put before them.
+
+    Tokenizers that cannot spell a text so (WordPiece) give what they write at the start of one.
+    """
+    plain = tokenizer.encode_batch(texts)
+    if not tokenizer.edges.leading_space:
+        return plain
+    before = len(tokenizer.encode(_ANCHOR))
+    inside = [ids[before:] for ids in tokenizer.encode_batch([_ANCHOR + text for text in texts])]
+    return [
+        within if b"".join(map(tokenizer.token_bytes.__getitem__, within)) == text.encode() else alone
+        for text, within, alone in zip(texts, inside, plain, strict=True)
+    ]

@@ -25,13 +25,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.tests.runtime.translation.translation_twin import encode_inside
 from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 WINDOW = 5  # draft tokens before the draft in the published strategy `context`
 
 # A letter that no vocabulary joins with others: what follows it is spelled as inside a word.
-_ANCHOR = "ꙮ"
 # Draft tokens beyond the k-th that a restarted draft may look at, so that its k-th is not cut short.
 _LOOK_AHEAD = 4
 _PASSAGE = 500  # characters: a whole prefix is encoded in every cycle, so the cost grows with its square
@@ -140,22 +140,6 @@ def translation_ceiling(
         kept := sum(len(passage.text.decode()) for passage in passages),
         sum(map(len, sample)) - kept,
     )
-
-
-def encode_inside(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Encode texts as they are spelled inside a word, where no space is put before them.
-
-    Tokenizers that cannot spell a text so (WordPiece) give what they write at the start of one.
-    """
-    plain = tokenizer.encode_batch(texts)
-    if not tokenizer.edges.leading_space:
-        return plain
-    before = len(tokenizer.encode(_ANCHOR))
-    inside = [ids[before:] for ids in tokenizer.encode_batch([_ANCHOR + text for text in texts])]
-    return [
-        within if b"".join(map(tokenizer.token_bytes.__getitem__, within)) == text.encode() else alone
-        for text, within, alone in zip(texts, inside, plain, strict=True)
-    ]
 
 
 def _passes(passages: Sequence[_Passage], propose: _Propose, k: int) -> int:

@@ -1,7 +1,7 @@
-"""Ceilings known by hand, and a replay with the translation twin on real tokenizers."""
+"""Ceilings of the published strategies known by hand, and a replay with the translation twin on real tokenizers."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, count
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +9,13 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.measure.ceiling import measure_ceiling
-from spectool.tests.measure.ceiling_twin import STRATEGIES, encode_inside, translation_ceiling
-from spectool.tests.runtime.translation.translation_twin import TranslationTwin, whole
+from spectool.tests.lab.ceiling_twin import STRATEGIES, translation_ceiling
+from spectool.tests.runtime.translation.translation_twin import TranslationTwin, encode_inside, whole
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
-
-Measured = Callable[..., dict[str, list[float | None]]]
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:
@@ -44,31 +39,14 @@ def sentence_piece(*merges: tuple[str, str]) -> Tokenizer:
     return open_tokenizer(backend)
 
 
-@pytest.fixture
-def tokens_per_pass(tmp_path: Path) -> Measured:
-    """What is measured through the runtime's translator, and what the twin says of the published strategies."""
-    number = count()
-
-    def measured(
-        draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int]
-    ) -> dict[str, list[float | None]]:
-        corpus, out = tmp_path / "text.txt", tmp_path / f"{next(number)}.align"
-        corpus.write_text("\n\n".join(texts), encoding="utf-8")
-        build_alignment(draft, target, open_corpus(str(corpus)), out, lambda step: None)
-        found = measure_ceiling(Alignment(out), draft, target, texts, lengths)
-        assert found["default"] == "byte-aligned"
-        by_length = found["ceiling"]["byte-aligned"]
-        assert list(by_length) == list(map(str, lengths))
-        # What the translator does not allow is not drafted: the twin has no such filter.
-        twin = translation_ceiling(draft, target, texts, intersect(draft, target), lengths).tokens_per_pass
-        assert all(value <= round(twin["byte-aligned"][int(k)], 4) for k, value in by_length.items())
-        published = {name: [round(value, 4) for value in of.values()] for name, of in twin.items()}
-        return published | {"byte-aligned": list(by_length.values())}
-
-    return measured
+def tokens_per_pass(
+    draft: Tokenizer, target: Tokenizer, texts: Sequence[str], lengths: Sequence[int]
+) -> dict[str, list[float]]:
+    found = translation_ceiling(draft, target, texts, intersect(draft, target), lengths).tokens_per_pass
+    return {name: [round(value, 4) for value in of.values()] for name, of in found.items()}
 
 
-def test_a_draft_must_reach_the_end_of_a_target_token(tokens_per_pass: Measured) -> None:
+def test_a_draft_must_reach_the_end_of_a_target_token() -> None:
     """``[ko][ta][ko][ta]`` towards ``[kota][kota]``; the draft's ``ko`` is a target token, ``ta`` is none."""
     draft = byte_level(("k", "o"), ("t", "a"))
     target = byte_level(("k", "o"), ("ko", "t"), ("kot", "a"))
@@ -81,7 +59,7 @@ def test_a_draft_must_reach_the_end_of_a_target_token(tokens_per_pass: Measured)
     }
 
 
-def test_the_token_that_straddles_the_frontier_counts_as_the_first(tokens_per_pass: Measured) -> None:
+def test_the_token_that_straddles_the_frontier_counts_as_the_first() -> None:
     """``[ko][ta][ko]`` towards ``[kot][ak][o]``: two drafts give ``kota``, then ``o``."""
     draft = byte_level(("k", "o"), ("t", "a"))
     target = byte_level(("a", "k"), ("k", "o"), ("ko", "t"))
@@ -91,7 +69,7 @@ def test_the_token_that_straddles_the_frontier_counts_as_the_first(tokens_per_pa
     assert found["intersection"] == [1.0, 1.0]
 
 
-def test_an_intersection_draft_begins_anew_at_the_frontier(tokens_per_pass: Measured) -> None:
+def test_an_intersection_draft_begins_anew_at_the_frontier() -> None:
     """``[ta][k][a]`` towards ``[t][ak][a]``: after ``t`` the draft goes on with ``ak``."""
     draft = byte_level(("t", "a"), ("a", "k"))
     target = byte_level(("a", "k"))
@@ -100,13 +78,13 @@ def test_an_intersection_draft_begins_anew_at_the_frontier(tokens_per_pass: Meas
     assert tokens_per_pass(draft, byte_level(("a", "k"), ("ak", "a")), ["taka"], [1])["intersection"] == [1.0]
 
 
-def test_the_window_is_long_enough_to_see_the_boundary(tokens_per_pass: Measured) -> None:
+def test_the_window_is_long_enough_to_see_the_boundary() -> None:
     """``[ta][ko][ta][ko]``: behind ``o`` alone ``ta`` would be spelled ``ot`` ``a``."""
     target = byte_level(("k", "o"), ("o", "t"), ("t", "a"))
     assert tokens_per_pass(byte_level(), target, ["takotako"], [2])["context"] == [2.0]
 
 
-def test_the_window_is_not_longer_than_the_published_one(tokens_per_pass: Measured) -> None:
+def test_the_window_is_not_longer_than_the_published_one() -> None:
     """``[aa][aa][aa][aa][bc][bc]``: of eight letters the window holds five, and pairs them otherwise."""
     target = byte_level(("a", "a"), ("a", "b"), ("b", "c"))
     found = tokens_per_pass(byte_level(), target, ["aaaaaaaabcbc"], [2])
@@ -114,7 +92,7 @@ def test_the_window_is_not_longer_than_the_published_one(tokens_per_pass: Measur
     assert found["context"] == [1.5]
 
 
-def test_naive_translation_spaces_every_draft(tokens_per_pass: Measured) -> None:
+def test_naive_translation_spaces_every_draft() -> None:
     """``[▁ko][ta][ko][ko]``: drafted alone, the third token comes out as ``▁ko``."""
     draft = byte_level()
     target = sentence_piece(("▁", "k"), ("▁k", "o"), ("k", "o"), ("t", "a"))
@@ -124,7 +102,7 @@ def test_naive_translation_spaces_every_draft(tokens_per_pass: Measured) -> None
     assert found["naive"] == [1.3333]
 
 
-def test_a_stripping_decoder_costs_the_published_strategies_the_space(tokens_per_pass: Measured) -> None:
+def test_a_stripping_decoder_costs_the_published_strategies_the_space() -> None:
     """``ko`` ``▁ko`` drafted after ``ko``: its decoder gives ``ko`` without the space."""
     draft = sentence_piece(("▁", "k"), ("▁k", "o"))
     target = byte_level(("k", "o"), ("Ġ", "ko"))
@@ -135,7 +113,7 @@ def test_a_stripping_decoder_costs_the_published_strategies_the_space(tokens_per
     assert found["intersection"] == [1.3333]
 
 
-def test_half_a_character_is_no_draft(tokens_per_pass: Measured) -> None:
+def test_half_a_character_is_no_draft() -> None:
     """A draft of single bytes needs two for one letter."""
     draft, target = byte_level(), byte_level(("Ð", "º"), ("Ð", "¾"))
     found = tokens_per_pass(draft, target, ["ко"], [1, 2, 3])
@@ -151,9 +129,7 @@ def test_half_a_character_is_no_draft(tokens_per_pass: Measured) -> None:
 
 
 @pytest.mark.parametrize("length", [2, *(pytest.param(length, marks=pytest.mark.system) for length in (1, 4))])
-def test_nothing_is_lost_between_equals(
-    length: int, bundled: Tokenizer, other_bundled: Tokenizer, tokens_per_pass: Measured
-) -> None:
+def test_nothing_is_lost_between_equals(length: int, bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = ["ala ma kota", "the target is the text", "a", "ko " * 50]
     for tokenizer in (bundled, other_bundled, byte_level(("k", "o"))):
         sizes = [len(tokenizer.encode(text.strip())) for text in texts]

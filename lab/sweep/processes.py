@@ -1,4 +1,4 @@
-"""Runs the tasks of a long stage in this process, or in several processes of this machine.
+"""Runs the tasks of a sweep in this process, or in several processes of this machine.
 
 A task is a pure function of a work directory (`artifacts.resumable`) and its arguments, so a lost process costs
 one task.
@@ -7,15 +7,13 @@ one task.
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from spectool.artifacts.resumable import TaskResult, finished_task, run_task
 
@@ -78,15 +76,6 @@ class Runner:
         finally:
             for future in running:
                 future.cancel()
-
-    def run(self, tasks: Sequence[NamedTask], title: str | None = None) -> list[TaskResult]:
-        """Run tasks, under a progress bar if there is a title; return their figures in the tasks' order."""
-        results = {}
-        with tqdm(total=len(tasks), desc=title, leave=False, disable=None if title else True) as bar:
-            for name, figures in self.results(tasks):
-                results[name] = figures
-                bar.update()
-        return [results[name] for name, _, _ in tasks]
 
 
 def _ended(running: dict[Future[TaskResult], str]) -> Iterator[tuple[str, TaskResult]]:
