@@ -80,7 +80,6 @@ class Job:
     def __init__(
         self,
         request: GenerationRequest,
-        model: str,
         prompt: Prompt,
         client: str,
         deliver: Callable[[Delta | Exception | None], None],
@@ -92,7 +91,7 @@ class Job:
         It is the answer with this ``index`` to the request. ``deliver`` gets its pieces, and in the end None or the
         error that it failed with.
         """
-        self.request, self.model, self.prompt, self.client, self.deliver = request, model, prompt, client, deliver
+        self.request, self.prompt, self.client, self.deliver = request, prompt, client, deliver
         self.index, self.first = index, first
         self.tokens: list[int] = []
         self.cached = self.reasoning = self.copies = 0

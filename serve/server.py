@@ -4,10 +4,8 @@ import asyncio
 import logging
 import socket
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spectool import SpectoolError
 from spectool.serve.app import Service
@@ -16,7 +14,6 @@ from spectool.serve.metrics import Metrics
 from spectool.serve.models import MakeDrafter
 from spectool.serve.options import ServerOptions
 
-_HEADER_SECONDS = 60  # that a client may take to send its request
 _STOP_SECONDS = 5  # one pass of a large model, a prompt pass of a middling one
 _BACKLOG = 128
 
@@ -43,7 +40,7 @@ class Server(uvicorn.Server):
         app = Service(self.engine, options, metrics, host).app
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -88,22 +85,6 @@ class Server(uvicorn.Server):
         """End the engine, also in the middle of a generation; return whether that took seconds at most."""
         self._socket.close()
         return self.engine.stop(_STOP_SECONDS)
-
-
-class _Protocol(H11Protocol):
-    """uvicorn's, which waits for ever for a client that says nothing."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._patience = self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()  # it would keep everything of this connection
-        super().connection_lost(exc)
-
-    def _close_if_silent(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -157,7 +157,7 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
     request = responses.chat_of({"input": "a"})
     writer = responses.ResponseWriter(request)
     deque(writer.add(Delta(0, "text", end=end)), 0)
-    whole = writer.whole([Job(request, "m", Prompt([]), "", lambda event: None)])
+    whole = writer.whole([Job(request, Prompt([]), "", lambda event: None)])
     assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
 
 
