@@ -22,6 +22,8 @@ from spectool.serve.protocol import (
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
+# What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
+_OTHERS_SIDE = {"thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
 
 
@@ -47,6 +49,8 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     kind = choice.get("type") if isinstance(choice, dict) else choice
+    if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
+        chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
     chat["tool_choice"] = "required" if kind == "any" else kind
     if kind == "tool":
         chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
@@ -75,7 +79,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif kind == "tool_result":
             result = joined(block.get("content") or "", "messages")
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
-        elif kind not in ("thinking", "redacted_thinking"):
+        elif kind not in _OTHERS_SIDE:
             texts.append(block)
     if texts or calls:
         yield {"role": role, "content": joined(texts, "messages"), **({"tool_calls": calls} if calls else {})}

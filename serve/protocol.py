@@ -70,12 +70,17 @@ class Writer(Protocol):
 
 @dataclass(slots=True)
 class Block:
-    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes."""
+    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes.
+
+    Attributes:
+        cut: Whether the answer ended in the middle of it.
+    """
 
     kind: str
     index: int
     text: str = ""
     call: Call | None = None
+    cut: bool = False
 
 
 class BlockWriter(Writer):
@@ -106,6 +111,8 @@ class BlockWriter(Writer):
             yield from self._closed()
             yield from self._opened(Block("call", len(self.blocks), call=call))
         if piece.end:
+            if self._open:
+                self.blocks[-1].cut = piece.end in ("length", "abort") and self.blocks[-1].kind != "call"
             yield from self._closed()
 
     def _extended(self, kind: str, text: str) -> Iterator[Event]:

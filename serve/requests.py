@@ -267,6 +267,7 @@ class ChatRequest(GenerationRequest):
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] = []
     tool_choice: Literal["auto", "none", "required"] | _NamedTool = "auto"
+    parallel_tool_calls: StrictBool = True
     prediction: _Prediction | None = None
     logprobs: StrictBool = False
     top_logprobs: int | None = _whole(0, 20)

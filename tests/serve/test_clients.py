@@ -177,11 +177,11 @@ def test_more_connections_than_allowed_are_refused() -> None:
 
 def test_a_connection_is_used_again_also_after_a_refusal(server: Server) -> None:
     connection = HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    connection.connect()
+    kept = connection.sock
     for path, stream, status in ((TEXT, True, 200), ("/nowhere", False, 404), (TEXT, False, 200)):
         body = {"prompt": "a" * 200_000 if status == 404 else PROMPTS[0], "max_tokens": 2, "stream": stream}
         connection.request("POST", path, json.dumps(body))
-        if path == TEXT:
-            kept = connection.sock
         answer = connection.getresponse()
         assert (answer.status, bool(answer.read())) == (status, True)
         assert connection.sock is kept
