@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -22,12 +22,12 @@ from spectool.serve import messages, responses
 from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.completions import ChatWriter, CompletionWriter
 from spectool.serve.engine import Engine
-from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
+from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocol import MESSAGES, Event, Writer, as_json, now
+from spectool.serve.protocol import MESSAGES, as_json, encoded, now
 from spectool.serve.requests import (
     ChatRequest,
     CompletionRequest,
@@ -43,6 +43,7 @@ from spectool.serve.requests import (
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _Result = TypeVar("_Result")
+_Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
 
 
@@ -94,7 +95,7 @@ class Service:
         )
 
     def _answering(
-        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], Writer]
+        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], _Writer]
     ) -> Callable[[Request], Awaitable[Response]]:
         """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
@@ -114,7 +115,9 @@ class Service:
 
         return answer
 
-    async def _parts(self, client: str, wanted: GenerationRequest, writer: Writer, long: bool) -> AsyncGenerator[bytes]:
+    async def _parts(
+        self, client: str, wanted: GenerationRequest, writer: _Writer, long: bool
+    ) -> AsyncGenerator[bytes]:
         """The answer to a request as it is sent: parts of a stream, or all of it. Nothing is generated after it ends.
 
         Raises:
@@ -127,7 +130,7 @@ class Service:
             events: _Events = asyncio.Queue()
             jobs, later = _jobs(wanted, prompts, client, events)
             self.engine.submit([jobs[index] for index in later])
-            head, left = _encoded(writer.begin(jobs)), len(jobs)
+            head, left = encoded(writer.begin(jobs)), len(jobs)
             while left:
                 try:
                     async with asyncio.timeout(_QUIET_SECONDS if wanted.stream else None):
@@ -143,19 +146,18 @@ class Service:
                     self.engine.submit(copies, more=True)
                 if event is None:
                     left -= 1
-                elif (data := _encoded(writer.add(event))) and wanted.stream:
+                elif (data := encoded(writer.add(event))) and wanted.stream:
                     begun = True
                     yield head + data
                     head = b""
-            yield (
-                head + _encoded(writer.finish(jobs)) + writer.done
-                if wanted.stream
-                else as_json(writer.whole(jobs)).encode()
-            )
+            if not wanted.stream:
+                yield as_json(writer.whole(jobs)).encode()
+                return
+            yield head + encoded(writer.finish(jobs)) + writer.done
         except Exception as error:
             if not begun:
                 raise
-            yield writer.error(refusal_of(error)).encoded()
+            yield encoded([writer.error(refusal_of(error))])
         finally:
             for job in jobs:
                 job.cancelled = True
@@ -181,7 +183,7 @@ class Service:
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
         (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
-        return json_response({"input_tokens": len(prompt.tokens)})
+        return JSONResponse({"input_tokens": len(prompt.tokens)})
 
     def prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
         """The prompts of a request."""
@@ -201,16 +203,16 @@ class Service:
         wanted = request.path_params.get("name")
         if wanted is None:
             ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
-            return json_response({"object": "list", "data": list(entries.values()), **ends})
+            return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
         if wanted == DEFAULT_MODEL:
             wanted = next(iter(entries))
         if wanted not in entries:
             raise self._unknown(wanted)
-        return json_response(entries[wanted])
+        return JSONResponse(entries[wanted])
 
     async def _health(self, request: Request) -> Response:
         alive = self.engine.alive
-        return json_response({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
+        return JSONResponse({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
 
     async def _exposition(self, request: Request) -> Response:
         text = self._metrics.exposition(self.engine.gauges())
@@ -289,7 +291,3 @@ async def _unless_gone(request: Request, act: Awaitable[_Result]) -> _Result:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _encoded(events: Iterable[Event]) -> bytes:
-    return b"".join(event.encoded() for event in events)

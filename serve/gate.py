@@ -5,17 +5,16 @@ import logging
 import time
 from ipaddress import ip_address
 from socket import gethostname
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spectool.runtime.decoding.sampling import WrongSetting
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
-from spectool.serve.protocol import as_json, error_document
+from spectool.serve.protocol import error_document
 from spectool.serve.requests import RequestRefused, wrong_field
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
@@ -60,7 +59,7 @@ class Gate:
         except Exception as error:
             refusal = refusal_of(error)
             if not status:  # otherwise the connection ends in the middle of the answer
-                await json_response(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
+                await JSONResponse(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
         finally:
             path = request.url.path[:_LONGEST_PATH]
             known = path if path in self._paths else "other"
@@ -113,11 +112,6 @@ def refusal_of(error: Exception) -> RequestRefused:
         return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
     logging.error("a request failed", exc_info=error)
     return RequestRefused(500, f"the request failed: {error}")
-
-
-def json_response(content: Any, status: int = 200) -> Response:
-    """A JSON document as the answer."""
-    return Response(as_json(content), status, media_type="application/json")
 
 
 async def read_body(request: Request, most: int) -> bytes:

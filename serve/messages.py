@@ -15,7 +15,6 @@ from spectool.serve.protocol import (
     drafting_figures,
     error_document,
     joined,
-    named,
     new_id,
     own_tools,
 )
@@ -95,14 +94,14 @@ class MessageWriter(BlockWriter):
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The message without its content."""
-        yield named("message_start", message={**self._message(), "usage": _usage(jobs)})
+        yield {"type": "message_start", "message": {**self._message(), "usage": _usage(jobs)}}
 
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The reason of the end, and the figures."""
         message = self._message()
         delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield named("message_delta", delta=delta, usage=_usage(jobs), metrics=drafting_figures(jobs))
-        yield named("message_stop")
+        yield {"type": "message_delta", "delta": delta, "usage": _usage(jobs), "metrics": drafting_figures(jobs)}
+        yield {"type": "message_stop"}
 
     def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """The whole message."""
@@ -111,27 +110,25 @@ class MessageWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The error as outside of streams."""
-        event = Event(error_document(MESSAGES, refusal))
-        event.name = "error"
-        return event
+        return error_document(MESSAGES, refusal)
 
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
         content = _content(block)
         shown = {**content, "input": {}} if block.call else content
-        yield named("content_block_start", index=block.index, content_block=shown)
+        yield {"type": "content_block_start", "index": block.index, "content_block": shown}
         if block.call:
             delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
-            yield named("content_block_delta", index=block.index, delta=delta)
+            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
         name = "text" if block.kind == "text" else "thinking"
-        yield named("content_block_delta", index=block.index, delta={"type": f"{name}_delta", name: text})
+        yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{name}_delta", name: text}}
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of a block."""
-        yield named("content_block_stop", index=block.index)
+        yield {"type": "content_block_stop", "index": block.index}
 
     def _message(self) -> dict[str, Any]:
         reason = "stop_sequence" if self.stopped_by and self.end == "stop" else _REASONS[self.end]

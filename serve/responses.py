@@ -14,7 +14,6 @@ from spectool.serve.protocol import (
     counts,
     drafting_figures,
     joined,
-    named,
     new_id,
     now,
     own_tools,
@@ -179,7 +178,7 @@ class ResponseWriter(BlockWriter):
 
     def _event(self, name: str, **content: Any) -> Event:
         self._number += 1
-        return named(f"response.{name}", sequence_number=self._number - 1, **content)
+        return {"type": f"response.{name}", "sequence_number": self._number - 1, **content}
 
     def _place(self, block: Block) -> dict[str, Any]:
         return {"item_id": self._ids[block.index], "output_index": block.index}

@@ -89,18 +89,13 @@ class Server(uvicorn.Server):
 
 def _bound(host: str, port: int) -> socket.socket:
     """A socket that has the address, and does not listen yet."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-        except OSError:
-            made.close()
-            raise
-    except (OSError, OverflowError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        reason = error.strerror or error
         raise SpectoolError(
             f"{host}:{port}: cannot listen there ({reason}). Choose another --host or --port"
         ) from error
