@@ -16,6 +16,7 @@ Prints a line of JSON for each setting and appends it to ``benchmarks/results/se
 import json
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -133,6 +134,7 @@ def main(
     model: str, dictionary: Path | None, rounds: int, each: int, tokens: int, **settings: tuple[float, ...]
 ) -> None:
     """Compare the servers."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end as well
     path = model if Path(model).is_dir() else str(real_model(model))
     lines = (SHARED / "prompts" / "pl_mt_bench.jsonl").read_text().splitlines()
     left = [f"{turn}\n" for line in lines for turn in json.loads(line)["turns"]]

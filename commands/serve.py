@@ -5,8 +5,8 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +24,6 @@ from spectool.commands.shared.model_options import (
 from spectool.commands.shared.options import Decorator, Text, Whole, command, option
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import LONGEST_DRAFT
-from spectool.tokenization.hub_names import looks_like_hub_id
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _COUNT = Whole(1)
@@ -74,16 +73,6 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
 @_default("top_k")
 @_default("min_p")
 @template_variables_option(heading=_DEFAULTS, rare=True)
-@option(
-    "--allow-model",
-    "other_models",
-    multiple=True,
-    metavar="M3",
-    help="Another model that requests may name, loaded instead of M, with drafts from the history alone; may be "
-    "repeated.",
-    heading="Model",
-    rare=True,
-)
 @_limit(
     "--allowed-origin",
     "allowed_origins",
@@ -147,7 +136,7 @@ def serve(
         raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {LONGEST_DRAFT}, got {length}")
     check_drafting(drafting)
     started = ServerOptions(model=model, num_draft_tokens=length, verify=drafting.verify, **options)
-    _check_names(started)
+    _check_origins(started.allowed_origins)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines())
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
@@ -156,13 +145,7 @@ def serve(
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
-    def drafter_of(name: str, tokenizer: Any) -> Any:
-        # A dictionary and a draft are made for one tokenizer.
-        others = DraftingChoice(history=drafting.history, min_draft_prob=drafting.min_draft_prob)
-        chosen = drafting if name == started.model else others
-        return load_drafter(tokenizer, **chosen.sources, say=say)
-
-    server = Server(host, port, started, drafter_of)
+    server = Server(host, port, started, partial(load_drafter, **drafting.sources, say=say))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     try:
         server.wait_until_loaded()
@@ -184,12 +167,9 @@ def serve(
         server.stop()
 
 
-def _check_names(options: ServerOptions) -> None:
+def _check_origins(origins: Iterable[str]) -> None:
     """Check what nothing else looks at before a request comes that needs it."""
-    for name in options.other_models:
-        if not Path(name).is_dir() and not looks_like_hub_id(name):
-            raise click.UsageError(f"--allow-model: expected a directory or a hub id (owner/name), got {name!r}")
-    for origin in options.allowed_origins:
+    for origin in origins:
         if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", origin):
             raise click.UsageError(
                 "--allowed-origin: expected an address as browsers send it, in small letters and without a path, "

@@ -31,7 +31,7 @@ _MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass 
 # Between the tokens of JSON. Unbounded, small models write it until the answer is full.
 _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
 _REASON = 300  # characters of the parser's explanations
-_known: WeakKeyDictionary[Any, "_Vocabulary"] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDictionary()  # by tokenizer and ends
 
 
 class Grammar:
@@ -279,9 +279,11 @@ def _loaded(tokenizer: TokenizerWrapper) -> Any:
 
 
 def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
-    if tokenizer not in _known:
-        _known[tokenizer] = _Vocabulary(tokenizer)
-    return _known[tokenizer]
+    known = _known.setdefault(_loaded(tokenizer), {})
+    ends = frozenset(tokenizer.eos_token_ids)
+    if ends not in known:
+        known[ends] = _Vocabulary(tokenizer)
+    return known[ends]
 
 
 def _shortened(reason: str) -> str:

@@ -80,7 +80,6 @@ class Job:
     def __init__(
         self,
         request: GenerationRequest,
-        model: str,
         prompt: Prompt,
         client: str,
         deliver: Callable[[Delta | Exception | None], None],
@@ -92,7 +91,7 @@ class Job:
         It is the answer with this ``index`` to the request. ``deliver`` gets its pieces, and in the end None or the
         error that it failed with.
         """
-        self.request, self.model, self.prompt, self.client, self.deliver = request, model, prompt, client, deliver
+        self.request, self.prompt, self.client, self.deliver = request, prompt, client, deliver
         self.index, self.first = index, first
         self.tokens: list[int] = []
         self.cached = self.reasoning = self.copies = 0
@@ -143,6 +142,7 @@ class Answer:
         # tokens and where they begin, until their text is let through
         self._waiting: list[tuple[int, TokenLogprobs]] = []
         self._called = False
+        self._one_call = chat is not None and not chat.parallel_tool_calls
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
@@ -169,9 +169,10 @@ class Answer:
         certain_to = math.inf if last and not stopped_by else self._text.certain
         shown = [place for begins, place in self._waiting if begins < certain_to]
         del self._waiting[: len(shown)]
-        if end == "stop" and self._called:
+        if (end == "stop" and self._called) or (parts.calls and self._one_call):
             end = "tool_calls"
-        return Delta(self.job.index, parts.text, parts.reasoning, parts.calls, tuple(shown), end, stopped_by or None)
+        calls = parts.calls[:1] if self._one_call else parts.calls
+        return Delta(self.job.index, parts.text, parts.reasoning, calls, tuple(shown), end, stopped_by or None)
 
     def _place(self, token: int, logprobs: mx.array, count: int) -> TokenLogprobs:
         best: list[int] = []

@@ -2,19 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -22,12 +22,12 @@ from spectool.serve import messages, responses
 from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.completions import ChatWriter, CompletionWriter
 from spectool.serve.engine import Engine
-from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, json_response, read_body, refusal_of
+from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocol import MESSAGES, Writer, now
+from spectool.serve.protocol import MESSAGES, as_json, encoded, now
 from spectool.serve.requests import (
     ChatRequest,
     CompletionRequest,
@@ -43,6 +43,7 @@ from spectool.serve.requests import (
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _Result = TypeVar("_Result")
+_Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
 
 
@@ -94,15 +95,72 @@ class Service:
         )
 
     def _answering(
-        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], Writer]
+        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], _Writer]
     ) -> Callable[[Request], Awaitable[Response]]:
         """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
         async def answer(request: Request) -> Response:
             wanted, long = await self._read(request, read)
-            return _Reply(self, request, wanted, writer(wanted), long)
+            headers = {}
+            if ignored := without_effect(wanted):
+                logging.warning("these fields have no effect: %s", quoted(ignored))
+                shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
+                headers[IGNORED_HEADER] = ", ".join(shown)
+            parts = self._parts(request.scope["spectool.client"], wanted, writer(wanted), long)
+            first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
+            if not wanted.stream:
+                return Response(first, headers=headers, media_type="application/json")
+            headers["cache-control"] = "no-cache"
+            return _Stream(_with_first(first, parts), headers=headers, media_type="text/event-stream")
 
         return answer
+
+    async def _parts(
+        self, client: str, wanted: GenerationRequest, writer: _Writer, long: bool
+    ) -> AsyncGenerator[bytes]:
+        """The answer to a request as it is sent: parts of a stream, or all of it. Nothing is generated after it ends.
+
+        Raises:
+            Exception: What happened before the first part.
+        """
+        jobs: list[Job] = []
+        begun = False
+        try:
+            prompts = await self.prepared(wanted, long)
+            events: _Events = asyncio.Queue()
+            jobs, later = _jobs(wanted, prompts, client, events)
+            self.engine.submit([jobs[index] for index in later])
+            head, left = encoded(writer.begin(jobs)), len(jobs)
+            while left:
+                try:
+                    async with asyncio.timeout(_QUIET_SECONDS if wanted.stream else None):
+                        index, event = await events.get()
+                except TimeoutError:
+                    begun = True
+                    yield head + b": waiting\n\n"
+                    head = b""
+                    continue
+                if isinstance(event, Exception):
+                    raise event
+                if copies := later.pop(index, None):
+                    self.engine.submit(copies, more=True)
+                if event is None:
+                    left -= 1
+                elif (data := encoded(writer.add(event))) and wanted.stream:
+                    begun = True
+                    yield head + data
+                    head = b""
+            if not wanted.stream:
+                yield as_json(writer.whole(jobs)).encode()
+                return
+            yield head + encoded(writer.finish(jobs)) + writer.done
+        except Exception as error:
+            if not begun:
+                raise
+            yield encoded([writer.error(refusal_of(error))])
+        finally:
+            for job in jobs:
+                job.cancelled = True
 
     async def _read(
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
@@ -113,7 +171,9 @@ class Service:
         long = len(raw) > _LONG_TEXT
         wanted = await self._apart(long, lambda: read(parse_json(raw)))
         if wanted.model == DEFAULT_MODEL:
-            wanted.model = next(iter(self._options.names))
+            wanted.model = self._options.names[0]
+        if wanted.model not in self._options.names:
+            raise self._unknown(wanted.model)
         return wanted, long
 
     def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
@@ -122,21 +182,13 @@ class Service:
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        _, (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
-        return json_response({"input_tokens": len(prompt.tokens)})
+        (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
+        return JSONResponse({"input_tokens": len(prompt.tokens)})
 
-    async def prepared(self, wanted: GenerationRequest, long: bool) -> tuple[str, list[Prompt]]:
-        """The model that a request means, and its prompts."""
-        name = self._options.names.get(wanted.model)
-        if name is None:
-            raise self._unknown(wanted.model)
-        try:
-            model = await asyncio.wrap_future(self.engine.model_for(name))
-        except RequestRefused:
-            raise
-        except Exception as error:
-            raise wrong_field("model", str(error), status=404, code="model_not_found") from error
-        return name, await self._apart(long or wanted.constrained, lambda: read_prompts(wanted, model, self._options))
+    def prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
+        """The prompts of a request."""
+        read = partial(read_prompts, wanted, self.engine.model, self._options)
+        return self._apart(long or wanted.constrained, read)
 
     def _unknown(self, name: str) -> RequestRefused:
         first = " (the first of them)" * (len(self._options.names) > 1)
@@ -150,17 +202,17 @@ class Service:
         entries = {name: {"id": name, **openai, **anthropic, "display_name": name} for name in self._options.names}
         wanted = request.path_params.get("name")
         if wanted is None:
-            ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": next(reversed(entries))}
-            return json_response({"object": "list", "data": list(entries.values()), **ends})
+            ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
+            return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
         if wanted == DEFAULT_MODEL:
             wanted = next(iter(entries))
         if wanted not in entries:
             raise self._unknown(wanted)
-        return json_response(entries[wanted])
+        return JSONResponse(entries[wanted])
 
     async def _health(self, request: Request) -> Response:
         alive = self.engine.alive
-        return json_response({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
+        return JSONResponse({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
 
     async def _exposition(self, request: Request) -> Response:
         text = self._metrics.exposition(self.engine.gauges())
@@ -179,134 +231,63 @@ class Service:
         raise RequestRefused(error.status_code, problem)
 
 
-class _Reply(Response):
-    """The answer to one request, from its prompt to its last byte. The client may go away at any time."""
+def _jobs(
+    wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events
+) -> tuple[list[Job], dict[int, list[Job]]]:
+    """A job for each answer, and by the index of the first one to each prompt, those that wait until it has read it."""
+    jobs: list[Job] = []
+    later: dict[int, list[Job]] = {}
+    loop = asyncio.get_running_loop()
 
-    def __init__(
-        self, service: Service, request: Request, wanted: GenerationRequest, writer: Writer, long: bool
-    ) -> None:
-        self._service, self._wanted, self._writer, self._long = service, wanted, writer, long
-        self._client = request.scope["spectool.client"]
-        self._events: _Events = asyncio.Queue()
-        self._extra: dict[str, str] = {}
-        if ignored := without_effect(wanted):
-            logging.warning("these fields have no effect: %s", quoted(ignored))
-            shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
-            self._extra[IGNORED_HEADER] = ", ".join(shown)
+    def deliver(index: int, event: Delta | Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop may have ended
+            loop.call_soon_threadsafe(events.put_nowait, (index, event))
+
+    for prompt in prompts:
+        first = Job(wanted, prompt, client, partial(deliver, len(jobs)), len(jobs))
+        jobs.append(first)
+        first.copies = wanted.n - 1
+        later[first.index] = copies = [
+            Job(wanted, prompt, client, partial(deliver, index), index, first)
+            for index in range(len(jobs), len(jobs) + first.copies)
+        ]
+        jobs += copies
+    return jobs, later
+
+
+class _Stream(StreamingResponse):
+    """A stream that ends what it comes from, also if the client goes away in the middle of it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and stop generating as soon as the client has gone."""
-        jobs: list[Job] = []
-        gone = asyncio.create_task(_disconnected(receive, self._events))
-        try:
-            prepared = asyncio.ensure_future(self._service.prepared(self._wanted, self._long))
-            await asyncio.wait({prepared, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not prepared.done():
-                prepared.cancel()
-                raise ClientGone
-            jobs = self._submitted(*prepared.result())
-            if self._wanted.stream:
-                await self._send_stream(jobs, send)
-            else:
-                await self._send_whole(jobs, scope, receive, send)
-        finally:
-            gone.cancel()
-            for job in jobs:
-                job.cancelled = True
-
-    def _submitted(self, model: str, prompts: list[Prompt]) -> list[Job]:
-        """A job for each answer. Of those to one prompt, only the first is in line until it has read the prompt."""
-        jobs: list[Job] = []
-        self._later: dict[int, list[Job]] = {}  # by the index of the first one
-        for prompt in prompts:
-            first: Job | None = None
-            for _ in range(self._wanted.n):
-                index = len(jobs)
-                jobs.append(Job(self._wanted, model, prompt, self._client, self._delivering(index), index, first))
-                if first is None:
-                    first = jobs[-1]
-            assert first is not None
-            self._later[first.index] = jobs[first.index + 1 :]
-            first.copies = self._wanted.n - 1
-        self._left = len(jobs)
-        self._service.engine.submit([jobs[index] for index in self._later])
-        return jobs
-
-    def _delivering(self, index: int) -> Callable[[Delta | Exception | None], None]:
-        loop = asyncio.get_running_loop()
-
-        def deliver(event: Delta | Exception | None) -> None:
-            with suppress(RuntimeError):  # the loop may have ended
-                loop.call_soon_threadsafe(self._events.put_nowait, (index, event))
-
-        return deliver
-
-    async def _next(self) -> Delta | None:
-        """The next piece of any answer; None once all of them have ended.
-
-        Raises:
-            Exception: What one of them has failed with.
-        """
-        while self._left:
-            index, event = await self._events.get()
-            if isinstance(event, Exception):
-                raise event
-            if later := self._later.pop(index, None):
-                self._service.engine.submit(later, more=True)
-            if event is not None:
-                return event
-            self._left -= 1
-        return None
-
-    async def _send_whole(self, jobs: list[Job], scope: Scope, receive: Receive, send: Send) -> None:
-        while (piece := await self._next()) is not None:
-            for _ in self._writer.add(piece):
-                pass
-        await json_response(self._writer.whole(jobs), headers=self._extra)(scope, receive, send)
-
-    async def _send_stream(self, jobs: list[Job], send: Send) -> None:
-        """Send events as they come. Until the first one, an error is an answer of its own."""
-        started = False
-        head = b"".join(event.encoded() for event in self._writer.begin(jobs))
-
-        async def write(data: bytes) -> None:
-            nonlocal started
-            if not started:
-                headers = {
-                    "content-type": "text/event-stream; charset=utf-8",
-                    "cache-control": "no-cache",
-                    **self._extra,
-                }
-                raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-                await send({"type": "http.response.start", "status": 200, "headers": raw})
-                started = True
-                data = head + data
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-
-        while True:
-            try:
-                async with asyncio.timeout(_QUIET_SECONDS):
-                    piece = await self._next()
-            except TimeoutError:
-                await write(b": waiting\n\n")
-                continue
-            except Exception as error:
-                if isinstance(error, ClientGone) or not started:
-                    raise
-                await write(self._writer.error(refusal_of(error)).encoded())
-                break
-            events = self._writer.finish(jobs) if piece is None else self._writer.add(piece)
-            data = b"".join(each.encoded() for each in events)
-            if piece is None:
-                await write(data + self._writer.done)
-                break
-            if data:
-                await write(data)
-        await send({"type": "http.response.body", "body": b""})
+        """Send it."""
+        async with aclosing(cast("AsyncGenerator[bytes]", self.body_iterator)):
+            await super().__call__(scope, receive, send)
 
 
-async def _disconnected(receive: Receive, events: "_Events") -> None:
-    """Wait until the client has gone, and say so."""
+async def _with_first(first: bytes, others: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(others):
+        yield first
+        async for part in others:
+            yield part
+
+
+async def _unless_gone(request: Request, act: Awaitable[_Result]) -> _Result:
+    """What ``act`` comes to; it ends when the client goes away.
+
+    Raises:
+        ClientGone: That has happened.
+    """
+    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(_disconnected(request.receive))
+    try:
+        await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise ClientGone
+        return result.result()
+    finally:
+        result.cancel()
+        gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    events.put_nowait((-1, ClientGone()))

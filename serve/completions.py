@@ -59,9 +59,8 @@ class CompletionWriter:
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The usage, if it is wanted."""
         if self.request.stream_options.include_usage:
-            yield Event(
-                **self._base, object=self.chunk_kind, choices=[], usage=_usage(jobs), metrics=drafting_figures(jobs)
-            )
+            figures = {"usage": _usage(jobs), "metrics": drafting_figures(jobs)}
+            yield {**self._base, "object": self.chunk_kind, "choices": [], **figures}
 
     def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """All answers."""
@@ -71,10 +70,10 @@ class CompletionWriter:
 
     def error(self, refusal: RequestRefused) -> Event:
         """The error as outside of streams."""
-        return Event(refusal.body)
+        return refusal.body
 
     def _chunk(self, **choice: Any) -> Event:
-        return Event(**self._base, object=self.chunk_kind, choices=[choice])
+        return {**self._base, "object": self.chunk_kind, "choices": [choice]}
 
     def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
         logprobs = None if self.request.shown_logprobs is None else _columns(answer.places, 0)

@@ -4,7 +4,6 @@ Nobody else touches MLX. A job that is cancelled, or a server that stops, ends a
 """
 
 import copy
-import gc
 import logging
 import threading
 import time
@@ -35,24 +34,22 @@ STOPPING = "the server is stopping"
 
 
 class Engine:
-    """Loads models and answers jobs, on a thread of its own.
+    """Loads the model and answers jobs, on a thread of its own.
 
     Attributes:
-        loaded: Done when the first model is loaded; has the error if it could not be.
-        model: The model that is loaded.
+        loaded: Done when the model is loaded; has the error if it could not be.
+        model: The model, from then on.
         failure: The error that has ended the engine, if one did.
     """
 
     model: LoadedModel
 
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
-        """Begin to load the model; ``make_drafter`` gets the name and the tokenizer of each model that is loaded."""
+        """Begin to load the model; ``make_drafter`` gets its tokenizer."""
         self.loaded: Future[None] = Future()
         self.failure: BaseException | None = None
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
-        self._caches = PromptCaches(0, 0)  # until a model is loaded
-        self._known: dict[str, LoadedModel] = {}
-        self._jobs: deque[Job | tuple[str, Future[LoadedModel]]] = deque()
+        self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._writing: dict[TargetRunner, Answer] = {}
@@ -69,17 +66,8 @@ class Engine:
     def gauges(self) -> dict[str, float]:
         """What is going on now, for the metrics."""
         running = {id(answer.job.request) for answer in list(self._writing.values())}
-        waiting = {id(job.request) for job in list(self._jobs) if isinstance(job, Job) and not job.cancelled} - running
+        waiting = {id(job.request) for job in list(self._jobs) if not job.cancelled} - running
         return {"requests_running": len(running), "requests_waiting": len(waiting), **self._cache_gauges}
-
-    def model_for(self, name: str) -> Future[LoadedModel]:
-        """The model of this name, loaded when its turn comes unless it was already; its weights may be gone since."""
-        known: Future[LoadedModel] = Future()
-        if name in self._known:
-            known.set_result(self._known[name])
-        else:
-            self._put((name, known))
-        return known
 
     def submit(self, jobs: Sequence[Job], *, more: bool = False) -> None:
         """Put jobs of a request in line; ``more`` of them may wait than the limit says.
@@ -89,7 +77,11 @@ class Engine:
         """
         if not more and self.gauges()["requests_waiting"] >= self._options.max_waiting:
             raise RequestRefused(429, f"{self._options.max_waiting} requests are waiting already. Try again later")
-        self._put(*jobs)
+        with self._changed:
+            if not self.alive:
+                raise RequestRefused(503, STOPPING)
+            self._jobs.extend(jobs)
+            self._changed.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
         """End all jobs after the pass that runs, and the thread; return whether it ended within ``seconds``."""
@@ -104,16 +96,9 @@ class Engine:
         time.sleep(_TIDY_SECONDS)
         return not self._thread.is_alive()
 
-    def _put(self, *jobs: Job | tuple[str, Future[LoadedModel]]) -> None:
-        with self._changed:
-            if not self.alive:
-                raise RequestRefused(503, STOPPING)
-            self._jobs.extend(jobs)
-            self._changed.notify_all()
-
     def _run(self) -> None:
         try:
-            self._load(self._options.model)
+            self._load()
         except BaseException as error:
             self._stopping = True
             self.loaded.set_exception(error)
@@ -130,10 +115,7 @@ class Engine:
         for answer in self._writing.values():
             answer.job.deliver(refusal)
         for job in self._jobs:
-            if isinstance(job, Job):
-                job.deliver(refusal)
-            elif job[1].set_running_or_notify_cancel():
-                job[1].set_exception(refusal)
+            job.deliver(refusal)
         keep_learnt(self.model.model, self.model.drafter)
 
     def _answer(self) -> None:
@@ -148,47 +130,26 @@ class Engine:
             self._advance()
         self._end_where_nobody_waits()
 
-    def _take(self, job: Job | tuple[str, Future[LoadedModel]]) -> bool:
-        """Load a model, or begin a job; return whether that is possible now."""
-        if not isinstance(job, Job):
-            name, future = job
-            if name not in self._known and self._writing:
-                return False
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(self._known.get(name) or self._load(name))
-                except Exception as error:
-                    future.set_exception(error)
-            return True
+    def _take(self, job: Job) -> bool:
+        """Begin a job; return whether that is possible now."""
         if job.cancelled:
             self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
             self._metrics.add("generations_total", end="disconnected")
             return True
         try:
-            if job.model != self.model.name or self.model.model is None:
-                if self._writing:
-                    return False
-                self._load(job.model)
             return self._begin(job)
         except Exception as error:
             job.deliver(error)
             return True
 
-    def _load(self, name: str) -> LoadedModel:
-        """Load a model in the place of the one that is loaded."""
-        if self._known:
-            self.model.unload()
-            self._caches = PromptCaches(0, 0)
-        gc.collect()
-        mx.clear_cache()
+    def _load(self) -> None:
         options = self._options
-        self.model = self._known[name] = LoadedModel(name, options, self._make_drafter)
+        self.model = LoadedModel(options, self._make_drafter)
         most_bytes = options.prompt_cache_bytes
         if most_bytes is None:
             most_bytes = free_memory(self.model.model) // 4
         self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
         self._new_batch()
-        return self.model
 
     def _new_batch(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)

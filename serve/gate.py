@@ -1,33 +1,27 @@
 """Who may ask, and how much: hosts, origins, keys and bodies. Every request is logged and counted here."""
 
-import asyncio
 import hmac
 import logging
 import time
-from contextlib import suppress
 from ipaddress import ip_address
 from socket import gethostname
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spectool.runtime.decoding.sampling import WrongSetting
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
-from spectool.serve.protocol import as_json, error_document
+from spectool.serve.protocol import error_document
 from spectool.serve.requests import RequestRefused, wrong_field
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
-_BODY_SECONDS = 60  # that a client may take to send a body
-_SEND_SECONDS = 60  # that it may take to read a part of an answer
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away
 _OPEN_PATHS = ("/", "/health")  # without a key
+_READ_AT_MOST = 64 << 20  # bytes of a body, also of one that is too large, because its client may not listen before
 _LONGEST_PATH = 200  # characters of it that are logged
-_DRAIN_SECONDS = 2
-_DRAIN_BYTES = 64 << 20  # of a refused body, read so that the client gets to see the refusal
 
 
 class ClientGone(Exception):
@@ -49,36 +43,23 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.monotonic()
-        status, unread = 0, True
-
-        async def receiving() -> Message:
-            nonlocal unread
-            message = await receive()
-            unread = bool(message.get("more_body"))
-            return message
+        began, status = time.monotonic(), 0
 
         async def sending(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                # One request for each connection, so that a silent client is a client that is late.
-                message["headers"] = [*message["headers"], (b"connection", b"close")]
-            async with asyncio.timeout(_SEND_SECONDS):
-                await send(message)
+            status = message.get("status", status)
+            await send(message)
 
-        request = Request(scope, receiving)
+        request = Request(scope)
         try:
             self._check(request)
-            await self._app(scope, receiving, sending)
+            await self._app(scope, receive, sending)
         except (ClientGone, ClientDisconnect):
             status = _GONE
         except Exception as error:
             refusal = refusal_of(error)
             if not status:  # otherwise the connection ends in the middle of the answer
-                if unread:
-                    await _drain(request)
-                await json_response(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
+                await JSONResponse(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
         finally:
             path = request.url.path[:_LONGEST_PATH]
             known = path if path in self._paths else "other"
@@ -133,50 +114,26 @@ def refusal_of(error: Exception) -> RequestRefused:
     return RequestRefused(500, f"the request failed: {error}")
 
 
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON document as the answer."""
-    return Response(as_json(content), status, headers, "application/json")
-
-
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request.
 
     Raises:
-        RequestRefused: It has more than ``most`` bytes, or takes too long to come.
+        RequestRefused: It has more than ``most`` bytes.
     """
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
-        raise _too_large(most, int(length))
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for part in request.stream():
+    body, got = bytearray(), int(length) if length.isdecimal() else 0
+    if got <= max(most, _READ_AT_MOST):
+        got = 0
+        async for part in request.stream():
+            got += len(part)
+            if got <= most:
                 body += part
-                if len(body) > most:
-                    raise _too_large(most, len(body))
-    except TimeoutError as error:
-        raise RequestRefused(408, f"body: expected all of it within {_BODY_SECONDS} seconds") from error
+            elif got > max(most, _READ_AT_MOST):
+                break
+    if got > most:
+        problem = f"expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
+        raise RequestRefused(413, f"body: {problem}")
     return bytes(body)
-
-
-async def _drain(request: Request) -> None:
-    """Read what the client still sends, because to close at once would take the answer away from it."""
-    if request.headers.get("expect") is not None:
-        return  # it waits for the answer before it sends anything
-    got = 0
-    with suppress(TimeoutError, ClientDisconnect, RuntimeError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while got < _DRAIN_BYTES:
-                message = await request.receive()
-                got += len(message.get("body", b""))
-                if not message.get("more_body"):
-                    return
-
-
-def _too_large(most: int, got: int) -> RequestRefused:
-    return RequestRefused(
-        413, f"body: expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
-    )
 
 
 def _name(host: str) -> str:

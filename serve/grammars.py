@@ -72,7 +72,7 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
         raise wrong_field("tool_choice", problem)
     form = FORMS[kind]
     begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
-    more = f"({between} call)*" if isinstance(chat.tool_choice, str) else ""
+    more = f"({between} call)*" if isinstance(chat.tool_choice, str) and chat.parallel_tool_calls else ""
     lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
     rules = []
     for i, name in enumerate(names):

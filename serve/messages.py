@@ -15,13 +15,14 @@ from spectool.serve.protocol import (
     drafting_figures,
     error_document,
     joined,
-    named,
     new_id,
     own_tools,
 )
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
+# What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
+_OTHERS_SIDE = {"thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result"}
 _PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
 
 
@@ -47,6 +48,8 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     kind = choice.get("type") if isinstance(choice, dict) else choice
+    if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
+        chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
     chat["tool_choice"] = "required" if kind == "any" else kind
     if kind == "tool":
         chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
@@ -75,7 +78,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif kind == "tool_result":
             result = joined(block.get("content") or "", "messages")
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
-        elif kind not in ("thinking", "redacted_thinking"):
+        elif kind not in _OTHERS_SIDE:
             texts.append(block)
     if texts or calls:
         yield {"role": role, "content": joined(texts, "messages"), **({"tool_calls": calls} if calls else {})}
@@ -91,14 +94,14 @@ class MessageWriter(BlockWriter):
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The message without its content."""
-        yield named("message_start", message={**self._message(), "usage": _usage(jobs)})
+        yield {"type": "message_start", "message": {**self._message(), "usage": _usage(jobs)}}
 
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The reason of the end, and the figures."""
         message = self._message()
         delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield named("message_delta", delta=delta, usage=_usage(jobs), metrics=drafting_figures(jobs))
-        yield named("message_stop")
+        yield {"type": "message_delta", "delta": delta, "usage": _usage(jobs), "metrics": drafting_figures(jobs)}
+        yield {"type": "message_stop"}
 
     def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """The whole message."""
@@ -107,27 +110,25 @@ class MessageWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The error as outside of streams."""
-        event = Event(error_document(MESSAGES, refusal))
-        event.name = "error"
-        return event
+        return error_document(MESSAGES, refusal)
 
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
         content = _content(block)
         shown = {**content, "input": {}} if block.call else content
-        yield named("content_block_start", index=block.index, content_block=shown)
+        yield {"type": "content_block_start", "index": block.index, "content_block": shown}
         if block.call:
             delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
-            yield named("content_block_delta", index=block.index, delta=delta)
+            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
         name = "text" if block.kind == "text" else "thinking"
-        yield named("content_block_delta", index=block.index, delta={"type": f"{name}_delta", name: text})
+        yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{name}_delta", name: text}}
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of a block."""
-        yield named("content_block_stop", index=block.index)
+        yield {"type": "content_block_stop", "index": block.index}
 
     def _message(self) -> dict[str, Any]:
         reason = "stop_sequence" if self.stopped_by and self.end == "stop" else _REASONS[self.end]

@@ -14,13 +14,13 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import kept_by_xtc
 from spectool.runtime.decoding.token_ids import vocabulary_size
-from spectool.runtime.draft_length.controller_pool import keep_learnt, new_controller
+from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
 
-MakeDrafter = Callable[[str, Any], Drafter | None]
+MakeDrafter = Callable[[Any], Drafter | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
 _MOST_ROWS = 16  # texts that are written at the same time by default
@@ -28,11 +28,11 @@ _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says
 
 
 class LoadedModel:
-    """A model, its tokenizer and its drafter. The tokenizer stays usable after the weights are gone.
+    """A model, its tokenizer and its drafter.
 
     Attributes:
         name: Directory or hub id.
-        model: mlx-lm's model; None once another one has taken its place.
+        model: mlx-lm's model.
         controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
         vocabulary: Number of the model's token ids.
         context: Tokens that it was made for; None where neither configuration nor tokenizer says so.
@@ -40,25 +40,22 @@ class LoadedModel:
         tokens: The tokenizer as spectool reads it, for the bytes of single tokens.
     """
 
-    model: Any
-    drafter: Drafter | None
-
-    def __init__(self, name: str, options: ServerOptions, make_drafter: MakeDrafter) -> None:
+    def __init__(self, options: ServerOptions, make_drafter: MakeDrafter) -> None:
         """Load as ``options`` say, on the thread that is going to run the model.
 
         Raises:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
-        model, tokenizer = load_model(name, lazy=True)
+        model, tokenizer = load_model(options.model, lazy=True)
         if options.kv_bits:
             check_kv_bits(model)
-        drafter = make_drafter(name, tokenizer)
+        drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
         self.tokens = open_tokenizer(tokenizer)
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
-        self.name, self.model, self.tokenizer, self.drafter = name, model, tokenizer, drafter
+        self.name, self.model, self.tokenizer, self.drafter = options.model, model, tokenizer, drafter
         self.controller = new_controller(model, drafter)
         self.vocabulary = vocabulary_size(model)
         self.context = context_length(model, tokenizer)
@@ -69,11 +66,6 @@ class LoadedModel:
     def longest_token(self) -> int:
         """Characters of the longest token: a text of more than this times n has more than n tokens."""
         return max(map(len, self.tokenizer.get_vocab()), default=1)
-
-    def unload(self) -> None:
-        """Let go of the weights and the drafter; what was learnt of its draft model is kept."""
-        keep_learnt(self.model, self.drafter)
-        self.model = self.drafter = None
 
 
 def free_memory(model: Any) -> int:

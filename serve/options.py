@@ -17,7 +17,6 @@ class ServerOptions:
 
     Attributes:
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
-        other_models: More models that requests may name, drafted for from the history alone.
         batch: Texts that are written at the same time; None for what fits into memory, up to 16.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         api_keys: Keys that clients may present; without any, no key is asked for.
@@ -29,7 +28,6 @@ class ServerOptions:
 
     model: str
     served_names: tuple[str, ...] = ()
-    other_models: tuple[str, ...] = ()
     batch: int | None = None
     num_draft_tokens: int | None = None
     verify: Literal["exact", "rejection"] = "rejection"
@@ -52,7 +50,6 @@ class ServerOptions:
     prefill_step_size: int = 512
 
     @property
-    def names(self) -> dict[str, str]:
-        """The names that requests may use, in the order in which they are listed, each with its model."""
-        own = dict.fromkeys(self.served_names or (self.model,), self.model)
-        return own | {name: name for name in self.other_models if name not in own}
+    def names(self) -> tuple[str, ...]:
+        """The names that requests may use."""
+        return self.served_names or (self.model,)

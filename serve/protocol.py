@@ -6,11 +6,11 @@ text, reasoning and calls, of which the last one may be open.
 
 import json
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Delta, Job
@@ -29,57 +29,35 @@ _OWN_NAMES = {
 }
 
 
-class Event(dict[str, Any]):
-    """An event of a stream; a ``name`` is written on a line of its own."""
-
-    name: str | None = None
-
-    def encoded(self) -> bytes:
-        """The bytes of the event."""
-        line = f"event: {self.name}\n" if self.name else ""
-        return f"{line}data: {as_json(self)}\n\n".encode()
+Event = dict[str, Any]
+"""An event of a stream."""
 
 
-def named(name: str, **content: Any) -> Event:
-    """An event that has its name in its content too, as OpenAI's responses and Anthropic's messages do."""
-    event = Event(type=name, **content)
-    event.name = name
-    return event
-
-
-class Writer(Protocol):
-    """A protocol's form of the answers to one request."""
-
-    done: bytes  # what ends a stream
-
-    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
-        """The events before the first piece."""
-
-    def add(self, piece: Delta) -> Iterator[Event]:
-        """The events of a piece."""
-
-    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
-        """The events after the last piece."""
-
-    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
-        """The answer as one document, after all pieces were added."""
-
-    def error(self, refusal: RequestRefused) -> Event:
-        """An error in a stream."""
+def encoded(events: Iterable[Event]) -> bytes:
+    """The bytes of events; one that has a type, as in OpenAI's responses and Anthropic's messages, is named by it."""
+    return "".join(
+        f"event: {event['type']}\ndata: {as_json(event)}\n\n" if "type" in event else f"data: {as_json(event)}\n\n"
+        for event in events
+    ).encode()
 
 
 @dataclass(slots=True)
 class Block:
-    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes."""
+    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes.
+
+    Attributes:
+        cut: Whether the answer ended in the middle of it.
+    """
 
     kind: str
     index: int
     text: str = ""
     call: Call | None = None
+    cut: bool = False
 
 
-class BlockWriter(Writer):
-    """Collects the blocks of the one answer to a request; subclasses write them down."""
+class BlockWriter(ABC):
+    """Collects the blocks of the one answer to a request; subclasses write them down as events and as one document."""
 
     done = b""
 
@@ -106,6 +84,8 @@ class BlockWriter(Writer):
             yield from self._closed()
             yield from self._opened(Block("call", len(self.blocks), call=call))
         if piece.end:
+            if self._open:
+                self.blocks[-1].cut = piece.end in ("length", "abort") and self.blocks[-1].kind != "call"
             yield from self._closed()
 
     def _extended(self, kind: str, text: str) -> Iterator[Event]:

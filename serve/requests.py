@@ -6,7 +6,6 @@ and in a header of the answer.
 
 import inspect
 import json
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -23,7 +22,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
 
 from spectool import SpectoolError
 from spectool.runtime.decoding.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
@@ -267,6 +266,7 @@ class ChatRequest(GenerationRequest):
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] = []
     tool_choice: Literal["auto", "none", "required"] | _NamedTool = "auto"
+    parallel_tool_calls: StrictBool = True
     prediction: _Prediction | None = None
     logprobs: StrictBool = False
     top_logprobs: int | None = _whole(0, 20)
@@ -319,12 +319,13 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     """The JSON object in a body.
 
     Raises:
-        RequestRefused: It is something else, or has numbers or characters that JSON in UTF-8 cannot have.
+        RequestRefused: It is something else, has numbers or characters that JSON in UTF-8 cannot have, or is deeper
+            than 200 levels.
     """
     try:
-        body = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
-        json.dumps(body, ensure_ascii=False).encode()  # fails where half of a surrogate pair stands alone
-    except (ValueError, RecursionError) as error:
+        body = from_json(raw, allow_inf_nan=False)
+        json.dumps(body, allow_nan=False)  # fails where a number is too large
+    except ValueError as error:
         raise RequestRefused(400, f"body: expected JSON in UTF-8, got something else ({error})") from error
     if not isinstance(body, dict):
         raise RequestRefused(400, f"body: expected a JSON object, got {quoted(body)}")
@@ -376,12 +377,3 @@ def _place(body: dict[str, Any], steps: Sequence[int | str]) -> tuple[str, str]:
             return f"{path}.{step}".removeprefix("."), "nothing"
         # otherwise it names one of several kinds of values
     return path.removeprefix("."), quoted(value)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _no_constant(digits)
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text[:20]} is not a number in JSON")

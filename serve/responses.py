@@ -1,5 +1,6 @@
 """OpenAI's responses, which Codex speaks. Nothing is stored, so every request brings the whole conversation."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,17 +14,34 @@ from spectool.serve.protocol import (
     counts,
     drafting_figures,
     joined,
-    named,
     new_id,
     now,
     own_tools,
 )
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
 
-_PASSED_ON = ("model", "temperature", "top_p", "stream", "tool_choice", "stop", "seed", "top_k", "min_p")
+_PASSED_ON = (
+    "model",
+    "temperature",
+    "top_p",
+    "stream",
+    "tool_choice",
+    "stop",
+    "seed",
+    "top_k",
+    "min_p",
+    "parallel_tool_calls",
+)
 _WITHOUT_EFFECT = {"include", "background", "truncation"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its messages.
 _OTHERS_SIDE = {"reasoning", "web_search_call", "file_search_call"}
+# The arguments of the function that stands for a custom tool, which takes a text.
+_CUSTOM = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
 _NO_LOGPROBS: dict[str, list[Any]] = {"logprobs": []}  # which clients require
 
 
@@ -43,7 +61,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None:
         chat["response_format"] = {"type": "json_schema", "json_schema": form} if _is(form, "json_schema") else form
-    if _is(chat.get("tool_choice"), "function"):
+    if _is(chat.get("tool_choice"), "function") or _is(chat.get("tool_choice"), "custom"):
         chat["tool_choice"] = {"type": "function", "function": {"name": chat["tool_choice"].get("name")}}
     if "max_output_tokens" in body:
         chat["max_completion_tokens"] = body.pop("max_output_tokens")
@@ -54,7 +72,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     first = [{"role": "system", "content": instructions}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
-    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") == "function", "parameters")
+    if isinstance(tools, list):
+        tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
+    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
     ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
     return checked(ChatRequest, {**ignored, **chat})
 
@@ -95,6 +115,8 @@ class ResponseWriter(BlockWriter):
         self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": request.model}
         self._ids: list[str] = []
         self._number = 0
+        functions = [tool["function"] for tool in request.offered]
+        self._custom = {function["name"] for function in functions if function.get("parameters") == _CUSTOM}
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response without its output."""
@@ -115,7 +137,7 @@ class ResponseWriter(BlockWriter):
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
-        output = [self._item(block, "completed") for block in self.blocks]
+        output = [self._item(block) for block in self.blocks]
         return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(jobs)}
 
     def error(self, refusal: RequestRefused) -> Event:
@@ -126,11 +148,13 @@ class ResponseWriter(BlockWriter):
     def open(self, block: Block) -> Iterator[Event]:
         """An item begins; a call gets its arguments at once."""
         self._ids.append(new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_")))
-        item = self._item(block, "in_progress")
+        item = {**self._item(block), "status": "in_progress"}
         if block.call:
-            yield self._event("output_item.added", output_index=block.index, item={**item, "arguments": ""})
-            yield self._event("function_call_arguments.delta", **self._place(block), delta=block.call.arguments)
-            yield self._event("function_call_arguments.done", **self._place(block), arguments=block.call.arguments)
+            field = "arguments" if "arguments" in item else "input"
+            name = "function_call_arguments" if field == "arguments" else "custom_tool_call_input"
+            yield self._event("output_item.added", output_index=block.index, item={**item, field: ""})
+            yield self._event(f"{name}.delta", **self._place(block), delta=item[field])
+            yield self._event(f"{name}.done", **self._place(block), **{field: item[field]})
             return
         yield self._event("output_item.added", output_index=block.index, item={**item, "content": []})
         if block.kind == "text":
@@ -150,27 +174,34 @@ class ResponseWriter(BlockWriter):
             yield self._event("content_part.done", **place, content_index=0, part=_part(block.text))
         elif block.kind == "reasoning":
             yield self._event("reasoning_text.done", **place, content_index=0, text=block.text)
-        yield self._event("output_item.done", output_index=block.index, item=self._item(block, "completed"))
+        yield self._event("output_item.done", output_index=block.index, item=self._item(block))
 
     def _event(self, name: str, **content: Any) -> Event:
         self._number += 1
-        return named(f"response.{name}", sequence_number=self._number - 1, **content)
+        return {"type": f"response.{name}", "sequence_number": self._number - 1, **content}
 
     def _place(self, block: Block) -> dict[str, Any]:
         return {"item_id": self._ids[block.index], "output_index": block.index}
 
     def _response(self, status: str) -> dict[str, Any]:
         choice, names = self.request.tool_choice, self.request.callable_names or []
-        named = choice if isinstance(choice, str) else {"type": "function", "name": names[0]}
-        choices = {"tool_choice": named, "parallel_tool_calls": True}
-        tools = [{"type": "function", "strict": False, **tool["function"]} for tool in self.request.offered]
+        named = choice if isinstance(choice, str) else {"type": self._kind(names[0]), "name": names[0]}
+        choices = {"tool_choice": named, "parallel_tool_calls": self.request.parallel_tool_calls}
+        functions = [tool["function"] for tool in self.request.offered]
+        tools = [{"type": self._kind(function["name"]), "strict": False, **function} for function in functions]
         return {**self._base, "status": status, "error": None, "output": [], "tools": tools, **choices}
 
-    def _item(self, block: Block, status: str) -> dict[str, Any]:
-        base = {"id": self._ids[block.index], "status": status}
+    def _kind(self, tool: str) -> str:
+        return "custom" if tool in self._custom else "function"
+
+    def _item(self, block: Block) -> dict[str, Any]:
+        base = {"id": self._ids[block.index], "status": "incomplete" if block.cut else "completed"}
         if block.call:
-            _, name, arguments = block.call
-            return {**base, "type": "function_call", "call_id": block.call.id, "name": name, "arguments": arguments}
+            call_id, name, arguments = block.call
+            call = {**base, "call_id": call_id, "name": name}
+            if name in self._custom:
+                return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
+            return {**call, "type": "function_call", "arguments": arguments}
         if block.kind == "reasoning":
             return {
                 **base,

@@ -4,10 +4,8 @@ import asyncio
 import logging
 import socket
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spectool import SpectoolError
 from spectool.serve.app import Service
@@ -16,7 +14,6 @@ from spectool.serve.metrics import Metrics
 from spectool.serve.models import MakeDrafter
 from spectool.serve.options import ServerOptions
 
-_HEADER_SECONDS = 60  # that a client may take to send its request
 _STOP_SECONDS = 5  # one pass of a large model, a prompt pass of a middling one
 _BACKLOG = 128
 
@@ -43,7 +40,7 @@ class Server(uvicorn.Server):
         app = Service(self.engine, options, metrics, host).app
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -90,36 +87,15 @@ class Server(uvicorn.Server):
         return self.engine.stop(_STOP_SECONDS)
 
 
-class _Protocol(H11Protocol):
-    """uvicorn's, which waits for ever for a client that says nothing."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._patience = self.loop.call_later(_HEADER_SECONDS, self._close_if_silent)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()  # it would keep everything of this connection
-        super().connection_lost(exc)
-
-    def _close_if_silent(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
-
-
 def _bound(host: str, port: int) -> socket.socket:
     """A socket that has the address, and does not listen yet."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-        except OSError:
-            made.close()
-            raise
-    except (OSError, OverflowError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        reason = error.strerror or error
         raise SpectoolError(
             f"{host}:{port}: cannot listen there ({reason}). Choose another --host or --port"
         ) from error

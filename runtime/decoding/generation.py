@@ -126,7 +126,7 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     if drafter is not None and length != 0:
         warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
     with ExitStack() as borrowed:
-        if drafter is None and prediction is None:
+        if drafter is None and prediction is None and settings.grammar is None:
             length = 0
         elif length is None:
             # A controller is kept for the model and its drafter; a prediction is new every time.

@@ -23,6 +23,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
 from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
+from spectool.runtime.grammar import Grammar
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.runtime.fake_drafters import Fixed
 
@@ -189,6 +190,13 @@ def test_predictions_keep_to_the_same_bits_as_well(monkeypatch):
 
     longest = max(shape[1] for shape in passes_with(tuple(range(1, 19)), write, monkeypatch))
     assert longest == 18
+
+
+def test_forced_tokens_are_kept_to_lengths_whose_passes_have_the_same_bits(monkeypatch):
+    def write(model, tokenizer):
+        generate(model, tokenizer, [5], max_tokens=16, grammar=Grammar(tokenizer, "regex", "Most w Jaworowcu"))
+
+    assert max(shape[1] for shape in passes_with((1, 2), write, monkeypatch)) == 2
 
 
 def test_exact_is_kept_until_the_doctor_runs_without_it():

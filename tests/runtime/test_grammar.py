@@ -203,6 +203,7 @@ def test_a_grammar_holds_for_the_tokens_that_it_was_compiled_for() -> None:
             write()
     own = Grammar(tokenizer._tokenizer, "regex", "[a-c]{3}")
     copied = TokenizerWrapper(copy.deepcopy(tokenizer._tokenizer))
+    assert Grammar(tokenizer._tokenizer, "regex", "a").vocabulary is own.vocabulary, "it is computed once"
     for same in (tokenizer, tokenizer._tokenizer, copied):
         assert set(generate(model, same, "Most", grammar=own, max_tokens=8)) <= set("abc")
 

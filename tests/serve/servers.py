@@ -20,16 +20,16 @@ from spectool.serve.server import Server
 TARGET = str(demo_path("target"))
 
 
-def with_history(name: str, tokenizer: Any) -> Drafter | None:
+def with_history(tokenizer: Any) -> Drafter | None:
     return load_drafter(tokenizer, min_probability=0.0)
 
 
-def without_drafter(name: str, tokenizer: Any) -> Drafter | None:
+def without_drafter(tokenizer: Any) -> Drafter | None:
     return None
 
 
 @contextmanager
-def serving(make_drafter: Callable[[str, Any], Drafter | None] = with_history, **options: Any) -> Iterator[Server]:
+def serving(make_drafter: Callable[[Any], Drafter | None] = with_history, **options: Any) -> Iterator[Server]:
     """Serve the demo target on a free port until the block ends."""
     server = Server("127.0.0.1", 0, ServerOptions(**{"model": TARGET, "num_draft_tokens": 8, **options}), make_drafter)
     thread = Thread(target=server.answer)
@@ -72,7 +72,7 @@ def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
 def post(path: str, body: Any, **headers: str) -> bytes:
     """Return a POST request, ``body`` as JSON unless it is bytes."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    all_headers = {"Host": "localhost", "Content-Length": str(len(data))} | {
+    all_headers = {"Host": "localhost", "Connection": "close", "Content-Length": str(len(data))} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
@@ -80,4 +80,4 @@ def post(path: str, body: Any, **headers: str) -> bytes:
 
 
 def get(path: str, method: str = "GET") -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()

@@ -64,6 +64,9 @@ def test_tools_of_messages(chatting: Server) -> None:
         ],
         "max_tokens": 200,
     }
+    search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "pogoda"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    asked["messages"][1]["content"] += [search, found]  # by a model that ran elsewhere
     api = anthropic(chatting).messages
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         message = api.create(**asked)
@@ -157,7 +160,7 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
     request = responses.chat_of({"input": "a"})
     writer = responses.ResponseWriter(request)
     deque(writer.add(Delta(0, "text", end=end)), 0)
-    whole = writer.whole([Job(request, "m", Prompt([]), "", lambda event: None)])
+    whole = writer.whole([Job(request, Prompt([]), "", lambda event: None)])
     assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
 
 
@@ -191,6 +194,56 @@ def test_tools_of_responses(chatting: Server) -> None:
         message, call = each.output
         assert each.status == "completed" and message.type == "message"
         assert call.type == "function_call" and json.loads(call.arguments) == {"city": "Łódź"}
+
+
+def test_custom_tools_of_responses_take_and_give_a_text(chatting: Server) -> None:
+    asked: Any = {
+        "model": "demo",
+        "input": "Pogoda?",
+        "tools": [{"type": "custom", "name": "patch", "description": "Patches."}],
+        "tool_choice": {"type": "custom", "name": "patch"},
+        "max_output_tokens": 200,
+    }
+    written = '<tool_call>\n{"name": "patch", "arguments": {"input": "*** Łata"}}\n</tool_call>'
+    api = client(chatting).responses
+    with writing_down(chatting, written, written):
+        whole = api.create(**asked)
+        with api.stream(**asked) as stream:
+            events = list(stream)
+    assert "custom" == whole.tool_choice.type == whole.tools[0].type  # type: ignore[union-attr]
+    for response in (whole, events[-1].response):  # type: ignore[union-attr]
+        call = response.output[-1]
+        assert (call.type, call.name, call.input) == ("custom_tool_call", "patch", "*** Łata")
+    done = next(event for event in events if event.type == "response.custom_tool_call_input.done")
+    assert done.input == "*** Łata"
+
+
+def test_a_message_that_was_cut_is_incomplete(chatting: Server) -> None:
+    api = client(chatting).responses
+    with writing_down(chatting, "Tak", "Tak, ale to trwa"):
+        whole = api.create(model="demo", input="a", max_output_tokens=20)
+        cut = api.create(model="demo", input="a", max_output_tokens=2)
+    statuses = [(response.status, response.output[0].status) for response in (whole, cut)]  # type: ignore[union-attr]
+    assert statuses == [("completed",) * 2, ("incomplete",) * 2]
+
+
+def test_one_call_at_a_time(chatting: Server) -> None:
+    ask = {"max_tokens": 200, "max_output_tokens": 200, "input": "a", "messages": [{"role": "user", "content": "a"}]}
+    plain = {"name": "weather", "parameters": SCHEMA}
+    for path, fields in (
+        ("chat/completions", {"tools": [{"type": "function", "function": plain}], "parallel_tool_calls": False}),
+        ("responses", {"tools": [{"type": "function", **plain}], "parallel_tool_calls": False}),
+        (
+            "messages",
+            {
+                "tools": [{"name": "weather", "input_schema": SCHEMA}],
+                "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+            },
+        ),
+    ):
+        with writing_down(chatting, CALL * 2):
+            status, _, data = exchange(chatting, post(f"/v1/{path}", {**ask, **fields}))
+        assert (status, data.count("Łódź".encode())) == (200, 1), data
 
 
 def test_wrong_responses_are_refused(chatting: Server) -> None:

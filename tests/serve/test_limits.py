@@ -113,12 +113,12 @@ def test_an_answer_ends_somewhere_without_a_context(
     model.context = context
     request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
     prompt = Prompt(list(range(4 if context == 256 else 20)))
-    job = Job(request, "m", prompt, "", lambda event: None)
+    job = Job(request, prompt, "", lambda event: None)
     assert Answer(job, model, ServerOptions(model="m")).max_tokens == limit
 
 
 def test_every_drafter_that_fails_is_counted() -> None:
-    with serving(lambda name, tokenizer: Failing([5] * 100, "propose", call=3)) as running:
+    with serving(lambda tokenizer: Failing([5] * 100, "propose", call=3)) as running:
         for prompt in PROMPTS[:3]:
             assert complete(running, prompt).choices[0].text == alone(prompt)
             running.engine.model.drafter.calls = 0
@@ -127,7 +127,7 @@ def test_every_drafter_that_fails_is_counted() -> None:
 
 def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
     path = copied(tmp_path, {}, kept=1100)
-    with serving(lambda name, tokenizer: load_drafter(tokenizer), model=path) as running:
+    with serving(lambda tokenizer: load_drafter(tokenizer), model=path) as running:
         answer = client(running).completions.create(model=path, prompt="Most", max_tokens=4, logit_bias={"1300": 100})
         assert answer.choices[0].text == "" and answer.usage is not None
         assert answer.usage.completion_tokens == 4

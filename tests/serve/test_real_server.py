@@ -22,7 +22,7 @@ def asking(request: pytest.FixtureRequest) -> Iterator[OpenAI]:
     path = MODELS / request.param
     if not (path / "config.json").exists():
         pytest.skip(f"no {request.param} in {MODELS}; get it with: python benchmarks/real_models.py {request.param}")
-    with serving(lambda _, tokenizer: load_drafter(tokenizer), model=str(path), num_draft_tokens=4) as running:
+    with serving(lambda tokenizer: load_drafter(tokenizer), model=str(path), num_draft_tokens=4) as running:
         yield client(running)
 
 

@@ -37,12 +37,12 @@ from spectool.tests.serve.servers import TARGET, client, exchange, get, serving,
 pytestmark = pytest.mark.system
 
 
-def with_all(name: str, tokenizer: Any) -> Drafter | None:
+def with_all(tokenizer: Any) -> Drafter | None:
     return load_drafter(tokenizer, draft_model=str(demo_path("draft")), min_probability=0.0)
 
 
 @pytest.mark.parametrize("make_drafter", [with_history, with_all, without_drafter])
-def test_answers_are_those_of_mlx_lm(make_drafter: Callable[[str, Any], Drafter | None], tmp_path: Path) -> None:
+def test_answers_are_those_of_mlx_lm(make_drafter: Callable[[Any], Drafter | None], tmp_path: Path) -> None:
     with serving(make_drafter, model=chatting_model(tmp_path), served_names=("demo",)) as running:
         for prompt in PROMPTS:
             answer = complete(running, prompt, temperature=0)
@@ -96,7 +96,7 @@ def test_a_text_is_streamed_in_chunks_of_one_kind(server: Server) -> None:
 
 @pytest.mark.parametrize("make_drafter", [with_all, without_drafter])
 def test_a_prediction_shortens_an_answer_and_is_counted(
-    make_drafter: Callable[[str, Any], Drafter | None], tmp_path: Path
+    make_drafter: Callable[[Any], Drafter | None], tmp_path: Path
 ) -> None:
     expected = alone(CHAT).removeprefix(" ")
     parts: Any = [{"type": "text", "text": expected[:20]}, {"type": "text", "text": expected[20:]}]
@@ -153,7 +153,7 @@ def test_several_answers_and_several_prompts(server: Server) -> None:
 
 
 @pytest.mark.parametrize("make_drafter", [with_all, without_drafter])
-def test_several_answers_read_their_prompt_once(make_drafter: Callable[[str, Any], Drafter | None]) -> None:
+def test_several_answers_read_their_prompt_once(make_drafter: Callable[[Any], Drafter | None]) -> None:
     with serving(make_drafter) as running:
         prompts = [LONG[:200], PROMPTS[0]]
         for _ in range(2):  # without and with what the first one has left in the prompt cache
@@ -192,7 +192,7 @@ class Recording(Drafter):
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:
     recording = Recording()
     with (
-        serving(lambda name, tokenizer: recording, api_keys=("one", "two")) as running,
+        serving(lambda tokenizer: recording, api_keys=("one", "two")) as running,
         serving(without_drafter) as fresh,
     ):
 
@@ -282,25 +282,6 @@ def test_models_go_by_the_names_they_are_given(server: Server) -> None:
             client(running).completions.create(model=TARGET, prompt="a")
 
 
-def test_another_model_takes_the_place_where_it_is_allowed() -> None:
-    names: list[str] = []
-
-    def noting(name: str, tokenizer: Any) -> Drafter | None:
-        names.append(name)
-        return with_history(name, tokenizer)
-
-    draft = str(demo_path("draft"))
-    with serving(noting, other_models=(draft,)) as running:
-        learnt = running.engine.model.controller
-        first = complete(running, PROMPTS[0]).choices[0].text
-        other = client(running).completions.create(model=draft, prompt=PROMPTS[0], max_tokens=TOKENS)
-        again = complete(running, PROMPTS[0]).choices[0].text
-        assert first == again == alone(PROMPTS[0]) != other.choices[0].text
-        assert other.model == draft
-        assert names == [TARGET, draft, TARGET]
-        assert running.engine.model.controller is not learnt
-
-
 @pytest.fixture
 def _own_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
@@ -322,18 +303,10 @@ def test_what_was_learnt_of_a_draft_model_is_kept_when_the_server_ends() -> None
     assert kept is not None and len(kept.drafts) == 1
 
 
-def test_another_model_that_cannot_be_loaded_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
-    with serving(other_models=(str(tmp_path),)) as running:
-        with pytest.raises(NotFoundError, match="cannot load this model") as refused:
-            client(running).completions.create(model=str(tmp_path), prompt="a")
-        assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
-        assert complete(running, PROMPTS[0]).choices[0].text == alone(PROMPTS[0])
-
-
 def test_the_controller_counts_the_wall_time_of_a_token() -> None:
     shares = []
     for _ in range(5):  # a mean of seconds and a median of them differ where other programs interrupt
-        with serving(lambda name, tokenizer: Guesser(), num_draft_tokens=None) as running:
+        with serving(lambda tokenizer: Guesser(), num_draft_tokens=None) as running:
             for prompt in PROMPTS:
                 complete(running, prompt, 150)
             controller = running.engine.model.controller

@@ -26,7 +26,7 @@ def answer(server: Server, **options: Any) -> tuple[str, float]:
 
 def drafting(model: str, verify: str) -> Any:
     return serving(
-        lambda name, tokenizer: load_drafter(tokenizer, draft_model=model, history=False),
+        lambda tokenizer: load_drafter(tokenizer, draft_model=model, history=False),
         num_draft_tokens=4,
         verify=verify,
     )
@@ -63,7 +63,7 @@ def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_defau
     made = {"draft_model": draft, "alignment": alignment, "history": False}
     shares = []
     for options in {}, {"verify": "exact"}:
-        with serving(lambda _, tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as server:
+        with serving(lambda tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as server:
             for seed in range(3, 11):
                 answer(server, temperature=1.5, seed=seed)
             text = urlopen(f"{server.url}/metrics").read().decode()
