@@ -258,10 +258,23 @@ def _jobs(
 class _Stream(StreamingResponse):
     """A stream that ends what it comes from, also if the client goes away in the middle of it."""
 
+    _ended = False
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send it.
+
+        Raises:
+            ClientGone: Its client did not get all of it.
+        """
         async with aclosing(cast("AsyncGenerator[bytes]", self.body_iterator)):
             await super().__call__(scope, receive, send)
+        if not self._ended:
+            raise ClientGone
+
+    async def stream_response(self, send: Send) -> None:
+        """Send what comes, to the end."""
+        await super().stream_response(send)
+        self._ended = True
 
 
 async def _with_first(first: bytes, others: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -78,6 +78,7 @@ def test_a_client_that_goes_away_ends_its_generation_and_its_prompt_stays_cached
                 time.sleep(0.01)
             time.sleep(0.3)  # some tokens
         eventually(running, 'spectool_generations_total{end="disconnected"}', 1)
+        eventually(running, 'spectool_requests_total{path="/v1/completions",status="499"}', 1)
         assert series(running)["spectool_generated_tokens_total"] > 0
         answer = complete(running, PROMPTS[0])
         assert answer.choices[0].text == alone(PROMPTS[0])
