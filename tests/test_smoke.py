@@ -37,7 +37,7 @@ COMMANDS = {
     "count": (f"--corpus sample:pl --tokenizer {TARGET} -o W/pl.counts", "bytes"),
     "merge-dict": ("W/pl.dict W/pl.dict -o W/both.dict", "bytes"),
     "inspect": ("W/pl.dict --lookup w", "proposal"),
-    "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "tokens per pass"),
+    "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "this pair is"),
     "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "pass ms"),
     "verify": ("W/pl.dict W/pair.align W/pl.counts W/small", "whole"),
     "doctor": (f"--model {TARGET} --seconds 0.2", "must be right"),

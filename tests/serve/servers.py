@@ -61,12 +61,14 @@ def exchange(server: Server, data: bytes) -> tuple[int, dict[str, str], bytes]:
     """Send ``data`` as it is; return status, headers and body of the answer."""
     with connect(server) as connection:
         connection.sendall(data)
-        answer = b""
-        while part := connection.recv(1 << 16):
-            answer += part
-    head, _, body = answer.partition(b"\r\n\r\n")
-    first, *lines = head.decode().split("\r\n")
-    return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+        with connection.makefile("rb") as answer:
+            first = answer.readline().decode()
+            lines = iter(lambda: answer.readline().decode().strip(), "")
+            headers = dict(line.lower().split(": ", 1) for line in lines)
+            # A connection that is kept does not end with its answer.
+            kept = headers.get("connection") != "close"
+            body = answer.read(int(headers["content-length"]) if kept and "content-length" in headers else -1)
+    return int(first.split()[1]), headers, body
 
 
 def post(path: str, body: Any, **headers: str) -> bytes:

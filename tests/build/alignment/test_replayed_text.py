@@ -70,6 +70,7 @@ def test_absorption_equals_a_count_on_whole_texts(
     bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:
     """The slow way: encode the text up to every source token, and up to the next one."""
+    texts = [text[:400] for text in texts]
     counts = replay(other_bundled, bundled, into_bundled, texts)
     last, replaced = Counter[int](), Counter[int]()
     for text in texts:

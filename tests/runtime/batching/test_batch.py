@@ -57,7 +57,7 @@ def schedules(kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_text_is_its_own(kind: str) -> None:
-    schedules(kind, 5)
+    schedules(kind, 3)
 
 
 @pytest.mark.slow
