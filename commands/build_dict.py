@@ -111,7 +111,7 @@ def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least:
     return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options, least)}.dict")
 
 
-_NEXT_TO_ANOTHER, _USEFUL = 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
+_LEAST, _NEXT_TO_ANOTHER, _USEFUL = 20_000, 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
 
 
 def amount_of_text(tokens: int) -> str:
@@ -120,7 +120,11 @@ def amount_of_text(tokens: int) -> str:
     >>> amount_of_text(24_597)
     '24,597 tokens: enough for documents like these, next to a general dictionary, which needs about a million'
     """
-    if tokens < _NEXT_TO_ANOTHER:
+    if tokens < _LEAST:
+        said = (
+            "little. From about 20,000, documents like yours help next to a general dictionary, which needs a million"
+        )
+    elif tokens < _NEXT_TO_ANOTHER:
         said = "enough for documents like these, next to a general dictionary, which needs about a million"
     elif tokens < _USEFUL:
         said = "enough for documents like these. A general dictionary gains more from a million tokens on"

@@ -78,11 +78,13 @@ def build_backoff(
 
         written = write_within(directory, options.max_bytes, best_entries, progress)
         if written is None:
-            allowed = "" if options.max_bytes is None else f" in {options.max_bytes:,} bytes"
-            ways = "Give more text, or a larger --max-bytes"
-            if not counts.total:
-                ways = f"{tokenizer.name} has only unknown or special tokens for it. Give another text or tokenizer"
-            raise SpectoolError(f"{out}: no entry to store from {counts.total:,} tokens{allowed}. {ways}")
+            problem = f"from {counts.total:,} tokens. Give more text"
+            if best_entries(1):
+                problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
+            elif not counts.total:
+                ways = "Give another text or tokenizer"
+                problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
+            raise SpectoolError(f"{out}: no entry to store {problem}")
         contexts = sum(len(each.keys) for each in candidates.windows[:-1])
         statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
         if text is not None:
