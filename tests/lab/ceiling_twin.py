@@ -31,7 +31,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
 WINDOW = 5  # draft tokens before the draft in the published strategy `context`
 
-# A letter that no vocabulary joins with others: what follows it is spelled as inside a word.
 # Draft tokens beyond the k-th that a restarted draft may look at, so that its k-th is not cut short.
 _LOOK_AHEAD = 4
 _PASSAGE = 500  # characters: a whole prefix is encoded in every cycle, so the cost grows with its square

@@ -54,7 +54,7 @@ def finished_tasks(work: Path) -> dict[str, int]:
 
 
 def start_and_kill(folder: Path, tasks: int) -> dict[str, int]:
-    """Start a count, kill it when so many tasks are finished, and wait until nothing changes."""
+    """Start a count, kill it as soon as that number of tasks is finished, and wait until nothing changes."""
     (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
     process = subprocess.Popen([sys.executable, "script.py"], cwd=folder, stdout=subprocess.DEVNULL)
     work = work_path(folder / "x.counts")
