@@ -38,9 +38,12 @@ class GuardedDrafter:
 
     def attempt(self, act: Callable[[Drafter], _Result]) -> _Result | None:
         """What ``act`` returns for the drafter, once it has all committed tokens; None without one, or if it fails."""
+        self._random = state()
+        return self._attempt(act)
+
+    def _attempt(self, act: Callable[[Drafter], _Result]) -> _Result | None:
         if self.drafter is None:
             return None
-        self._random = state()
         try:
             if self._missed:
                 missed, self._missed = tuple(self._missed), []
@@ -56,7 +59,7 @@ class GuardedDrafter:
         if self.drafter is not None:
             self._missed += tokens
             if not later:
-                self.attempt(lambda drafter: None)
+                self._attempt(lambda drafter: None)
 
     def _report(self, drafter: Drafter, error: Exception) -> None:
         """Count a drafter that failed, and warn. Also repair the random state, which a failing sampler breaks."""

@@ -37,6 +37,7 @@ class TargetRunner:
         self.refeed: list[int] = []
         self.next_pass: Callable[[], Pass] | None = None
         self._unrewindable_at = -1  # yielded tokens at which the token fed ahead cannot be taken out
+        self._exact_until = exact_until(model)
         self.resume(0)
 
     def resume(self, length: int, inputs: Sequence[int] = ()) -> None:
@@ -97,7 +98,7 @@ class TargetRunner:
 
     def _most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""
-        settings, most, until = self.text.settings, self.text.left, exact_until(self.model)
+        settings, most, until = self.text.settings, self.text.left, self._exact_until
         if until is None and not settings.kv_bits:
             return most
         held = max(lengths(self.cache), default=0)
