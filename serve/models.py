@@ -9,7 +9,6 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
-from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.sampling import kept_by_xtc
@@ -47,8 +46,6 @@ class LoadedModel:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
         model, tokenizer = load_model(options.model, lazy=True)
-        if options.kv_bits:
-            check_kv_bits(model)
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
