@@ -46,7 +46,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
+    from spectool.runtime.draft_length.measured import known_costs, model_key
     from spectool.runtime.loading import load_model
 
     _require_writable(costs_path("").parent)
@@ -61,7 +61,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         if (earlier := known_costs(loaded)) is not None:
             costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         save_costs(model_key(loaded), costs[role])
-        forget_known_costs()
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)
