@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from spectool import SpectoolError
-from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
+from spectool.commands.saved_prompt import check_saving, open_prompt, save_prompt
 from spectool.commands.shared.console import in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
@@ -129,9 +129,8 @@ def generate(
         plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
         if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
-    made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
-        arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
+        arguments |= open_prompt(prompt_cache_file, target, arguments, model)
         if system_prompt is not None:
             say("--system-prompt is not read, because the saved prompt is the beginning of the conversation")
     if tokenizer.has_chat_template and not ignore_chat_template:
@@ -146,7 +145,8 @@ def generate(
     if schema_file is not None:
         arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
     if saved_file is not None:
-        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
+        names = {"model": model, "draft_model": drafting.draft_model}
+        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, names), as_json)
         return
 
     display = None
