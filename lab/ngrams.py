@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, progress, say, say_notes, show, table
-from spectool.commands.shared.options import Whole, draft_option, json_option, text_options
+from spectool.commands.shared.console import progress, say, say_notes, show, table
+from spectool.commands.shared.options import Whole, command, draft_option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
 
-@click.command()
+@command("ngrams")
 @draft_option(metavar="T", help="Tokenizer of the draft: directory, tokenizer.json or hub id.")
 @click.option(
     "--target", "--tokenizer", "--model", "target", required=True, metavar="T", help="The target's tokenizer."
@@ -48,8 +48,6 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 )
 @count_option("--max-tokens", help="Replay only this many tokens of the text.")
 @text_options
-@json_option
-@guarded
 def ngrams(
     draft: str,
     target: str,

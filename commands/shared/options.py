@@ -157,7 +157,6 @@ memory_option = option(
     metavar="SIZE",
     help="Memory for counting.",
 )
-json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
@@ -166,7 +165,7 @@ def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], clic
     def make(function: Callable[..., Any]) -> click.Command:
         made = click.command(name, cls=SectionedCommand)(guarded(function))
         if json:
-            made.params += click.command()(json_option(lambda: None)).params
+            made.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
         return made
 
     return make

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import Finite, Whole, json_option, out_option, target_option, text_options
+from spectool.commands.shared.console import show, table
+from spectool.commands.shared.options import Finite, Whole, command, out_option, target_option, text_options
 from spectool.lab.options import by_name, count_option, seed_option
 
 
-@click.command()
+@command("fairness")
 @target_option(metavar="MODEL", help="Target model: directory or hub id.")
 @click.option(
     "--task",
@@ -64,8 +64,6 @@ from spectool.lab.options import by_name, count_option, seed_option
 @seed_option(help="Seed that draws the passages.")
 @out_option
 @text_options
-@json_option
-@guarded
 def fairness(
     target: str,
     tasks: tuple[str, ...],

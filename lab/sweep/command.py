@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import Whole, json_option, text_options
+from spectool.commands.shared.console import show, table
+from spectool.commands.shared.options import Whole, command, text_options
 
 
-@click.command()
+@command("sweep")
 @click.argument("grid", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -27,8 +27,6 @@ from spectool.commands.shared.options import Whole, json_option, text_options
     help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",
 )
 @text_options
-@json_option
-@guarded
 def sweep(
     grid: Path,
     out: Path,

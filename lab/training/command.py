@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import (
     Finite,
     Whole,
-    json_option,
+    command,
     out_option,
     text_options,
     tokenizer_option,
@@ -19,7 +19,7 @@ from spectool.lab.options import by_name, corpora_option, count_option, rate_opt
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 
 
-@click.command("train-draft")
+@command("train-draft")
 @tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; usually the target's.")
 @corpora_option(
     help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory. "
@@ -71,8 +71,6 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 )
 @count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
 @text_options
-@json_option
-@guarded
 def train_draft(
     tokenizer: str,
     corpora: tuple[str, ...],

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.console import say, show, table
 from spectool.commands.shared.options import (
+    command,
     draft_option,
-    json_option,
     out_option,
     target_option,
     text_options,
@@ -17,7 +17,7 @@ from spectool.lab.options import by_name, corpora_option, count_option, rate_opt
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
 
 
-@click.command("tune-draft")
+@command("tune-draft")
 @draft_option(metavar="MODEL", help="Model to tune: directory or hub id.")
 @target_option(metavar="MODEL", help="Model to tune it towards; it is never changed.")
 @corpora_option(
@@ -44,8 +44,6 @@ from spectool.lab.training.options import OBJECTIVES, TuneOptions
 @count_option("--length", default=128, help="Maximum tokens in a row of text.")
 @count_option("--valid-rows", default=64, help="Held-out rows of each task to measure.")
 @text_options
-@json_option
-@guarded
 def tune_draft(
     draft: str,
     target: str,
