@@ -77,7 +77,7 @@ def ngrams(
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
-    from spectool.measure.emulate import encode_text, first_tokens, replay
+    from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.tokenization.opening import open_tokenizer
 
@@ -90,8 +90,7 @@ def ngrams(
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
     texts = (ids for _, ids in encoded(sides[0], (document.text for document in with_progress(counted))))
     model = NgramModel.count(texts, sides[0].size, order)
-    text = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
-    documents = first_tokens(text.documents, max_tokens or 0)
+    documents = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
     # Only the intersection says which draft ids it can translate.
     sources = {
         name: NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None)

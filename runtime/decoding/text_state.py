@@ -236,5 +236,5 @@ class TextState:
             on_cycle(cycle._replace(draft_seconds=timer.draft_seconds, pass_seconds=timer.pass_seconds))
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
-            self.statistics.record_token(cycle.source, row < cycle.accepted)
+            self.statistics.record_tokens(cycle.source, 1, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted
