@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from spectool import SpectoolError
 from spectool.commands.saved_prompt import check_saving, open_prompt, save_prompt
-from spectool.commands.shared.console import in_words, say, show
+from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
@@ -116,7 +116,7 @@ def generate(
             "--save-prompt-cache FILE --max-kv-size N"
         )
     text = _read_prompt(prompt)
-    prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
+    prediction = None if prediction_file is None else decoded(prediction_file.read_bytes(), f"{prediction_file}: ")
     if prediction == "":
         raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
@@ -180,10 +180,7 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
 
-    try:
-        text = schema.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
+    text = decoded(schema.read_bytes(), f"{schema}: ")
     reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
     try:
         return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
@@ -238,21 +235,12 @@ def _read_prompt(prompt: str | None) -> str:
         SpectoolError: The prompt is empty or not UTF-8.
     """
     if prompt is not None and prompt != "-":
-        where, data = "--prompt", prompt.encode("utf-8", "surrogateescape")
+        where, text = "--prompt", decoded(prompt, "--prompt: ")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, or text on standard input")
     else:
-        where, data = "standard input", re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read())
-    text = _decoded(where, data)
+        where = "standard input"
+        text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
     return text
-
-
-def _decoded(where: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpectoolError(
-            f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
-        ) from error

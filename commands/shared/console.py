@@ -200,16 +200,18 @@ def stage(
     yield finish
 
 
-def require_utf8(text: str, where: str = "") -> str:
-    """Typed text as UTF-8; its bytes are lone surrogates where the locale has another encoding, or they are not UTF-8.
+def decoded(given: bytes | str, where: str = "") -> str:
+    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates.
 
     Raises:
-        SpectoolError: It has such bytes; the message begins with ``where``, such as ``standard input: ``.
+        SpectoolError: It is not UTF-8; the message begins with ``where``, such as ``standard input: ``.
     """
     try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8")
+        return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpectoolError(f"{where}not UTF-8 at byte {error.start}. Convert it first") from error
+        raise SpectoolError(
+            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
+        ) from error
 
 
 def guarded(command: Callable[..., Result]) -> Callable[..., Result]:

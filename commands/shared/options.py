@@ -13,7 +13,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import guarded, require_utf8
+from spectool.commands.shared.console import decoded, guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -34,7 +34,7 @@ class Text(click.types.StringParamType):
         if not text and not self._empty:
             self.fail("expected a text, got nothing.", param, ctx)
         try:
-            return require_utf8(text)
+            return decoded(text)
         except SpectoolError as error:
             self.fail(f"{error}.", param, ctx)
 
