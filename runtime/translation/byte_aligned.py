@@ -111,9 +111,7 @@ class ByteAlignedTranslator:
         """Commit target ids one by one."""
         view, committed = self._view, self._committed
         for token in tokens:
-            if view.append_known(token):
-                committed.append(token)
-            elif data := self._bytes(self._target, token):
+            if data := self._bytes(self._target, token):
                 view.append_token(token, self._as_said(data))
                 committed.append(token)
             else:
