@@ -118,7 +118,7 @@ class Target:
 
     def _begin(self, prompt: Sequence[int]) -> list[Any]:
         cache: list[Any] = make_prompt_cache(self.model)
-        prefill(self.model, cache, mx.array(list(prompt[:-_LEFT]), dtype=mx.int32))
+        prefill(self.model, cache, prompt[:-_LEFT])
         return cache
 
     def _generate(
