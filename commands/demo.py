@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import say, table
-from spectool.commands.shared.options import Whole, command
+from spectool.commands.shared.options import Whole, command, option
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
@@ -25,8 +25,8 @@ _PROMPTS = (
 
 
 @command("demo", json=False)
-@click.option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
+@option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
+@option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 

@@ -11,24 +11,22 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
 from spectool.commands.shared.console import say, say_next, show, table
-from spectool.commands.shared.options import Finite, command
+from spectool.commands.shared.options import Finite, command, option
 
 _BAR = 24  # characters of a pass as long as the longest one
 
 
 @command("doctor")
-@click.option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
-@click.option(
-    "--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id."
-)
-@click.option(
+@option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
+@option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id.")
+@option(
     "--seconds",
     type=Finite(0.1, 600),
     default=10.0,
     show_default=True,
     help="Time for the passes of each model; slow models take longer.",
 )
-@click.option(
+@option(
     "--exact",
     is_flag=True,
     help="From now on, draft only as many tokens as give the same bits as plain decoding.",

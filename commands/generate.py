@@ -63,8 +63,8 @@ _cache = partial(option, heading="Cache", rare=True)
     metavar="FILE",
     help="Read the prompt, save the models' caches, and write no answer.",
 )
-@click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
-@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
+@option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
+@option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 def generate(
     prompt: str | None,
     prefill_response: str | None,

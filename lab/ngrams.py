@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import progress, say, say_notes, show, table
-from spectool.commands.shared.options import Whole, command, draft_option, text_options
+from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 
@@ -16,20 +16,18 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
 @command("ngrams")
 @draft_option(metavar="T", help="Tokenizer of the draft: directory, tokenizer.json or hub id.")
-@click.option(
-    "--target", "--tokenizer", "--model", "target", required=True, metavar="T", help="The target's tokenizer."
-)
-@click.option("--count-on", required=True, metavar="C", help="Text to count the n-grams on, as --corpus.")
-@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict; another one than C.")
-@click.option("--order", type=Whole(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
-@click.option(
+@option("--target", "--tokenizer", "--model", "target", required=True, metavar="T", help="The target's tokenizer.")
+@option("--count-on", required=True, metavar="C", help="Text to count the n-grams on, as --corpus.")
+@option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict; another one than C.")
+@option("--order", type=Whole(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
+@option(
     "--alignment",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
     help="Alignment of the two tokenizers, from `spectool align`.",
 )
-@click.option(
+@option(
     "--strategy",
     "strategies",
     type=click.Choice(STRATEGIES),
@@ -37,7 +35,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
     default=STRATEGIES,
     help="How drafts are translated; may be repeated. All by default.",
 )
-@click.option(
+@option(
     "--num-draft-tokens",
     "lengths",
     type=Whole(1, 64),

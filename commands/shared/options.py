@@ -44,10 +44,6 @@ class Whole(click.IntRange):
 
     name = "whole number"
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """How help texts show a value."""
-        return "N"
-
 
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import show, table
-from spectool.commands.shared.options import Whole, command, text_options
+from spectool.commands.shared.options import Whole, command, option, text_options
 
 
 @command("sweep")
 @click.argument("grid", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
@@ -21,7 +21,7 @@ from spectool.commands.shared.options import Whole, command, text_options
     metavar="DIR",
     help="Folder of runs.parquet. Runs that it already has are not measured again.",
 )
-@click.option(
+@option(
     "--workers",
     type=Whole(1),
     help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",

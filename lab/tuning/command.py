@@ -9,6 +9,7 @@ from spectool.commands.shared.console import say, show, table
 from spectool.commands.shared.options import (
     command,
     draft_option,
+    option,
     out_option,
     target_option,
     text_options,
@@ -25,14 +26,14 @@ from spectool.lab.training.options import OBJECTIVES, TuneOptions
     "May be repeated.",
 )
 @out_option
-@click.option(
+@option(
     "--alignment",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
     help="Alignment of draft and target, needed where they have different vocabularies.",
 )
 @run_options
-@click.option(
+@option(
     "--objective",
     type=click.Choice(OBJECTIVES),
     default="mean",
