@@ -62,8 +62,8 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], model: str) 
     Raises:
         SpectoolError: The file is not a prompt cache, or one of another model or quantisation.
     """
-    from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
     from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
+    from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 
     drafter, kv_bits = arguments["drafter"], arguments["kv_bits"]
     saved = load_prompt_cache(path, drafter)

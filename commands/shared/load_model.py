@@ -76,7 +76,7 @@ def longest_exact(model: Any) -> int | None:
 
 def _sampling_arguments(tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
     """Arguments of ``stream_generate`` for sampling."""
-    from spectool.runtime.decoding.sampling import Sampling, kept_by_xtc, make_logits_processors
+    from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
 
     settings = {name: getattr(sampling, name) for name in SAMPLING}
     sampler = Sampling(**settings, xtc_special_tokens=kept_by_xtc(tokenizer))

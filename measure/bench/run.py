@@ -18,8 +18,8 @@ from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import BenchPrompt, ids_of_prompt, load_prompts, prompts_hash
 from spectool.measure.bench.run_file import PAGE, Block, Header, Options, Run, append, read_run, writing
 from spectool.measure.bench.timing import Configuration, Target
-from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.opening import open_tokenizer
 
 Say: TypeAlias = Callable[[str], object]

@@ -19,12 +19,12 @@ from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself

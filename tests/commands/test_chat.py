@@ -18,9 +18,9 @@ from spectool.cli import main
 from spectool.commands.chat import _turns
 from spectool.commands.conversation import Conversation
 from spectool.runtime.chat_template import rendered
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.runtime.models import plain
 from spectool.tests.runtime.renumbered import renumbered_target
