@@ -11,6 +11,7 @@ from spectool.commands.shared.console import model_of, open_text, say, say_next,
 from spectool.commands.shared.options import (
     command,
     draft_option,
+    option,
     out_option,
     target_option,
     text_options,
@@ -20,7 +21,7 @@ from spectool.commands.shared.options import (
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@click.option(
+@option(
     "--corpus",
     default="sample:pl",
     show_default=True,

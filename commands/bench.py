@@ -6,15 +6,15 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.console import guarded, progress, say, show, table
+from spectool.commands.shared.console import progress, say, show, table
 from spectool.commands.shared.model_options import DraftLength, model_option
-from spectool.commands.shared.options import Finite, SectionedCommand, Whole, json_option, option, path_option
+from spectool.commands.shared.options import Finite, Whole, command, option, path_option
 
 _KEYS = {"name": "name", "dict": "dictionaries", "model": "draft_model", "align": "alignment", "verify": "verify"}
 _WAYS = ("exact", "rejection")
 
 
-@click.command(cls=SectionedCommand)
+@command("bench")
 @model_option()
 @option(
     "--drafter",
@@ -66,8 +66,6 @@ _WAYS = ("exact", "rejection")
 @option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.", rare=True)
 @option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling; 0 by default.", rare=True)
 @option("--pause", type=Finite(0), default=0.0, help="Seconds of rest before each prompt.", rare=True)
-@json_option
-@guarded
 def bench(
     model: str,
     drafters: tuple[str, ...],

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import require_utf8, say
+from spectool.commands.shared.console import decoded, say
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
 from spectool.commands.shared.options import command
@@ -80,7 +80,7 @@ def _answer(conversation: Any, line: str) -> bool:
     """Stream an answer; Ctrl-C and errors, after which this is False, end the answer and not the conversation."""
     response, began = None, time.perf_counter()
     try:
-        line = require_utf8(line, "this turn: ")
+        line = decoded(line, "this turn: ")
         with closing(conversation.answer(line)) as responses:
             for response in responses:
                 click.echo(response.text, nl=False)

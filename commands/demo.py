@@ -2,12 +2,12 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from spectool.commands.shared.console import say, table
-from spectool.commands.shared.options import Whole, command
+from spectool.commands.shared.options import Whole, command, option
 
 _DRAFT_TOKENS = 4
 _SHOWN_TOKENS = 48  # of the text that shows its drafts
@@ -25,8 +25,8 @@ _PROMPTS = (
 
 
 @command("demo", json=False)
-@click.option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
+@option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
+@option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
@@ -62,6 +62,7 @@ def _build_dictionary(path: Path) -> None:
 
 def _compare(path: Path, max_tokens: int) -> None:
     """Show one text with its drafts, then generate all texts without drafts and with each drafter."""
+    from spectool.runtime.batching.generate import batch_generate
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.loading import load_drafter, load_model
 
@@ -77,13 +78,20 @@ def _compare(path: Path, max_tokens: int) -> None:
     _show_drafts(target, tokenizer, drafters["all three"], min(max_tokens, _SHOWN_TOKENS))
 
     say(f"\ngenerating {len(_PROMPTS)} texts of at most {max_tokens} tokens, with each drafter and without")
-    plain, *_ = written = [_generated(target, tokenizer, drafter, max_tokens) for drafter in (None, *drafters.values())]
+    options: dict[str, Any] = {"rows": 1, "max_tokens": max_tokens, "num_draft_tokens": _DRAFT_TOKENS}
+    written = [
+        batch_generate(target, tokenizer, _PROMPTS, drafters=drafter, **options)
+        for drafter in (None, *drafters.values())
+    ]
+    passes = [sum(each.passes for each in one.drafting) for one in written]
+    per_pass = [sum(each.tokens for each in one.drafting) / count for one, count in zip(written, passes, strict=True)]
     rows = [
-        [name, f"{one.passes}", f"{1 - one.passes / plain.passes:.0%}", f"{one.tokens / one.passes:.2f}"]
-        for name, one in zip(["none", *drafters], written, strict=True)
+        [name, f"{count}", f"{1 - count / passes[0]:.0%}", f"{rate:.2f}"]
+        for name, count, rate in zip(["none", *drafters], passes, per_pass, strict=True)
     ]
     click.echo(f"\n{table(['drafter', 'passes', 'saved', 'tokens per pass'], rows)}\n")
-    pairs = [(text, mine) for one in written[1:] for text, mine in zip(plain.texts, one.texts, strict=True)]
+    plain, *others = (one.texts for one in written)
+    pairs = [(text, mine) for texts in others for text, mine in zip(plain, texts, strict=True)]
     click.echo(f"output that differs from plain decoding: {sum(text != mine for text, mine in pairs)} of {len(pairs)}")
     click.echo(
         f"\nEach pass drafted {_DRAFT_TOKENS} tokens here. By default, spectool chooses that number by its own "
@@ -107,24 +115,3 @@ def _show_drafts(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> 
     for _ in stream_generate(target, tokenizer, encoded, max_tokens=max_tokens, on_cycle=display.echo, **drafting):
         pass
     click.echo(display.finish())
-
-
-class _Generated(NamedTuple):
-    """The continuations of all prompts with one drafter, or without."""
-
-    texts: list[str]
-    tokens: int
-    passes: int
-
-
-def _generated(target: Any, tokenizer: Any, drafter: Any, max_tokens: int) -> _Generated:
-    from spectool.runtime.decoding.streaming import stream_generate
-
-    options = {"drafter": drafter, "num_draft_tokens": _DRAFT_TOKENS if drafter else 0, "max_tokens": max_tokens}
-    texts, tokens, passes = [], 0, 0
-    for prompt in _PROMPTS:
-        responses = list(stream_generate(target, tokenizer, prompt, **options))
-        texts.append("".join(response.text for response in responses))
-        tokens += responses[-1].drafting.tokens
-        passes += responses[-1].drafting.passes
-    return _Generated(texts, tokens, passes)

@@ -11,24 +11,22 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
 from spectool.commands.shared.console import say, say_next, show, table
-from spectool.commands.shared.options import Finite, command
+from spectool.commands.shared.options import Finite, command, option
 
 _BAR = 24  # characters of a pass as long as the longest one
 
 
 @command("doctor")
-@click.option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
-@click.option(
-    "--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id."
-)
-@click.option(
+@option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
+@option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id.")
+@option(
     "--seconds",
     type=Finite(0.1, 600),
     default=10.0,
     show_default=True,
     help="Time for the passes of each model; slow models take longer.",
 )
-@click.option(
+@option(
     "--exact",
     is_flag=True,
     help="From now on, draft only as many tokens as give the same bits as plain decoding.",
@@ -46,7 +44,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, model_key
+    from spectool.runtime.draft_length.measured import known_costs, model_key
     from spectool.runtime.loading import load_model
 
     _require_writable(costs_path("").parent)
@@ -61,7 +59,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         if (earlier := known_costs(loaded)) is not None:
             costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         save_costs(model_key(loaded), costs[role])
-        forget_known_costs()
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)

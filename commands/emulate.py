@@ -77,7 +77,7 @@ def emulate(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter
-    from spectool.measure.emulate import encode_text, first_tokens, replay
+    from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
@@ -93,8 +93,7 @@ def emulate(
         recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
-    encoded = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)
-    documents = first_tokens(encoded.documents, max_tokens or 0)
+    documents = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)
     with progress("replaying", sum(map(len, documents)), "tokens") as update:
         statistics = replay(documents, drafter, MAX_DRAFT_TOKENS if length is None else length, update)
     facts: dict[str, Any] = {

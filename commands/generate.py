@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from spectool import SpectoolError
-from spectool.commands.saved_prompt import check_saving, names_of, open_prompt, save_prompt
-from spectool.commands.shared.console import in_words, say, show
+from spectool.commands.saved_prompt import check_saving, open_prompt, save_prompt
+from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
 from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
@@ -63,8 +63,8 @@ _cache = partial(option, heading="Cache", rare=True)
     metavar="FILE",
     help="Read the prompt, save the models' caches, and write no answer.",
 )
-@click.option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
-@click.option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
+@option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
+@option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 def generate(
     prompt: str | None,
     prefill_response: str | None,
@@ -116,7 +116,7 @@ def generate(
             "--save-prompt-cache FILE --max-kv-size N"
         )
     text = _read_prompt(prompt)
-    prediction = None if prediction_file is None else _decoded(str(prediction_file), prediction_file.read_bytes())
+    prediction = None if prediction_file is None else decoded(prediction_file.read_bytes(), f"{prediction_file}: ")
     if prediction == "":
         raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
@@ -129,9 +129,8 @@ def generate(
         plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
         if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
-    made_with = names_of(model, drafting)
     if prompt_cache_file is not None:
-        arguments |= open_prompt(prompt_cache_file, target, arguments, made_with)
+        arguments |= open_prompt(prompt_cache_file, target, arguments, model)
         if system_prompt is not None:
             say("--system-prompt is not read, because the saved prompt is the beginning of the conversation")
     if tokenizer.has_chat_template and not ignore_chat_template:
@@ -146,7 +145,8 @@ def generate(
     if schema_file is not None:
         arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
     if saved_file is not None:
-        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, made_with), as_json)
+        names = {"model": model, "draft_model": drafting.draft_model}
+        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, names), as_json)
         return
 
     display = None
@@ -180,10 +180,7 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
 
-    try:
-        text = schema.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpectoolError(f"{schema}: not readable as UTF-8 ({error}). Expected a JSON schema") from error
+    text = decoded(schema.read_bytes(), f"{schema}: ")
     reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
     try:
         return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
@@ -238,21 +235,12 @@ def _read_prompt(prompt: str | None) -> str:
         SpectoolError: The prompt is empty or not UTF-8.
     """
     if prompt is not None and prompt != "-":
-        where, data = "--prompt", prompt.encode("utf-8", "surrogateescape")
+        where, text = "--prompt", decoded(prompt, "--prompt: ")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, or text on standard input")
     else:
-        where, data = "standard input", re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read())
-    text = _decoded(where, data)
+        where = "standard input"
+        text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
     return text
-
-
-def _decoded(where: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpectoolError(
-            f"{where}: not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
-        ) from error

@@ -6,15 +6,15 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import show
-from spectool.commands.shared.options import Text, Whole, command, tokenizer_option
+from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
 
 
 @command("inspect")
 @click.argument("path", metavar="PATH")
-@click.option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
-@click.option(
+@option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
+@option(
     "--entries",
     type=Whole(0, 100_000),
     default=5,

@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from spectool.commands.shared.console import say, stage
-from spectool.commands.shared.options import command, path_option, size_in_bytes
+from spectool.commands.shared.options import command, option, path_option, size_in_bytes
 
 
 @command("merge-dict")
 @click.argument("paths", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
-@click.option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size, such as 5MB.")
+@option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size, such as 5MB.")
 def merge_dict(paths: tuple[Path, ...], out: Path, max_bytes: int | None, as_json: bool) -> None:
     """Merge dictionaries of one tokenizer into one file that drafts what all of them together draft.
 

@@ -5,13 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import click
-
 from spectool.commands.shared.console import open_text, say, say_next, say_notes, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
     draft_option,
+    option,
     path_option,
     text_options,
 )
@@ -22,7 +21,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
 
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
-@click.option(
+@option(
     "--corpus",
     "corpora",
     required=True,
@@ -31,7 +30,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
     help="Text in a language to keep, as for build-dict; may be repeated. All have the same weight.",
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
-@click.option(
+@option(
     "--ids",
     type=Whole(1),
     metavar="N",

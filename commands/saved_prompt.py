@@ -7,9 +7,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.shared.console import say
-from spectool.commands.shared.model_options import DraftingChoice
 
-_STRATEGY = "byte-aligned"  # how drafts are translated; older files may name another
 _RESPELLED = 2  # last draft tokens of a prompt, which depend on the text that follows it
 
 
@@ -24,20 +22,10 @@ def check_saving(path: Path) -> None:
     check_save_path(path)
 
 
-def names_of(model: str, drafting: DraftingChoice) -> dict[str, str]:
-    """What a saved prompt is made with, as its file records it."""
-    names = {"model": model}
-    if drafting.draft_model is not None:
-        names["draft_model"] = drafting.draft_model
-    if drafting.alignment is not None:
-        names["strategy"] = _STRATEGY
-    return names
-
-
 def save_prompt(
-    path: Path, target: Any, tokenizer: Any, prompt: list[int], arguments: dict[str, Any], made_with: dict[str, str]
+    path: Path, target: Any, tokenizer: Any, prompt: list[int], arguments: dict[str, Any], names: dict[str, str | None]
 ) -> dict[str, Any]:
-    """Save the caches of the target and the draft model after ``prompt``, and return figures.
+    """Save the caches of the target and the draft model after ``prompt``, with their names, and return figures.
 
     Raises:
         SpectoolError: A model cannot read it, or the file cannot be written.
@@ -58,7 +46,8 @@ def save_prompt(
         drafter.propose(1)
         # The last draft tokens may change with the text that follows, and a saved recurrent state cannot be rewound.
         drafted.rewind(max(0, len(drafted.tokens) - _RESPELLED))
-    save_prompt_cache(path, cache, drafter, {**made_with, "fingerprint": fingerprint(target)}, tokens=prompt)
+    facts = {name: value for name, value in names.items() if value} | {"fingerprint": fingerprint(target)}
+    save_prompt_cache(path, cache, drafter, facts, tokens=prompt)
     return {
         "prompt cache": str(path),
         "bytes": path.stat().st_size,
@@ -67,16 +56,16 @@ def save_prompt(
     }
 
 
-def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: dict[str, str]) -> dict[str, Any]:
+def open_prompt(path: Path, target: Any, arguments: dict[str, Any], model: str) -> dict[str, Any]:
     """Load the prompt caches of both models, as arguments of ``stream_generate``.
 
     Raises:
         SpectoolError: The file is not a prompt cache, or one of another model or quantisation.
     """
-    from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
     from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache
+    from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 
-    drafter, kv_bits, model = arguments["drafter"], arguments["kv_bits"], made_with["model"]
+    drafter, kv_bits = arguments["drafter"], arguments["kv_bits"]
     saved = load_prompt_cache(path, drafter)
     known_as, ours = saved.metadata.get("model", model), fingerprint(target)
     # A file of mlx-lm's names its model and has no fingerprint.
@@ -92,8 +81,6 @@ def open_prompt(path: Path, target: Any, arguments: dict[str, Any], made_with: d
     again = "To avoid that, save the prompt again with these options: --save-prompt-cache"
     if drafter is not None and not saved.tokens:
         say(f"{path}: does not list its tokens, so drafts come from the new part of the prompt alone. {again}")
-    elif drafter is not None and drafter.cache is not None:
-        was, now = (names.get("strategy") for names in (saved.metadata, made_with))
-        if not saved.draft_tokens or was != now:
-            say(f"{path}: was not saved with this draft model and strategy, so the draft model reads it again. {again}")
+    elif drafter is not None and drafter.cache is not None and not saved.draft_tokens:
+        say(f"{path}: was not saved with this draft model, so the draft model reads it again. {again}")
     return {"prompt_cache": saved.cache, "cached_tokens": saved.tokens}

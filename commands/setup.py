@@ -4,13 +4,13 @@ import time
 
 import click
 
-from spectool.commands.shared.console import guarded, open_text, say, show, table
-from spectool.commands.shared.options import Finite, SectionedCommand, json_option, option
+from spectool.commands.shared.console import open_text, say, show, table
+from spectool.commands.shared.options import Finite, command, option
 
 _STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
 
 
-@click.command(cls=SectionedCommand)
+@command("setup")
 @click.argument("model")
 @option("--language", required=True, metavar="CODE", help="Language that the model will write, such as pl or uk.")
 @option(
@@ -29,8 +29,6 @@ _STOPPED = "Interrupted. What is finished is kept; the same command continues fr
     show_default=True,
     help="Time for the benchmark; slow models take longer.",
 )
-@json_option
-@guarded
 def setup(
     model: str,
     language: str,

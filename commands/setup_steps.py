@@ -17,7 +17,7 @@ from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
-from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
+from spectool.artifacts.pass_costs import save_costs
 from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.artifacts.resumable import resumable_work
 from spectool.build.alignment.check import require_checked
@@ -37,7 +37,7 @@ from spectool.measure.bench.results import verdicts
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.bench.run_file import PAGE, DrafterSpec, Options, read_run
 from spectool.measure.doctor import measure_costs
-from spectool.runtime.draft_length.measured import forget_known_costs, model_key
+from spectool.runtime.draft_length.measured import known_costs, model_key
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -113,7 +113,7 @@ class Setup:
 
     def _bench(self, text: Corpus) -> SetupStep:
         """The step that measures all drafters, on as many prompts as there is time for."""
-        costs = _costs(self.model)
+        costs = known_costs(_unread(self.model))
         step = (1 + len(self.drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         tokens = min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count)))
@@ -251,19 +251,10 @@ def _doctor(name: str, most: float, ready: bool = True) -> SetupStep:
     def make() -> None:
         model, tokenizer = load_model(name)
         save_costs(model_key(model), measure_costs(model, tokenizer, name, seconds, say))
-        forget_known_costs()
 
-    kept = ready and _costs(name) is not None
+    kept = ready and known_costs(_unread(name)) is not None
     return SetupStep("doctor", f"what passes of {slug(name)} cost here", 2 * seconds, kept, make)
 
 
 _opened = cache(open_tokenizer)  # of a model that the user named, once for the plan and for what is made
-_key = cache(lambda name: model_key(load_model(name, lazy=True)[0]))
-
-
-def _costs(name: str) -> PassCosts | None:
-    """What the doctor has found of a model; None if it has not seen it, or the file is damaged."""
-    try:
-        return load_costs(_key(name))
-    except ArtifactError:
-        return None
+_unread = cache(lambda name: load_model(name, lazy=True)[0])

@@ -6,30 +6,28 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, progress, say, say_notes, show, table
-from spectool.commands.shared.options import Whole, draft_option, json_option, text_options
+from spectool.commands.shared.console import progress, say, say_notes, show, table
+from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
 
-@click.command()
+@command("ngrams")
 @draft_option(metavar="T", help="Tokenizer of the draft: directory, tokenizer.json or hub id.")
-@click.option(
-    "--target", "--tokenizer", "--model", "target", required=True, metavar="T", help="The target's tokenizer."
-)
-@click.option("--count-on", required=True, metavar="C", help="Text to count the n-grams on, as --corpus.")
-@click.option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict; another one than C.")
-@click.option("--order", type=Whole(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
-@click.option(
+@option("--target", "--tokenizer", "--model", "target", required=True, metavar="T", help="The target's tokenizer.")
+@option("--count-on", required=True, metavar="C", help="Text to count the n-grams on, as --corpus.")
+@option("--corpus", required=True, metavar="C", help="Text to replay, as for build-dict; another one than C.")
+@option("--order", type=Whole(1, 8), default=5, show_default=True, help="Tokens of the longest n-gram.")
+@option(
     "--alignment",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
     help="Alignment of the two tokenizers, from `spectool align`.",
 )
-@click.option(
+@option(
     "--strategy",
     "strategies",
     type=click.Choice(STRATEGIES),
@@ -37,7 +35,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
     default=STRATEGIES,
     help="How drafts are translated; may be repeated. All by default.",
 )
-@click.option(
+@option(
     "--num-draft-tokens",
     "lengths",
     type=Whole(1, 64),
@@ -48,8 +46,6 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 )
 @count_option("--max-tokens", help="Replay only this many tokens of the text.")
 @text_options
-@json_option
-@guarded
 def ngrams(
     draft: str,
     target: str,
@@ -79,7 +75,7 @@ def ngrams(
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
-    from spectool.measure.emulate import encode_text, first_tokens, replay
+    from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.tokenization.opening import open_tokenizer
 
@@ -92,8 +88,7 @@ def ngrams(
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
     texts = (ids for _, ids in encoded(sides[0], (document.text for document in with_progress(counted))))
     model = NgramModel.count(texts, sides[0].size, order)
-    text = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
-    documents = first_tokens(text.documents, max_tokens or 0)
+    documents = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
     # Only the intersection says which draft ids it can translate.
     sources = {
         name: NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None)

@@ -1,38 +1,34 @@
 """Options that commands of the laboratory share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.commands.shared.options import Finite, Whole
+from spectool.commands.shared.options import Finite, Whole, option, together
 
-count_option = partial(click.option, type=Whole(1), metavar="N", show_default=True)
+count_option = partial(option, type=Whole(1), metavar="N", show_default=True)
 """A whole number of 1 or more."""
 
-rate_option = partial(click.option, "--rate", type=Finite(0, min_open=True), metavar="R", show_default=True)
+rate_option = partial(option, "--rate", type=Finite(0, min_open=True), metavar="R", show_default=True)
 """The peak learning rate."""
 
-corpora_option = partial(click.option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
+corpora_option = partial(option, "--corpus", "corpora", required=True, multiple=True, metavar="[NAME=]SPEC")
 """Texts, each with a name if it is given one."""
 
-seed_option = partial(click.option, "--seed", type=Whole(0), default=0, show_default=True)
+seed_option = partial(option, "--seed", type=Whole(0), default=0, show_default=True)
 """The seed of what is random."""
 
 
-def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of any training: steps, intervals, and seed."""
-    for option in (
-        seed_option(help="Seed of the training."),
-        count_option("--checkpoint-every", help="Steps between two checkpoints; by default a twentieth of all."),
-        count_option("--measure-every", help="Steps between two measurements of held-out text; by default a tenth."),
-        count_option("--steps", required=True, help="Number of training steps."),
-    ):
-        command = option(command)
-    return command
+run_options = together(
+    count_option("--steps", required=True, help="Number of training steps."),
+    count_option("--measure-every", help="Steps between two measurements of held-out text; by default a tenth."),
+    count_option("--checkpoint-every", help="Steps between two checkpoints; by default a twentieth of all."),
+    seed_option(help="Seed of the training."),
+)
+"""Options of any training: steps, intervals, and seed."""
 
 
 def by_name(given: Sequence[str], option: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.sampling.verification import Draw
 
 TOKENS = 5
 

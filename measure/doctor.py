@@ -116,7 +116,7 @@ class _Context:
         self._model, self._depth = model, depth
         self._next = mx.array(list(tokens[depth : depth + max(ROWS) + 1]), dtype=mx.int32)
         self._cache = make_prompt_cache(model)
-        prefill(model, self._cache, mx.array(list(tokens[:depth]), dtype=mx.int32))
+        prefill(model, self._cache, tokens[:depth])
         self._checkpoints = Checkpoints(self._cache, depth)
 
     def run(self, rows: int) -> mx.array:

@@ -6,9 +6,9 @@ independently of hardware.
 Source: DictSpec, section 4.5 and 4.5.1 (emulated speed-up, draft coverage, mean accepted length, acceptance rate).
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
 
 from spectool.build.corpus_reading import encoded
 from spectool.runtime.decoding.drafter import Drafter, accepted_length
@@ -16,37 +16,15 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.tokenization.tokenizer import Tokenizer
 
 
-class EncodedText(NamedTuple):
-    """Documents to replay."""
-
-    documents: list[list[int]]  # canonical target ids of each
-    words: int  # white-space separated words in all of them
-
-
-def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> EncodedText:
-    """Whole documents, encoded until there are ``limit`` tokens; all for 0."""
-    documents, words, tokens = [], 0, 0
-    for text, ids in encoded(tokenizer, texts):
-        documents.append(ids)
-        words += len(text.split())
-        tokens += len(ids)
-        if 0 < limit <= tokens:
+def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> list[list[int]]:
+    """The canonical ids of documents, ``limit`` of all of them, so that the last one may be cut; all for 0."""
+    documents, left = list[list[int]](), limit or sys.maxsize
+    for _, ids in encoded(tokenizer, texts):
+        documents.append(ids[:left])
+        left -= len(ids)
+        if left <= 0:
             break
-    return EncodedText(documents, words)
-
-
-def first_tokens(documents: Sequence[list[int]], limit: int) -> list[list[int]]:
-    """The first ``limit`` tokens of documents, the last of which may be cut; all for 0.
-
-    >>> first_tokens([[1, 2], [3, 4], [5]], 3), first_tokens([[1, 2]], 0)
-    ([[1, 2], [3]], [[1, 2]])
-    """
-    first, left = list[list[int]](), limit or sum(map(len, documents))
-    for document in documents:
-        if left > 0:
-            first.append(document[:left])
-            left -= len(document)
-    return first
+    return documents
 
 
 def replay(
@@ -78,7 +56,8 @@ def replay(
             truth = document[position : position + len(proposal.tokens) + 1]
             accepted = accepted_length(proposal.tokens, truth)
             committed = truth[: accepted + 1]
-            statistics.record(proposal.source, len(proposal.tokens), accepted, len(committed))
+            statistics.record_pass(proposal.source, len(proposal.tokens))
+            statistics.record_tokens(proposal.source, len(committed), accepted)
             drafter.commit(committed)
             position += len(committed)
             progress(len(committed))

@@ -5,8 +5,6 @@ from .decoding.drafter import Drafter as Drafter
 from .decoding.drafter import Proposal as Proposal
 from .decoding.generation import generate_step as generate_step
 from .decoding.prediction import PredictionDrafter as PredictionDrafter
-from .decoding.sampling import Sampling as Sampling
-from .decoding.sampling import make_logits_processors as make_logits_processors
 from .decoding.statistics import DraftStatistics as DraftStatistics
 from .decoding.streaming import GenerationResponse as GenerationResponse
 from .decoding.streaming import generate as generate
@@ -21,6 +19,8 @@ from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
 from .prompt_cache import load_prompt_cache as load_prompt_cache
 from .prompt_cache import save_prompt_cache as save_prompt_cache
+from .sampling.samplers import Sampling as Sampling
+from .sampling.samplers import make_logits_processors as make_logits_processors
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
 from .translation.protocol import Constraint as Constraint
 from .translation.protocol import DraftContext as DraftContext

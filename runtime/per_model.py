@@ -2,21 +2,27 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 _Fact = TypeVar("_Fact")
+_Others = ParamSpec("_Others")
 
 
-def once_per_model(work_out: Callable[[Any], _Fact]) -> Callable[[Any], _Fact]:
-    """A function that keeps what ``work_out`` returned with the model; a copy of the model is asked again."""
+def once_per_model(
+    work_out: Callable[Concatenate[Any, _Others], _Fact],
+) -> Callable[Concatenate[Any, _Others], _Fact]:
+    """A function that keeps what ``work_out`` returned with the model; a copy of the model is asked again.
+
+    Facts that depend on further arguments, by position, are kept for each of these.
+    """
 
     @wraps(work_out)
-    def fact(model: Any) -> _Fact:
+    def fact(model: Any, /, *others: _Others.args, **named: _Others.kwargs) -> _Fact:
         facts: dict[Any, tuple[int, _Fact]] = getattr(model, "__dict__", {}).setdefault("_spectool_facts", {})
-        owner, value = facts.get(work_out, (None, None))
+        owner, value = facts.get((work_out, others), (None, None))
         if owner != id(model):
-            value = work_out(model)
-            facts[work_out] = id(model), value
+            value = work_out(model, *others, **named)
+            facts[work_out, others] = id(model), value
         return value  # type: ignore[return-value]
 
     return fact

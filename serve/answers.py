@@ -12,10 +12,10 @@ import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.prediction import PredictionDrafter
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.grammar import Grammar
+from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spectool.runtime.decoding.sampling import WrongSetting
+from spectool.runtime.sampling.samplers import WrongSetting
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
 from spectool.serve.protocol import error_document

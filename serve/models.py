@@ -9,14 +9,13 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
-from spectool.runtime.caches.quantized import check_kv_bits
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import kept_by_xtc
-from spectool.runtime.decoding.token_ids import vocabulary_size
 from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
+from spectool.runtime.sampling.samplers import kept_by_xtc
+from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
 
@@ -47,8 +46,6 @@ class LoadedModel:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
         model, tokenizer = load_model(options.model, lazy=True)
-        if options.kv_bits:
-            check_kv_bits(model)
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()

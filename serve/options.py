@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spectool.runtime.decoding.settings import QUANTIZED_KV_START, SAMPLER
+from spectool.runtime.settings import QUANTIZED_KV_START, SAMPLER
 
 DEFAULT_MODEL = "default_model"
 """A name for the model that the server was started with, whatever that is."""

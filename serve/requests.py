@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, from_json
 
 from spectool import SpectoolError
-from spectool.runtime.decoding.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
+from spectool.runtime.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
 from spectool.serve.options import DEFAULT_MODEL
 
 LONGEST_DRAFT = 64  # that a request may ask for

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_STARTED = "spectool.started"  # when a command began, in the meta of its context
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
@@ -160,13 +159,9 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 def stage(
     out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """A function for the end of a stage, which prints the result, given the manifest and further facts.
+    """A function for the end of a stage that writes ``out``: it prints the result, given the manifest and more facts.
 
-    Args:
-        out: The artifact that the stage writes.
-        format_name: Its format.
-        as_json: Whether to print JSON.
-        fingerprints: Fingerprints of its tokenizers, by role.
+    ``fingerprints`` are those of the artifact's tokenizers, by role.
 
     Raises:
         ArtifactError: ``out`` must not be replaced.
@@ -175,8 +170,7 @@ def stage(
     if replaced is not None:
         corpus = replaced.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
-    context = click.get_current_context(silent=True)
-    started = (context.meta if context else {}).get(_STARTED, time.perf_counter())
+    started = time.perf_counter()
 
     def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
         known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
@@ -200,16 +194,18 @@ def stage(
     yield finish
 
 
-def require_utf8(text: str, where: str = "") -> str:
-    """Typed text as UTF-8; its bytes are lone surrogates where the locale has another encoding, or they are not UTF-8.
+def decoded(given: bytes | str, where: str = "") -> str:
+    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates.
 
     Raises:
-        SpectoolError: It has such bytes; the message begins with ``where``, such as ``standard input: ``.
+        SpectoolError: It is not UTF-8; the message begins with ``where``, such as ``standard input: ``.
     """
     try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8")
+        return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpectoolError(f"{where}not UTF-8 at byte {error.start}. Convert it first") from error
+        raise SpectoolError(
+            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
+        ) from error
 
 
 def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -217,9 +213,6 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Result:
-        context = click.get_current_context(silent=True)
-        if context is not None:
-            context.meta[_STARTED] = time.perf_counter()
         try:
             return command(*args, **kwargs)
         except BrokenPipeError:
@@ -232,6 +225,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
+            context = click.get_current_context(silent=True)
             if context is not None and context.find_root().params.get("debug"):
                 raise
             raise click.ClickException(in_a_line(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
-from spectool.commands.shared.model_options import GROUP_SIZES, SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
+from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
@@ -45,9 +45,10 @@ def open_model(
         say(f"loading {name}")
     model, tokenizer = load_model(name, adapter_path, lazy=True)  # gigabytes are read once all else is there
     if cache.kv_bits:
-        from spectool.runtime.caches.quantized import check_kv_bits
+        from spectool.runtime.caches.quantized import require_quantizable
+        from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
-        check_kv_bits(model, cache.kv_group_size, GROUP_SIZES)
+        require_quantizable(make_prompt_cache(model, cache.max_kv_size), model, cache.kv_bits, cache.kv_group_size)
     drafter = load_drafter(tokenizer, **drafting.sources, say=say)
     fixed = drafting.num_draft_tokens
     if drafter is not None and fixed and (most := longest_exact(model)) is not None and fixed > most:
@@ -75,7 +76,7 @@ def longest_exact(model: Any) -> int | None:
 
 def _sampling_arguments(tokenizer: Any, sampling: SamplingChoice) -> dict[str, Any]:
     """Arguments of ``stream_generate`` for sampling."""
-    from spectool.runtime.decoding.sampling import Sampling, kept_by_xtc, make_logits_processors
+    from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
 
     settings = {name: getattr(sampling, name) for name in SAMPLING}
     sampler = Sampling(**settings, xtc_special_tokens=kept_by_xtc(tokenizer))

@@ -12,11 +12,9 @@ from click.core import ParameterSource
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
-from spectool.runtime.decoding.settings import QUANTIZED_KV_START, SAMPLER
+from spectool.runtime.settings import GROUP_SIZES, QUANTIZED_KV_START, SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
-GROUP_SIZES = (32, 64, 128)
-"""Group sizes that MLX can quantise."""
 
 
 class DraftLength(click.IntRange):

@@ -13,7 +13,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import guarded, require_utf8
+from spectool.commands.shared.console import decoded, guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -34,7 +34,7 @@ class Text(click.types.StringParamType):
         if not text and not self._empty:
             self.fail("expected a text, got nothing.", param, ctx)
         try:
-            return require_utf8(text)
+            return decoded(text)
         except SpectoolError as error:
             self.fail(f"{error}.", param, ctx)
 
@@ -43,10 +43,6 @@ class Whole(click.IntRange):
     """A range of whole numbers."""
 
     name = "whole number"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """How help texts show a value."""
-        return "N"
 
 
 class Finite(click.FloatRange):
@@ -157,7 +153,6 @@ memory_option = option(
     metavar="SIZE",
     help="Memory for counting.",
 )
-json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
@@ -166,7 +161,7 @@ def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], clic
     def make(function: Callable[..., Any]) -> click.Command:
         made = click.command(name, cls=SectionedCommand)(guarded(function))
         if json:
-            made.params += click.command()(json_option(lambda: None)).params
+            made.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
         return made
 
     return make

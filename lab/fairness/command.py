@@ -5,14 +5,14 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import Finite, Whole, json_option, out_option, target_option, text_options
+from spectool.commands.shared.console import show, table
+from spectool.commands.shared.options import Finite, Whole, command, option, out_option, target_option, text_options
 from spectool.lab.options import by_name, count_option, seed_option
 
 
-@click.command()
+@command("fairness")
 @target_option(metavar="MODEL", help="Target model: directory or hub id.")
-@click.option(
+@option(
     "--task",
     "tasks",
     required=True,
@@ -21,7 +21,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     help="Text of a language or task that no model has seen: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or "
     "sample:pl. May be repeated.",
 )
-@click.option(
+@option(
     "--draft",
     "--draft-model",
     "drafts",
@@ -30,7 +30,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     metavar="[NAME=]MODEL",
     help="Draft model; may be repeated.",
 )
-@click.option(
+@option(
     "--alignment",
     "alignments",
     type=click.Path(path_type=Path),
@@ -39,8 +39,8 @@ from spectool.lab.options import by_name, count_option, seed_option
     help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
     "vocabularies, and found by fingerprint. May be repeated.",
 )
-@click.option("--gamma", type=Whole(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
-@click.option(
+@option("--gamma", type=Whole(1, 64), default=5, show_default=True, help="Draft tokens per pass.")
+@option(
     "--temp",
     "--temperature",
     "temperatures",
@@ -50,7 +50,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     show_default=True,
     help="Temperature of both models to measure the acceptance at, in addition to 1; may be repeated.",
 )
-@click.option(
+@option(
     "--cost",
     "costs",
     type=Finite(0),
@@ -59,13 +59,11 @@ from spectool.lab.options import by_name, count_option, seed_option
     help="Time of a draft's pass divided by that of the target's: one value for all drafts, or one for each in their "
     "order. By default the bytes of its weights divided by the target's.",
 )
-@click.option("--rows", type=Whole(2), default=64, show_default=True, help="Passages to measure in each task.")
+@option("--rows", type=Whole(2), default=64, show_default=True, help="Passages to measure in each task.")
 @count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
 @seed_option(help="Seed that draws the passages.")
 @out_option
 @text_options
-@json_option
-@guarded
 def fairness(
     target: str,
     tasks: tuple[str, ...],

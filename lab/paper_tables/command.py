@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from spectool.commands.shared.console import guarded, table
+from spectool.commands.shared.console import table
+from spectool.commands.shared.options import command
 
 
-@click.command()
+@command("tables", json=False)
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@guarded
 def tables(run: Path) -> None:
     """Print a run of `spectool bench` as the tables of the paper on cross-family drafting.
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, show, table
-from spectool.commands.shared.options import Whole, json_option, text_options
+from spectool.commands.shared.console import show, table
+from spectool.commands.shared.options import Whole, command, option, text_options
 
 
-@click.command()
+@command("sweep")
 @click.argument("grid", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
@@ -21,14 +21,12 @@ from spectool.commands.shared.options import Whole, json_option, text_options
     metavar="DIR",
     help="Folder of runs.parquet. Runs that it already has are not measured again.",
 )
-@click.option(
+@option(
     "--workers",
     type=Whole(1),
     help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",
 )
 @text_options
-@json_option
-@guarded
 def sweep(
     grid: Path,
     out: Path,

@@ -44,8 +44,8 @@ from spectool.lab.dictspec import (
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.processes import NamedTask, Runner, executor_of
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
-from spectool.lab.sweep.text import SweptText
-from spectool.measure.emulate import EncodedText, replay
+from spectool.lab.sweep.text import EncodedText, SweptText
+from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer

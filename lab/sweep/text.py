@@ -5,17 +5,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.resumable import read_json, write_json
+from spectool.build.corpus_reading import encoded
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.sweep.grid import Language
-from spectool.measure.emulate import EncodedText, encode_text
 from spectool.tokenization.tokenizer import Tokenizer
+
+
+class EncodedText(NamedTuple):
+    """Documents to replay."""
+
+    documents: list[list[int]]  # canonical target ids of each
+    words: int  # white-space separated words in all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +67,19 @@ class SweptText:
             CorpusError: The text cannot be read, or no line of it is in the script asked for.
         """
         documents = self.read(self.open(self.language.replay))
-        encoded = encode_text(tokenizer, (document.text for document in documents), limit)
-        if not encoded.documents:
+        found, words, tokens = list[list[int]](), 0, 0
+        for text, ids in encoded(tokenizer, (document.text for document in documents)):
+            found.append(ids)
+            words += len(text.split())
+            tokens += len(ids)
+            if 0 < limit <= tokens:
+                break
+        if not found:
             raise CorpusError(
                 f"{self.language.replay}: expected lines in {self.language.script} script, got none. Name another "
                 "text to replay, or another script"
             )
-        return encoded
+        return EncodedText(found, words)
 
     def measured_on(self) -> dict[str, Any]:
         """The columns of a run that identify this text; looks at file sizes and reads no file."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import (
     Finite,
     Whole,
-    json_option,
+    command,
+    option,
     out_option,
     text_options,
     tokenizer_option,
@@ -19,13 +20,13 @@ from spectool.lab.options import by_name, corpora_option, count_option, rate_opt
 from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 
 
-@click.command("train-draft")
+@command("train-draft")
 @tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; usually the target's.")
 @corpora_option(
     help="Text to train on: file, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset or sample:pl. It is held in memory. "
     "May be repeated.",
 )
-@click.option(
+@option(
     "--weight",
     "weights",
     type=Finite(0, 1_000_000, min_open=True),
@@ -33,14 +34,14 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     metavar="W",
     help="Share of each corpus in the tokens, in the order of the corpora; by default equal.",
 )
-@click.option(
+@option(
     "--valid",
     multiple=True,
     metavar="SPEC",
     help="Text to measure on, one for each corpus; by default a hundredth of the corpus, which is then not trained on.",
 )
 @out_option
-@click.option(
+@option(
     "--size",
     type=click.Choice(list(SIZES)),
     default="4m",
@@ -55,14 +56,14 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     help="Tokens in a row of a step, half as many in the first two thirds of the steps; by default the size's.",
 )
 @run_options
-@click.option(
+@option(
     "--min-count",
     type=Whole(0),
     default=3,
     show_default=True,
     help="Ids that occur less often share one row of the vocabulary while training.",
 )
-@click.option(
+@option(
     "--softmax-classes",
     type=Whole(0),
     default=3584,
@@ -71,8 +72,6 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 )
 @count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
 @text_options
-@json_option
-@guarded
 def train_draft(
     tokenizer: str,
     corpora: tuple[str, ...],
@@ -109,11 +108,9 @@ def train_draft(
         spectool lab train-draft --tokenizer T --corpus pl.txt --steps 3600 -o D
     """
     specs = by_name(corpora, "--corpus")
-    for option, values in (("--weight", weights), ("--valid", valid)):
+    for name, values in (("--weight", weights), ("--valid", valid)):
         if values and len(values) != len(specs):
-            raise click.UsageError(
-                f"{len(values)} {option} for {len(specs)} corpora: give one for each, in their order"
-            )
+            raise click.UsageError(f"{len(values)} {name} for {len(specs)} corpora: give one for each, in their order")
 
     from spectool.artifacts.default_paths import default_path, digest, slug
     from spectool.corpora import open_corpus

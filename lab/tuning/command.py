@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import guarded, say, show, table
+from spectool.commands.shared.console import say, show, table
 from spectool.commands.shared.options import (
+    command,
     draft_option,
-    json_option,
+    option,
     out_option,
     target_option,
     text_options,
@@ -17,7 +18,7 @@ from spectool.lab.options import by_name, corpora_option, count_option, rate_opt
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
 
 
-@click.command("tune-draft")
+@command("tune-draft")
 @draft_option(metavar="MODEL", help="Model to tune: directory or hub id.")
 @target_option(metavar="MODEL", help="Model to tune it towards; it is never changed.")
 @corpora_option(
@@ -25,14 +26,14 @@ from spectool.lab.training.options import OBJECTIVES, TuneOptions
     "May be repeated.",
 )
 @out_option
-@click.option(
+@option(
     "--alignment",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
     help="Alignment of draft and target, needed where they have different vocabularies.",
 )
 @run_options
-@click.option(
+@option(
     "--objective",
     type=click.Choice(OBJECTIVES),
     default="mean",
@@ -44,8 +45,6 @@ from spectool.lab.training.options import OBJECTIVES, TuneOptions
 @count_option("--length", default=128, help="Maximum tokens in a row of text.")
 @count_option("--valid-rows", default=64, help="Held-out rows of each task to measure.")
 @text_options
-@json_option
-@guarded
 def tune_draft(
     draft: str,
     target: str,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_file, explain_full_disk
@@ -18,12 +18,13 @@ from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import BenchPrompt, ids_of_prompt, load_prompts, prompts_hash
 from spectool.measure.bench.run_file import PAGE, Block, Header, Options, Run, append, read_run, writing
 from spectool.measure.bench.timing import Configuration, Target
-from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.opening import open_tokenizer
 
 Say: TypeAlias = Callable[[str], object]
-StartProgress: TypeAlias = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
+Done: TypeAlias = Callable[[float], object]
+StartProgress: TypeAlias = Callable[[str, float, str], AbstractContextManager[Done]]
 """Begins a progress bar, from its title, total and unit; gives what is called with each step."""
 
 
@@ -50,7 +51,7 @@ def run_benchmark(options: Options, out: Path, pause: float, say: Say, progress:
         machine=machine(),
         weight_bytes={},
     )
-    jobs = [(prompt, temperature) for prompt, temperature in product(prompts, options.temperatures)]
+    jobs = list(product(prompts, options.temperatures))
     with writing(out) as there:
         if there and (changed := differences(there.header.key(), header.key())):
             raise ArtifactError(f"{out}: is a run with other settings: {changed}. Name another -o, or remove it")
@@ -60,13 +61,13 @@ def run_benchmark(options: Options, out: Path, pause: float, say: Say, progress:
             left = f"resuming: {len(measured)} of {len(jobs)} blocks are" if missing else "nothing was run: all is"
             say(f"{out}: {left} measured already, since {there.header.began}")
         if missing:
-            loaded = _load(options, say)
-            first = None if there else header.model_copy(update={"weight_bytes": loaded.weight_bytes})
+            target, tokenizer, weights = _load(options, say)
+            first = None if there else header.model_copy(update={"weight_bytes": weights})
             generations = len(missing) * len(options.configurations)
             with progress(f"measuring {Path(options.model).name}", generations, "generations") as done:
                 for number in missing:
                     time.sleep(pause)
-                    block = _block(loaded, *jobs[number], (options.seed, number), done)
+                    block = _block(target, tokenizer, jobs[number], (options.seed, number), done)
                     append(out, block, first)
                     first = None
         run = read_run(out)
@@ -75,16 +76,8 @@ def run_benchmark(options: Options, out: Path, pause: float, say: Say, progress:
     return run
 
 
-class _Loaded(NamedTuple):
-    """A target, and what drafts for it."""
-
-    target: Target
-    tokenizer: Any  # mlx-lm's ``TokenizerWrapper`` of the target
-    weight_bytes: dict[str, int]
-
-
-def _load(options: Options, say: Say) -> _Loaded:
-    """Load the target and all drafters, each draft model once."""
+def _load(options: Options, say: Say) -> tuple[Target, Any, dict[str, int]]:
+    """The target with all drafters, its tokenizer from mlx-lm, and the bytes of all weights; a model is loaded once."""
     say(f"loading {options.model}")
     model, tokenizer = load_model(options.model)
     load_draft = cache(load_model)
@@ -103,20 +96,19 @@ def _load(options: Options, say: Say) -> _Loaded:
         )
         configurations += [Configuration(name, k, drafter, spec.verify) for k in options.num_draft_tokens]
     stop = frozenset(() if options.ignore_eos else tokenizer.eos_token_ids)
-    return _Loaded(Target(model, configurations, stop, options.tokens), tokenizer, sizes)
+    return Target(model, configurations, stop, options.tokens), tokenizer, sizes
 
 
-def _block(
-    loaded: _Loaded, prompt: BenchPrompt, temperature: float, seed: tuple[int, int], done: Callable[[float], object]
-) -> Block:
+def _block(target: Target, tokenizer: Any, job: tuple[BenchPrompt, float], seed: tuple[int, int], done: Done) -> Block:
     """Measure a prompt in every configuration."""
-    ids = ids_of_prompt(prompt, loaded.tokenizer)
-    require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(loaded.target.model), loaded.tokenizer)
+    prompt, temperature = job
+    ids = ids_of_prompt(prompt, tokenizer)
+    require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(target.model), tokenizer)
     return Block(
         prompt=prompt.name,
         source=prompt.source,
         kind=prompt.kind,
         temperature=temperature,
         prompt_tokens=len(ids),
-        generations=tuple(loaded.target.measure(ids, temperature, seed, done)),
+        generations=tuple(target.measure(ids, temperature, seed, done)),
     )

@@ -19,27 +19,38 @@ from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _LEFT = 2  # tokens of a prompt that each configuration feeds itself
 _WARM_UP = 8  # tokens
 
 
-@dataclass(frozen=True)
+@dataclass
 class Configuration:
-    """A drafter with its settings; by default plain decoding."""
+    """A drafter with its settings, and what it has learnt; by default plain decoding."""
 
     name: str = PLAIN  # the drafter's; `PLAIN` for mlx-lm's own loop
     num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
     drafter: Drafter | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
     verify: Literal["exact", "rejection"] | None = None
+    warm: set[bool] = field(default_factory=set)  # whether it has run without drawing, and with it
+    # Without a draft length, by temperature: they keep learning, as in a session.
+    controllers: dict[float, Controller] = field(default_factory=dict)
+
+    def draft_length(self, model: Any, temperature: float) -> int | Controller:
+        """The draft length, or what chooses it while decoding."""
+        if self.num_draft_tokens is not None:
+            return self.num_draft_tokens
+        if temperature not in self.controllers:
+            self.controllers[temperature] = new_controller(model, self.drafter)
+        return self.controllers[temperature]
 
 
 @dataclass
@@ -68,9 +79,6 @@ class Target:
     configurations: Sequence[Configuration]  # plain decoding among them
     stop_tokens: frozenset[int]  # end an output
     tokens: int  # of an output, at most
-    _warm: set[tuple[int, bool]] = field(default_factory=set)  # configurations that have run, and if they drew
-    # of configurations that choose their draft length, by temperature: they keep learning, as in a session
-    _controllers: dict[tuple[int, float], Controller] = field(default_factory=dict)
 
     def measure(
         self, prompt: Sequence[int], temperature: float, seed: Sequence[int], on_generation: Callable[[float], object]
@@ -102,15 +110,15 @@ class Target:
         return found if temperature else [self._with_gap(one, prompt, plain) for one in found]
 
     def _warm_up(self, prompt: Sequence[int], temperature: float) -> None:
-        cold = [each for each in self.configurations if (id(each), temperature > 0) not in self._warm]
+        cold = [each for each in self.configurations if (temperature > 0) not in each.warm]
         cache = self._begin(prompt) if cold else []
         for each in cold:
             self._generate(each, prompt, copy.deepcopy(cache), min(_WARM_UP, self.tokens), temperature)
-            self._warm.add((id(each), temperature > 0))
+            each.warm.add(temperature > 0)
 
     def _begin(self, prompt: Sequence[int]) -> list[Any]:
         cache: list[Any] = make_prompt_cache(self.model)
-        prefill(self.model, cache, mx.array(list(prompt[:-_LEFT]), dtype=mx.int32))
+        prefill(self.model, cache, prompt[:-_LEFT])
         return cache
 
     def _generate(
@@ -121,16 +129,8 @@ class Target:
         clock, drafter, statistics = _Clock(), configuration.drafter, DraftStatistics()
         output = []
         with wired_limit(self.model, [generation_stream]):
-            if drafter is not None:
-                _forget(drafter)
-            asked = time.perf_counter()
-            if drafter is not None:
-                try:
-                    _read_prompt(drafter, prompt)
-                except Exception as error:
-                    raise _failed(configuration, f"{type(error).__name__}: {error}") from error
+            draft_prompt_seconds = 0.0 if drafter is None else _prompt_seconds(configuration, drafter, prompt)
             clock.began = ended = time.perf_counter()
-            draft_prompt_seconds = ended - asked if drafter else 0.0
             if drafter is None:
                 steps = self._plain_steps(clock, prompt, options)
             else:
@@ -168,17 +168,11 @@ class Target:
     def _drafted_steps(
         self, configuration: Configuration, prompt: Sequence[int], options: dict[str, Any], temperature: float
     ) -> Iterator[int]:
-        length: int | Controller | None = configuration.num_draft_tokens
-        if length is None:
-            arm = id(configuration), temperature
-            if arm not in self._controllers:
-                self._controllers[arm] = new_controller(self.model, configuration.drafter)
-            length = self._controllers[arm]
         steps = generate_step(
             mx.array(list(prompt[-_LEFT:])),
             self.model,
             drafter=configuration.drafter,
-            num_draft_tokens=length,
+            num_draft_tokens=configuration.draft_length(self.model, temperature),
             verify=configuration.verify,
             stop_tokens=self.stop_tokens,
             cached_tokens=list(prompt[:-_LEFT]),
@@ -199,21 +193,21 @@ class Target:
         return one.model_copy(update={"gap": best[1] - best[0]})
 
 
-def _forget(drafter: Drafter) -> None:
-    """Empty the caches of draft models."""
-    for member in getattr(drafter, "drafters", (drafter,)):
-        if member.cache is not None:
-            member.cache.forget()
+def _prompt_seconds(configuration: Configuration, drafter: Drafter, prompt: Sequence[int]) -> float:
+    """The seconds in which a drafter reads a prompt that its draft model has forgotten.
 
-
-def _read_prompt(drafter: Drafter, prompt: Sequence[int]) -> None:
-    """Start a drafter, and ask it once, because a draft model reads the prompt when first asked.
-
-    That of a hybrid reads it while the clock runs, if it is asked at all.
+    A draft model reads it when first asked. That of a hybrid does so while the clock runs, if it is asked at all.
     """
-    drafter.start(prompt)
-    if not drafter.chooses_length:
-        drafter.propose(1)
+    if drafter.cache is not None:
+        drafter.cache.forget()
+    asked = time.perf_counter()
+    try:
+        drafter.start(prompt)
+        if not drafter.chooses_length:
+            drafter.propose(1)
+    except Exception as error:
+        raise _failed(configuration, f"{type(error).__name__}: {error}") from error
+    return time.perf_counter() - asked
 
 
 def _failed(configuration: Configuration, reason: str) -> SpectoolError:

@@ -14,15 +14,15 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.decoding.token_ids import (
+from spectool.runtime.draft_length.controller_pool import new_controller
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.sampling.token_ids import (
     TokenOutOfRange,
     prompt_ids,
     require_count,
     require_tokens,
     vocabulary_size,
 )
-from spectool.runtime.draft_length.controller_pool import new_controller
-from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """The prompt pass: tokens into a cache, in chunks, no logits computed."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -26,13 +27,6 @@ def prefill_steps(
         yield end
 
 
-def prefill(
-    model: Any,
-    cache: list[Any],
-    tokens: mx.array,
-    step_size: int = 2048,
-    quantize: Callable[[], None] = lambda: None,
-) -> None:
-    """Feed ``tokens`` as `prefill_steps` does, all at once."""
-    for _ in prefill_steps(model, cache, tokens, step_size, quantize):
-        pass
+def prefill(model: Any, cache: list[Any], tokens: Sequence[int], step_size: int = 2048) -> None:
+    """Feed token ids as `prefill_steps` does, all at once."""
+    deque(prefill_steps(model, cache, mx.array(list(tokens), dtype=mx.int32), step_size), 0)

@@ -8,6 +8,7 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, maybe_quantize_kv_cache
 from spectool.runtime.per_model import once_per_model
+from spectool.runtime.settings import GROUP_SIZES
 
 
 def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_size: int = 64) -> None:
@@ -25,10 +26,7 @@ def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_s
             f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(sorted(without))}. "
             "Generate without kv_bits."
         )
-    known = _known_reasons(model)
-    if (bits, group_size) not in known:
-        known[bits, group_size] = _reason_against(model, bits, group_size)
-    if reason := known[bits, group_size]:
+    if reason := _reason_against(model, bits, group_size):
         raise RuntimeUnsupported(
             f"model type {kind}: kv_bits={bits} with groups of {group_size}: the model cannot read a cache that is "
             f"quantised like that ({reason}). Generate without kv_bits."
@@ -36,38 +34,18 @@ def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_s
 
 
 @once_per_model
-def _known_reasons(model: Any) -> dict[tuple[int, int], str]:
-    """By bits and group size, why the model cannot read such a cache; filled as it is asked."""
-    return {}
-
-
 def _reason_against(model: Any, bits: int, group_size: int) -> str:
     """Why the model cannot read a cache that is quantised like that; empty where it can. Two passes are built."""
     cache = make_prompt_cache(model)
     try:
         model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)
+        arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
+        sizes = sorted({array.shape[-1] for array in arrays if array is not None})
+        if any(size % group_size for size in sizes):
+            fitting = [f"; {group} would fit" for group in GROUP_SIZES if not any(size % group for size in sizes)]
+            return f"its heads have {' and '.join(map(str, sizes))} numbers{''.join(fitting[-1:])}"
         maybe_quantize_kv_cache(cache, 0, group_size, bits)
         model(mx.zeros((1, 2), dtype=mx.int32), cache=cache)
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return ""
-
-
-def check_kv_bits(model: Any, group_size: int = 64, choices: Sequence[int] = ()) -> None:
-    """Raise `RuntimeUnsupported` unless the size of the heads is a multiple of ``group_size`` numbers.
-
-    ``choices`` are the group sizes that the user can choose instead. Nothing is computed.
-    """
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
-    sizes = {array.shape[-1] for array in arrays if array is not None}
-    if all(size % group_size == 0 for size in sizes):
-        return
-    fitting = [choice for choice in choices if all(size % choice == 0 for size in sizes)]
-    group = "--kv-group-size" if choices else "the group size"
-    advice = f"Give --kv-group-size {fitting[-1]}" if fitting else "Leave out --kv-bits"
-    raise RuntimeUnsupported(
-        f"--kv-bits: expected heads whose size is a multiple of {group} {group_size}, the model's have "
-        f"{' and '.join(map(str, sorted(sizes)))} numbers. {advice}"
-    )

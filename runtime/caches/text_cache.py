@@ -47,7 +47,7 @@ class TextCache:
     def prefill(self, tokens: Sequence[int]) -> None:
         """Feed ``tokens`` without logits, and add them."""
         self._checkpoints.mark(len(tokens), windows_too=True)
-        prefill(self.model, self._cache, mx.array(list(tokens)), PREFILL_TOKENS)
+        prefill(self.model, self._cache, tokens, PREFILL_TOKENS)
         self.tokens += tokens
 
     def content(self) -> tuple[list[Any], list[int]]:

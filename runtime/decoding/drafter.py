@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
-    from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.sampling.verification import Draw
 
 
 class Proposal(NamedTuple):

@@ -31,10 +31,10 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.decoding.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
+from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 

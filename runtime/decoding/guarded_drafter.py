@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
-from spectool.runtime.decoding.randomness import renew, state
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
+from spectool.runtime.sampling.randomness import renew, state
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.verification import Draw
     from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.sampling.verification import Draw
 
 _Result = TypeVar("_Result")
 

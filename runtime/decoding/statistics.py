@@ -55,28 +55,20 @@ class DraftStatistics:
             f"{self.accepted} of {self.proposed} draft tokens accepted>"
         )
 
-    def record(self, source: str, proposed: int, accepted: int, committed: int) -> None:
-        """Add one verification: ``committed`` tokens, ``accepted`` of them out of ``proposed``."""
-        self.record_pass(source, proposed)
-        self.tokens += committed
-        if proposed:
-            self.accepted += accepted
-            self.accepted_by[source] += accepted
-
     def record_pass(self, source: str, proposed: int) -> None:
-        """Add a verification of ``proposed`` draft tokens whose tokens are still to be yielded."""
+        """Add a verification of ``proposed`` draft tokens, whose tokens are yielded later."""
         self.passes += 1
         if proposed:
             self.drafted_passes += 1
             self.proposed += proposed
             self.proposed_by[source] += proposed
 
-    def record_token(self, source: str, drafted: bool) -> None:
-        """Add a token that is yielded, either ``drafted`` by ``source`` or the target's own."""
-        self.tokens += 1
+    def record_tokens(self, source: str, count: int, drafted: int) -> None:
+        """Add ``count`` tokens that are yielded, ``drafted`` of which ``source`` has drafted."""
+        self.tokens += count
         if drafted:
-            self.accepted += 1
-            self.accepted_by[source] += 1
+            self.accepted += drafted
+            self.accepted_by[source] += drafted
 
     @property
     def tokens_per_pass(self) -> float:

@@ -13,10 +13,10 @@ from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import TokenOutOfRange, predicted_ids
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
+from spectool.runtime.sampling.token_ids import TokenOutOfRange, predicted_ids
 
 
 @dataclass

@@ -5,6 +5,7 @@ drafts. Rejected drafts are taken out again. Where that also takes out accepted 
 feeds those again first.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -15,7 +16,7 @@ import mlx.core as mx
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten, lengths
-from spectool.runtime.caches.prefill import prefill, prefill_steps
+from spectool.runtime.caches.prefill import prefill_steps
 from spectool.runtime.decoding.drafter import NOTHING, Proposal
 from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
@@ -93,7 +94,8 @@ class TargetRunner:
         length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
         if reached is not None and (missing := self._inputs[: length - reached]):
-            prefill(self.model, self.cache, _array(missing), self.text.settings.prefill_step_size, self._quantize)
+            step_size = self.text.settings.prefill_step_size
+            deque(prefill_steps(self.model, self.cache, _array(missing), step_size, self._quantize), 0)
         return reached is not None
 
     def _most_drafts(self) -> int:

@@ -14,13 +14,13 @@ import mlx.core as mx
 from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.randomness import Randomness
-from spectool.runtime.decoding.sampling import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
-from spectool.runtime.decoding.settings import QUANTIZED_KV_START
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import as_ids, require_tokens
-from spectool.runtime.decoding.verification import choose, draw_for, evaluated
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.sampling.randomness import Randomness
+from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
+from spectool.runtime.sampling.token_ids import as_ids, require_tokens
+from spectool.runtime.sampling.verification import choose, draw_for, evaluated
+from spectool.runtime.settings import QUANTIZED_KV_START
 
 if TYPE_CHECKING:
     from spectool.runtime.decoding.prediction import PredictionDrafter
@@ -236,5 +236,5 @@ class TextState:
             on_cycle(cycle._replace(draft_seconds=timer.draft_seconds, pass_seconds=timer.pass_seconds))
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
-            self.statistics.record_token(cycle.source, row < cycle.accepted)
+            self.statistics.record_tokens(cycle.source, 1, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted

@@ -10,7 +10,6 @@ import os
 import platform
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -41,20 +40,11 @@ def model_key(model: Any) -> str:
     return hashlib.sha256(described.encode()).hexdigest()[:24]
 
 
-@cache
-def _known(key: str) -> PassCosts | None:
-    try:
-        return load_costs(key)
-    except ArtifactError:
-        return None  # a damaged file is as good as none: `spectool doctor` names it and writes it again
-
-
 def known_costs(model: Any) -> PassCosts | None:
-    """What the doctor has measured of a model on this machine; None if nothing."""
-    try:
-        return _known(model_key(model))
-    except AttributeError:  # not an MLX model, but something that is called like one
-        return None
+    """What the doctor has measured of a model on this machine; None if nothing, or if the file is damaged."""
+    with suppress(AttributeError, ArtifactError):  # something that is called like a model; `doctor` names the damage
+        return load_costs(model_key(model))
+    return None
 
 
 def known_draft(model: Any, draft: Any) -> DraftFacts | None:
@@ -73,9 +63,3 @@ def keep_draft(model: Any, draft: Any, facts: DraftFacts) -> None:
     with suppress(ArtifactError, AttributeError, OSError):  # the next generation learns it again
         if (costs := load_costs(model_key(model))) is not None:
             save_costs(model_key(model), replace(costs, drafts=costs.drafts | {model_key(draft): facts}))
-            forget_known_costs()
-
-
-def forget_known_costs() -> None:
-    """Read the files again when they are asked for next."""
-    _known.cache_clear()

@@ -15,12 +15,12 @@ import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-from spectool.runtime.decoding.verification import evaluated
+from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
+from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.sampling.verification import Draw
 
 
 class ModelDrafter(Drafter):

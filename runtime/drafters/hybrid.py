@@ -44,7 +44,7 @@ from spectool.runtime.draft_length.record import (
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.sampling.verification import Draw
 
 _Result = TypeVar("_Result")
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.decoding.token_ids import require_tokens, vocabulary_size
-from spectool.runtime.decoding.verification import evaluated
+from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
+from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
 from spectool.tokenization.incremental.common_prefix import common_prefix
 

@@ -17,7 +17,7 @@ from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.translation.protocol import FURTHER, DraftSource, Translator
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.verification import Draw
+    from spectool.runtime.sampling.verification import Draw
 
 _DECAY = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
 _PRIOR = 4.0  # proposals that the expectation counts for

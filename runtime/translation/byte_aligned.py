@@ -16,6 +16,7 @@ token and those of an unfinished character. What is translated are the bytes aft
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -64,12 +65,10 @@ class ByteAlignedTranslator:
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
         self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.edges.leading_space)
         self._risks, self._target_spellings = alignment.target.risks, alignment.target.spellings.inside
-        # What was looked up so far: spellings of draft tokens, of their ends, and draft ids by prefix.
-        self._runs: dict[int, TokenRun | None] = {}
-        self._after_overlap: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._by_prefix: dict[bytes, NDArray[np.int32]] = {}
-        self._absorbs: dict[int, int] = {}
-        self._at_line_end: dict[int, bool] = {}
+        # These depend on the pair alone, so each token or prefix is looked up once.
+        by_token = self._token_run, self._ids_after_overlap, self._absorbed_by, self._line_end_absorbs
+        for look_up in (*by_token, self._beginning_with):
+            setattr(self, look_up.__name__, cache(look_up))
         self._row_table: NDArray[np.int32] | None = None
         self._spelled_rows: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
         self.start()
@@ -112,9 +111,7 @@ class ByteAlignedTranslator:
         """Commit target ids one by one."""
         view, committed = self._view, self._committed
         for token in tokens:
-            if view.append_known(token):
-                committed.append(token)
-            elif data := self._bytes(self._target, token):
+            if data := self._bytes(self._target, token):
                 view.append_token(token, self._as_said(data))
                 committed.append(token)
             else:
@@ -193,21 +190,14 @@ class ByteAlignedTranslator:
 
         How often that happens cannot be told from the alignment's sample, which is mostly prose without line ends.
         """
-        found = self._at_line_end.get(token)
-        if found is None:
-            encoder = self._target_encoder
-            found = isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), encoder.spell(b"\n"))
-            self._at_line_end[token] = found
-        return found
+        encoder = self._target_encoder
+        return isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), encoder.spell(b"\n"))
 
     def _absorbed_by(self, token: int) -> int:
         """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""
-        found = self._absorbs.get(token)
-        if found is None:
-            parts = self._target_spellings[token] if self._bytes(self._target, token) else ()
-            said = self._draft_spellings.inside[parts[0]] if len(parts) > 1 else ()
-            found = self._absorbs[token] = said[-1] if said else NONE
-        return found
+        parts = self._target_spellings[token] if self._bytes(self._target, token) else ()
+        said = self._draft_spellings.inside[parts[0]] if len(parts) > 1 else ()
+        return said[-1] if said else NONE
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """The target ids of what draft ids say beyond the frontier.
@@ -238,19 +228,14 @@ class ByteAlignedTranslator:
                 return None
             runs.append(encoder.token_run(first))
             drafts = drafts[1:]
-        known = list(map(self._runs.get, drafts))
-        if not all(known):
-            known = list(map(self._token_run, drafts))
+        known = list(map(self._token_run, drafts))
         return None if None in known else [*runs, *known]  # type: ignore[list-item]  # none of them is None
 
     def _token_run(self, token: int) -> TokenRun | None:
         """The spelling of a draft token; None for one that splits a character, and for special ones."""
-        found = self._runs.get(token)
-        if found is None and token not in self._runs:
-            assert isinstance(self._target_encoder, IncrementalBPE)
-            spelling = self._draft_spellings.inside[token] if self._bytes(self._draft, token) else ()
-            found = self._runs[token] = self._target_encoder.token_run(spelling) if spelling else None
-        return found
+        assert isinstance(self._target_encoder, IncrementalBPE)
+        spelling = self._draft_spellings.inside[token] if self._bytes(self._draft, token) else ()
+        return self._target_encoder.token_run(spelling) if spelling else None
 
     def _joined(self, runs: list[TokenRun]) -> list[int]:
         """The canonical ids of several spellings after the committed ids."""
@@ -318,19 +303,12 @@ class ByteAlignedTranslator:
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
         """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
         assert isinstance(self._target_encoder, IncrementalBPE)
-        found = self._after_overlap.get((token, overlap))
-        if found is None:
-            data = self._draft.token_bytes[token][overlap:]
-            found = self._target_encoder.spell(data) if len(data) == whole_characters(data) else ()
-            self._after_overlap[token, overlap] = found
-        return found
+        data = self._draft.token_bytes[token][overlap:]
+        return self._target_encoder.spell(data) if len(data) == whole_characters(data) else ()
 
     def _beginning_with(self, prefix: bytes) -> NDArray[np.int32]:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
-        found = self._by_prefix.get(prefix)
-        if found is None:
-            index, bytes_of = self._prefix_index.data, self._draft.token_bytes.__getitem__
-            low = bisect_right(index, prefix, key=bytes_of)
-            high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
-            found = self._by_prefix[prefix] = np.array(self._prefix_index[low:high])
-        return found
+        index, bytes_of = self._prefix_index.data, self._draft.token_bytes.__getitem__
+        low = bisect_right(index, prefix, key=bytes_of)
+        high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
+        return np.array(self._prefix_index[low:high])

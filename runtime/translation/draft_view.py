@@ -33,7 +33,7 @@ class DraftView:
         """
         self._encoder, self._spellings = encoder, spellings
         self._leading_space = leading_space
-        self._runs: dict[int, TokenRun] = {}  # spellings of the target ids met so far
+        self._runs: dict[int, TokenRun | None] = {}  # spellings of the target ids met so far
         self.start()
 
     def start(self) -> None:
@@ -58,23 +58,17 @@ class DraftView:
         self.ids += counterpart
         self._begin_text()
 
-    def append_known(self, token: int) -> bool:
-        """Append a target token whose spelling was met before, in most cases by a look-up; return whether it was."""
-        run = self._runs.get(token) if self.begun and not self.pending else None
-        if run is None:
-            return False
-        assert isinstance(self._encoder, IncrementalBPE)
-        self._replace(*self._encoder.append(self.ids, run, 0, self.begin))
-        return True
-
     def append_token(self, token: int, data: bytes) -> None:
-        """Append a target token whose bytes are ``data``."""
-        inside = self.begun and not self.pending
-        if inside and isinstance(self._encoder, IncrementalBPE) and (spelling := self._spellings.inside[token]):
-            self._runs[token] = self._encoder.token_run(spelling)
-            self.append_known(token)
-        else:
-            self.append_bytes(data)
+        """Append a target token whose bytes are ``data``; its spelling is looked up once."""
+        encoder = self._encoder
+        if isinstance(encoder, IncrementalBPE) and self.begun and not self.pending:
+            if token not in self._runs:
+                spelling = self._spellings.inside[token]
+                self._runs[token] = encoder.token_run(spelling) if spelling else None
+            if (run := self._runs[token]) is not None:
+                self._replace(*encoder.append(self.ids, run, 0, self.begin))
+                return
+        self.append_bytes(data)
 
     def append_bytes(self, data: bytes) -> None:
         """Append bytes, which need not be whole characters; many at once cost less than one by one."""

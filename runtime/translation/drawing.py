@@ -10,8 +10,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.decoding.sampling import processed
-from spectool.runtime.decoding.verification import Draw
+from spectool.runtime.sampling.samplers import processed
+from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.lattice import Lattice, Leaf
 from spectool.runtime.translation.protocol import FURTHER, Constraint, DraftContext, Scorer
 from spectool.runtime.translation.token_rows import CHECKED, END, TokenRows

@@ -159,10 +159,7 @@ def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -
     for group, fits in (("64", True), ("128", False)):
         result = CliRunner().invoke(main, [*quantised, "--kv-group-size", group, "--quantized-kv-start", "0"])
         assert result.exit_code == (0 if fits else 1), result.output
-        assert fits or result.stderr == (
-            "Error: --kv-bits: expected heads whose size is a multiple of --kv-group-size 128, the model's have 64 "
-            "numbers. Give --kv-group-size 64\n"
-        )
+        assert fits or "(its heads have 64 numbers; 64 would fit). Generate without kv_bits" in result.stderr
 
 
 @pytest.mark.parametrize(

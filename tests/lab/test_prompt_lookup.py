@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.drafter import Proposal
-from spectool.runtime.decoding.sampling import Sampling
-from spectool.runtime.decoding.verification import Draw
+from spectool.runtime.sampling.samplers import Sampling
+from spectool.runtime.sampling.verification import Draw
 
 
 def by_the_rule(tokens: list[int], shortest: int, longest: int, limit: int) -> list[int]:

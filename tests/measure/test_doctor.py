@@ -22,7 +22,7 @@ from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
-from spectool.runtime.draft_length.measured import forget_known_costs, known_costs, known_draft, model_key
+from spectool.runtime.draft_length.measured import known_costs, known_draft, model_key
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.runtime.fake_drafters import Fixed
@@ -34,9 +34,6 @@ COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9, d
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
-    forget_known_costs()
-    yield
-    forget_known_costs()
 
 
 def test_draft_breaks_even_where_its_tokens_cost_as_many_plain_passes():
@@ -114,13 +111,11 @@ def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
             record.observe(asked=4, proposed=4, accepted=2, weight=0.9)
         record.update()
         release_controller(target, drafter, controller)
-        forget_known_costs()
 
     generation()
     assert load_costs(model_key(target)) is None, "nothing is kept for a model that the doctor has not measured"
     save_costs(model_key(draft[0]), replace(COSTS, seconds={64: {1: 0.002, 32: 0.008}}, drafts={}))
     save_costs(model_key(target), replace(COSTS, drafts={}))
-    forget_known_costs()
     assert known_draft(target, draft[0]) == DraftFacts((), (), 0.0, 0.002, 0.008 / 32)
     generation()
     kept = load_costs(model_key(target))
@@ -137,7 +132,6 @@ def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17), 1.0)}
     for rows, exact, longest in [((1, 2, 3, 8), False, 16), ((1, 2, 3, 8), True, 2), ((1,), True, 0)]:
         save_costs(model_key(model), PassCosts("m", "CPU", flat, rows, None, exact))
-        forget_known_costs()
         lengths: set[int] = set()
         controller = new_controller(model)
         for _ in stream_generate(
@@ -158,7 +152,6 @@ def passes_with(exact: tuple[int, ...], write: Callable[[Any, Any], object], mon
     model, tokenizer = load_model(str(demo_path("target")))
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17, 32), 1.0)}
     save_costs(model_key(model), PassCosts("m", "CPU", flat, exact, None, exact=True))
-    forget_known_costs()
     shapes, call = set[tuple[int, ...]](), type(model).__call__
 
     def noted(self: Any, inputs: Any, **options: Any) -> Any:
@@ -204,7 +197,6 @@ def test_exact_is_kept_until_the_doctor_runs_without_it():
     for options, exact in ((["--exact"], True), ([], False)):
         command = ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1", "--json", *options]
         found = json.loads(CliRunner().invoke(main, command).stdout)["target"]
-        forget_known_costs()
         known = known_costs(model)
         assert known is not None and known.exact == exact
         assert found == json.loads(json.dumps(asdict(known))), "what is saved"

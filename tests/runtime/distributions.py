@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
+from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 
 FALSE_ALARM = 1e-4
 """Probability that a test of a right distribution fails, for a seed not yet tried. Seeds are fixed."""

@@ -16,13 +16,13 @@ from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import LogitBias, Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
+from spectool.runtime.sampling.samplers import LogitBias, Sampling
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import perturbed, tiny_model

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from openai import APIStatusError, NotFoundError
 from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.draft_length.measured import forget_known_costs, model_key
+from spectool.runtime.draft_length.measured import model_key
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
@@ -282,16 +282,10 @@ def test_models_go_by_the_names_they_are_given(server: Server) -> None:
             client(running).completions.create(model=TARGET, prompt="a")
 
 
-@pytest.fixture
-def _own_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def test_what_was_learnt_of_a_draft_model_is_kept_when_the_server_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
-    forget_known_costs()
-    yield
-    forget_known_costs()
-
-
-@pytest.mark.usefixtures("_own_costs")
-def test_what_was_learnt_of_a_draft_model_is_kept_when_the_server_ends() -> None:
     model, _ = load_model(TARGET)
     save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 0.002, 32: 0.008}}, (), None, False))
     with serving(with_all, num_draft_tokens=None) as running:

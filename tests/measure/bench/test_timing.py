@@ -165,8 +165,8 @@ def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> Non
     target = Target(load_model(str(demo_path("target")))[0], [Configuration(), auto, two], frozenset(), 12)
     for temperature in (0.0, 0.0, 0.7):
         target.measure(PROMPT, temperature, (0,), lambda number: None)
-    assert set(target._controllers) == {(id(auto), 0.0), (id(auto), 0.7)}
-    assert all(controller.passes.measured() for controller in target._controllers.values())
+    assert (set(auto.controllers), set(two.controllers)) == ({0.0, 0.7}, set())
+    assert all(controller.passes.measured() for controller in auto.controllers.values())
 
 
 def test_every_configuration_is_run_before_it_is_measured(slow: Slow) -> None:

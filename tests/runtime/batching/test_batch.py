@@ -13,9 +13,9 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.prediction import PredictionDrafter
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import TIE

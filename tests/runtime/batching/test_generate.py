@@ -10,12 +10,12 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.caches.holding import assert_holds
 
 PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Mamo, mamo, mamo, dlaczego", "Негода на Приліщині"]

@@ -8,9 +8,10 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.commands.shared.model_options import GROUP_SIZES
-from spectool.runtime.caches.quantized import check_kv_bits, require_quantizable
+from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
+from spectool.runtime.settings import GROUP_SIZES
 from spectool.tests.runtime.models import KINDS, tiny_model
 
 
@@ -18,13 +19,15 @@ from spectool.tests.runtime.models import KINDS, tiny_model
 def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
     model = tiny_model(kind)
     with suppress(RuntimeUnsupported):  # what is refused with any group
-        require_quantizable(make_prompt_cache(model), model, group_size=32)
+        require_quantizable(make_prompt_cache(model), model, 8, 32)
         for size in GROUP_SIZES:
+            cache = make_prompt_cache(model)
+            model(mx.array([[5]]), cache=cache)
             options = {"kv_bits": 8, "kv_group_size": size, "quantized_kv_start": 0, "max_tokens": 3}
             try:
-                check_kv_bits(model, size)
-            except RuntimeUnsupported:
-                with pytest.raises(RuntimeUnsupported, match=rf"groups of {size}: .*\[quantize\]"):
+                maybe_quantize_kv_cache(cache, 0, size, 8)
+            except ValueError:
+                with pytest.raises(RuntimeUnsupported, match=rf"groups of {size}: .*its heads have"):
                     generate_step([5, 6, 7], model, **options)
             else:
                 assert len(list(generate_step([5, 6, 7], model, **options))) == 3
@@ -65,9 +68,6 @@ def test_each_model_is_tried_once_for_bits_and_a_group_size() -> None:
 
 def test_the_error_names_the_size_and_only_what_helps() -> None:
     model = tiny_model()
-    check_kv_bits(model, 32)
-    have = "the model's have 32 numbers"
-    with pytest.raises(RuntimeUnsupported, match=rf"--kv-group-size 64, {have}. Give --kv-group-size 32$"):
-        check_kv_bits(model, 64, GROUP_SIZES)
-    with pytest.raises(RuntimeUnsupported, match=rf"multiple of the group size 64, {have}. Leave out --kv-bits$"):
-        check_kv_bits(model, 64)
+    require_quantizable(make_prompt_cache(model), model, 8, 32)
+    with pytest.raises(RuntimeUnsupported, match=r"groups of 64: .*\(its heads have 32 numbers; 32 would fit\)"):
+        require_quantizable(make_prompt_cache(model), model, 8, 64)

@@ -15,13 +15,13 @@ from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.verification import Draw
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
+from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.drawing import FLATTER
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, filtered, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed

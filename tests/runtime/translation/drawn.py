@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spectool.runtime.decoding.sampling import Sampling
-from spectool.runtime.decoding.verification import Draw
+from spectool.runtime.sampling.samplers import Sampling
+from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.drawing import NextTokens
 from spectool.tests.runtime.translation.toy_pairs import TableScorer, ToyPair

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spectool.artifacts.alignment import NONE, IdLists
-from spectool.runtime.decoding.sampling import Sampling
+from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.token_rows import END, LONGEST_SPELLING, UNKNOWN, TokenRows, spelling_table
 from spectool.tests.runtime.translation.drawing_twin import DrawingTwin

@@ -19,11 +19,11 @@ from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import Sampling
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.verification import Draw, accept_or_resample
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.sampling.samplers import Sampling
+from spectool.runtime.sampling.verification import Draw, accept_or_resample
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.runtime.translation.drawing import NextTokens, draw_tokens
 from spectool.runtime.translation.protocol import FURTHER, Constraint

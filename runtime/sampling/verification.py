@@ -25,7 +25,7 @@ from typing import cast
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.sampling import (
+from spectool.runtime.sampling.samplers import (
     LogitsProcessor,
     Sampler,
     Sampling,

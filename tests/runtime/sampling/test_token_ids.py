@@ -17,10 +17,10 @@ from spectool import RuntimeUnsupported
 from spectool.cli import main
 from spectool.runtime import Sampling, generate, generate_step, load_drafter, make_logits_processors
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.token_ids import TokenOutOfRange, vocabulary_size
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.loading import load_model
+from spectool.runtime.sampling.token_ids import TokenOutOfRange, vocabulary_size
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, plain, tiny_model

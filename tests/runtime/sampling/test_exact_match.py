@@ -7,7 +7,7 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.sampling import LogitsProcessor, Sampling
+from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model
 

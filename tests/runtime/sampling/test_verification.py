@@ -12,8 +12,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from spectool.runtime.decoding.sampling import Sampling, log_probabilities
-from spectool.runtime.decoding.verification import accept_or_resample, choose, draw_from
+from spectool.runtime.sampling.samplers import Sampling, log_probabilities
+from spectool.runtime.sampling.verification import accept_or_resample, choose, draw_from
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint, p_value
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -11,9 +11,9 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.sampling import Sampling, WrongSetting, block_sum, log_probabilities, processed
-from spectool.runtime.decoding.sampling import make_logits_processors as checked_processors
-from spectool.runtime.decoding.verification import Draw
+from spectool.runtime.sampling.samplers import Sampling, WrongSetting, block_sum, log_probabilities, processed
+from spectool.runtime.sampling.samplers import make_logits_processors as checked_processors
+from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
 
 VOCABULARY = 12

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
-from spectool.runtime.decoding.token_ids import is_id, require_tokens
 from spectool.runtime.mlx_lm_compat import sample_utils
+from spectool.runtime.sampling.token_ids import is_id, require_tokens
+from spectool.runtime.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
