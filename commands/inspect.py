@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.commands.shared.console import show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
@@ -41,7 +42,7 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
     if lookup is not None and kind != "spectool-dictionary":
-        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
+        raise SpectoolError(f"{path}: expected a dictionary for --lookup, got a {kind}. Leave out --lookup")
     if manifest is None:
         show(_tokenizer_facts(path), as_json)
         return

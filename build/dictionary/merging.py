@@ -95,8 +95,7 @@ def _joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
     inputs = [dictionary.manifest.inputs for dictionary in dictionaries]
     return {
         "corpus": " + ".join(str(each.get("corpus", "unknown text")) for each in inputs),
-        "documents": sum(each.get("documents", 0) for each in inputs),
-        "characters": sum(each.get("characters", 0) for each in inputs),
+        **{name: sum(each.get(name) or 0 for each in inputs) for name in ("documents", "characters")},
         "dictionaries": [
             {
                 "name": dictionary.path.name,

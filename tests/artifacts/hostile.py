@@ -40,6 +40,7 @@ STUCK = 20.0  # of processor time, after which a worker without a sign of life i
 PATIENCE = 300.0  # seconds by the clock, likewise: the machine may be busy
 GROWTH = 10  # times the size of the artifact's files
 SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
+AT_ONCE = 1000  # changes for one worker: the tokenizers library keeps memory of every tokenizer that has encoded
 ROOM = 3 << 30  # bytes of address space for a worker, above what it begins with
 WORDS = (0, 1, 2, 7, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 
@@ -225,7 +226,8 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
     faults: list[str] = []
     begin = numbers.start
     while begin < numbers.stop:
-        arguments = [exercise, str(example), str(seed), str(begin), str(numbers.stop), "--mutators", mutators]
+        end = min(begin + AT_ONCE, numbers.stop)
+        arguments = [exercise, str(example), str(seed), str(begin), str(end), "--mutators", mutators]
         environment = {**os.environ, "TMPDIR": str(scratch)}
         with (scratch / "stderr").open("w+") as errors:
             worker = subprocess.Popen(
@@ -257,8 +259,9 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
                     faults.append(f"{number}: {what}: {rest}")
             status = worker.wait()
             if status == 0:
-                break
-            if status not in (-9, 0) or not faults:
+                begin = end
+                continue
+            if status != -9 or not faults:
                 errors.seek(0)
                 faults.append(f"{number}: {what}: ended with {status}: {errors.read()[-300:]}")
         begin = number + 1

@@ -1,5 +1,6 @@
 """Merging: one dictionary drafts what several together draft, within limits, and what does not merge."""
 
+import json
 import random
 from itertools import combinations
 from pathlib import Path
@@ -124,6 +125,15 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         merge_dictionaries([one, other], tmp_path / name, None, quiet)
     files = [sorted((tmp_path / name).iterdir()) for name in ("m", "n")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
+
+
+def test_a_manifest_need_not_count_its_text(tmp_path: Path) -> None:
+    one, other = (written(tmp_path / name, [((1,), 2, 0.5, 64)]) for name in "ab")
+    manifest = one.path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["inputs"] |= {"documents": None, "characters": 7}
+    manifest.write_text(json.dumps(content))
+    assert merged_of(tmp_path / "m", Dictionary(one.path), other).manifest.inputs["characters"] >= 7
 
 
 def test_other_tokenizers_do_not_merge(tmp_path: Path) -> None:

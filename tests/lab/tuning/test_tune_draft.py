@@ -125,7 +125,6 @@ def test_an_alignment(models: dict[str, Path], tmp_path: Path) -> None:
     arguments = [*SHORT, "--alignment", aligned, "-o", tmp_path / "out"]
     result = run(models["other"], models["target"], *arguments, corpora=["--corpus", str(text)])
     assert result.exit_code == 0, result.output
-    assert "% of the draft's places, over " in result.stderr
     points = read_table(tmp_path / "out" / TASKS, TaskPoint)
     assert points[-1].divergence < points[0].divergence
     assert 0 < points[0].acceptance < 1
