@@ -1,11 +1,11 @@
-"""Real tokenizers that were not chosen by hand: joining and translating by table must equal the tokenizer itself.
+"""Real tokenizers that were not chosen by hand: joined ids must be those that the tokenizer itself writes.
 
 Every tokenizer is opened as a file and, if it has a configuration, also as a directory that transformers loads.
-A tokenizer that transformers rebuilds is checked once more. Two things are checked against whole-string encoding
-(`whole_strings.Reference`), which uses no table:
+A tokenizer that transformers rebuilds is checked once more. Two things are checked against whole-string encoding:
 
-    joins       a text cut at random places, its pieces joined on ids and on bytes
-    frontiers   every place in texts of pairs, both directions: the draft's view, and a right draft translated
+    joins     a text cut at random places, its pieces joined on ids and on bytes
+    places    as `align` checks a pair (`build/alignment/check.py`), each tokenizer with the next two of the round:
+              the draft's ids of the text so far, and a right draft after committed ids
 
 Texts are the test strings, Polish, Ukrainian, Crimean Tatar, Python, JSON, Markdown, and adversarial ones. These are
 made from the tokenizer's own patterns, tokens, added tokens and gaps. Texts that a tokenizer does not keep byte by byte
@@ -22,21 +22,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
-import numpy as np
 from conformance_sources import fetched, sources
 from real_data import real_corpus
 from real_models import SHARED
 from tqdm import tqdm
-from whole_strings import Reference, check_document, check_split_tokens
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import NONE, Spellings
+from spectool.artifacts.alignment import SIDES, Spellings
+from spectool.build.alignment.check import check_joins
+from spectool.build.alignment.replayed_text import Reference
 from spectool.build.alignment.translation_table import TokenSpeller
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -61,14 +59,12 @@ class Variant:
         name: Source, with ``/`` at the end where transformers has rebuilt it.
         tokenizer: The tokenizer.
         reasons: Why it goes through text; none if it claims ids.
-        oracle: Its slow twin.
         encoder: What joins its ids.
     """
 
     name: str
     tokenizer: Tokenizer
     reasons: tuple[str, ...]
-    oracle: Reference
     encoder: IncrementalBPE | TailReencoder
 
 
@@ -98,7 +94,7 @@ def variants(source: str, rows: list[dict[str, Any]]) -> Iterator[Variant]:
             rows[-1]["directory"] = "rebuilt"
         how = "; ".join(reasons) or "ids"
         rows.append({"tokenizer": name, "kind": tokenizer.kind, "size": tokenizer.size, "how": how})
-        yield Variant(name, tokenizer, reasons, Reference(tokenizer), encoder_of(tokenizer, not reasons))
+        yield Variant(name, tokenizer, reasons, encoder_of(tokenizer, not reasons))
 
 
 def documents(seed: int) -> list[str]:
@@ -124,18 +120,15 @@ def texts_for(first: Variant, second: Variant, real: list[str], rng: random.Rand
         yield from (rng.choice(real), next(streams[0])[:_LONGEST], rng.choice(real), next(streams[1])[:_LONGEST])
 
 
-def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> Counter[str]:
+def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> Counter[str]:
     """Join texts cut at random and compare with whole-string encoding."""
     counts: Counter[str] = Counter()
-    encoder, token_bytes, prefix = (
-        variant.encoder,
-        variant.tokenizer.token_bytes,
-        " " * variant.tokenizer.edges.leading_space,
-    )
+    encoder, token_bytes = variant.encoder, variant.tokenizer.token_bytes
+    prefix = " " * variant.tokenizer.edges.leading_space
     assert isinstance(encoder, IncrementalBPE)
     inside = RunningText(variant.tokenizer).backend
     for text in texts:
-        (whole,) = variant.oracle.encode([text])
+        ((whole, _),) = Reference(variant.tokenizer).read([text])
         if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():
             counts["texts not kept"] += 1
             continue
@@ -158,8 +151,8 @@ def check_joins(variant: Variant, texts: Iterator[str], rng: random.Random) -> C
 class _Spelled:
     """A column of `Spellings`, spelled when asked for."""
 
-    def __init__(self, speller: TokenSpeller, token_bytes: list[bytes], column: str) -> None:
-        self._speller, self._token_bytes, self._column = speller, token_bytes, column
+    def __init__(self, source: Tokenizer, other: Tokenizer, column: str) -> None:
+        self._speller, self._token_bytes, self._column = TokenSpeller(source, other), source.token_bytes, column
         self._known: dict[int, tuple[int, ...]] = {}
 
     def __getitem__(self, token: int) -> tuple[int, ...]:
@@ -168,85 +161,48 @@ class _Spelled:
         return self._known[token]
 
 
-def translator(draft: Variant, target: Variant) -> ByteAlignedTranslator:
-    """The runtime's translator on tables that are filled on demand."""
-
-    def side(mine: Variant, other: Variant) -> SimpleNamespace:
-        speller, names = TokenSpeller(mine.tokenizer, other.tokenizer), ("inside", "text_start")
-        columns = (_Spelled(speller, mine.tokenizer.token_bytes, name) for name in names)
-        return SimpleNamespace(
-            spellings=Spellings(*columns),  # type: ignore[arg-type]
-            counterpart=np.full(mine.tokenizer.size, NONE, np.int32),
-            by_ids=not mine.reasons,
-            risks=np.full(mine.tokenizer.size, np.nan, np.float16),
-        )
-
-    pair = SimpleNamespace(
-        draft=side(draft, target),
-        target=side(target, draft),
-        prefix_index=np.zeros(0, np.int32),
-        require=lambda *sides: sides,
-    )
-    return ByteAlignedTranslator(pair, draft.tokenizer, target.tokenizer)  # type: ignore[arg-type]
-
-
-def check_pair(draft: Variant, target: Variant, real: list[str], frontiers: int, seed: int) -> dict[str, Any]:
-    """Check texts in one direction until the asked number of frontiers has been compared."""
-    rng, counts, begun = random.Random(f"{seed} {draft.name} {target.name}"), Counter[str](), time.process_time()
-    between = translator(draft, target)
-    for text in texts_for(draft, target, real, rng):
-        check_document(text, draft.oracle, target.oracle, between, rng, counts)
-        if rng.random() < 0.1:
-            check_split_tokens(text, draft.oracle, target.oracle, between, rng, counts)
-        counts["texts"] += 1
-        # Of a draft that keeps few texts, few are compared.
-        if counts["frontiers"] >= frontiers or counts["texts"] > 100 + frontiers // 20:
-            break
-    return {
-        "draft": draft.name,
-        "target": target.name,
-        "asked": frontiers,
-        "seed": seed,
-        "draft through text": draft.oracle.through_text,
-        "target through text": target.oracle.through_text,
-        "processor seconds": round(time.process_time() - begun, 1),
-        **counts,
-    }
+def check_pair(draft: Variant, target: Variant, real: list[str], count: int, seed: int) -> dict[str, Any]:
+    """Check a number of texts in one direction, as `align` does."""
+    rng, begun = random.Random(f"{seed} {draft.name} {target.name}"), time.process_time()
+    texts, pair = list(islice(texts_for(draft, target, real, rng), count)), {"draft": draft, "target": target}
+    row: dict[str, Any] = {"draft": draft.name, "target": target.name, "asked": count, "seed": seed}
+    for role, source in SIDES:
+        mine, other = pair[role], pair[source]
+        columns = (_Spelled(other.tokenizer, mine.tokenizer, name) for name in ("inside", "text_start"))
+        found = check_joins(role, other.tokenizer, mine.tokenizer, mine.encoder, Spellings(*columns), texts)  # type: ignore[arg-type]
+        row |= {f"{role} places": found.places, f"{role} different": found.different, role + " example": found.example}
+        row |= {f"{role} through text": bool(mine.reasons)}
+    return {**row, "processor seconds": round(time.process_time() - begun, 1)}
 
 
 def wrong(row: dict[str, Any]) -> int:
     """Count the mismatches of sides that claim ids."""
-    found = row.get("wrong joins", 0)
-    if not row.get("target through text"):
-        found += row.get("mismatches", 0) + row.get("byte mismatches", 0)
-    if not row.get("draft through text"):
-        found += row.get("view mismatches", 0) + row.get("split view mismatches", 0)
-    return int(found)
+    sides = (row.get(f"{side} different", 0) for side, _ in SIDES if not row.get(f"{side} through text"))
+    return int(row.get("wrong joins", 0) + sum(sides))
 
 
 def totals(tokenizers: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> str:
     """What was compared, in one line."""
-    frontiers = sum(pair.get("frontiers", 0) for pair in pairs)
     return (
         f"{len({row['tokenizer'].rstrip('/') for row in tokenizers})} tokenizers, {len(pairs)} directions, "
-        f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, {frontiers:,} frontiers, "
-        f"{sum(pair.get('views', 0) + pair.get('split views', 0) for pair in pairs):,} views: "
+        f"{sum(row.get('joins', 0) for row in tokenizers):,} joins, "
+        f"{sum(pair['draft places'] + pair['target places'] for pair in pairs):,} places: "
         f"{sum(map(wrong, [*tokenizers, *pairs])):,} mismatches of sides that claim ids"
     )
 
 
 @click.command()
-@click.option("--frontiers", default=11_000, show_default=True, help="For each direction of each pair.")
+@click.option("--texts", default=250, show_default=True, help="For each direction of each pair.")
 @click.option("--joined", default=1000, show_default=True, help="Texts joined for each tokenizer.")
 @click.option("--only", multiple=True, metavar="SOURCE", help="Only these, such as npm:yi or a directory.")
-@click.option("--quick", is_flag=True, help="Six tokenizers, a minute.")
+@click.option("--quick", is_flag=True, help="Four tokenizers, a minute.")
 @click.option("--seed", default=7, show_default=True)
 @click.option("--resume", is_flag=True, help="Keep results of the same settings.")
-def main(frontiers: int, joined: int, only: tuple[str, ...], quick: bool, seed: int, resume: bool) -> None:
+def main(texts: int, joined: int, only: tuple[str, ...], quick: bool, seed: int, resume: bool) -> None:
     """Check every tokenizer by itself, and each with the next two of the round in both directions; save and print."""
     names = list(only) or sorted(sources(), key=lambda name: random.Random(f"{seed} {name}").random())
     if quick:
-        frontiers, joined = 300, 60
+        texts, joined = 20, 60
         names = list(only) or [f"shared:{name}" for name in ("bielik-11b-v2.5", "phi-3-mini", "gpt2", "t5-small")]
     real, rows, pairs = documents(seed), [], []
     opened: list[Variant] = []
@@ -257,8 +213,8 @@ def main(frontiers: int, joined: int, only: tuple[str, ...], quick: bool, seed: 
     def pair_up(variant: Variant) -> None:
         for other in opened:
             for draft, target in ((variant, other), (other, variant)):
-                row = known.get((None, draft.name, target.name, frontiers, seed))
-                pairs.append(row or check_pair(draft, target, real, frontiers, seed))
+                row = known.get((None, draft.name, target.name, texts, seed))
+                pairs.append(row or check_pair(draft, target, real, texts, seed))
                 if wrong(pairs[-1]):
                     tqdm.write(json.dumps(pairs[-1]))
         opened[:] = [*opened, variant][-_PAIRS_OF_EACH:]
@@ -269,7 +225,7 @@ def main(frontiers: int, joined: int, only: tuple[str, ...], quick: bool, seed: 
                 rng = random.Random(f"{seed} {variant.name}")
                 own = (text for text in texts_for(variant, variant, real, rng))
                 row = known.get((variant.name, None, None, joined, seed))
-                row = row or {"asked": joined, "seed": seed, **check_joins(variant, islice(own, joined), rng)}
+                row = row or {"asked": joined, "seed": seed, **cut_and_join(variant, islice(own, joined), rng)}
                 rows[-1].update(row)
             pair_up(variant)
             if not quick and not only:

@@ -9,7 +9,8 @@ Every text of a model that ``real_text.py`` has kept is replayed after its promp
 per cycle. The replay takes as many passes as generating would have taken, because all these drafts are single tokens,
 verified by exact match. Dictionaries are built once, from other text of the language. Intervals are 95% intervals,
 bootstrapped over prompts. Without ``--draft``, dictionary and history are compared with the published look-ups. With
-it, the published ways to translate its drafts are compared with the runtime's; ``gain`` is tokens per pass - 1.
+it, the published ways to translate its drafts are compared with the runtime's; ``gain`` is tokens per pass - 1, and
+``translation us`` is the median of the processor microseconds of a cycle's translations.
 
 With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
 for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, and compared with
@@ -23,6 +24,8 @@ Prints JSON lines and appends to ``benchmarks/results/real_drafters.jsonl``. On 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -32,6 +35,7 @@ import click
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
+from overhead import outside
 from real_data import alignment_of, dictionary_of, dictspec_of, tokenizer_of
 from real_models import real_model
 from real_text import FOLDER, Written, read_text, repeated_4_grams
@@ -55,6 +59,7 @@ from spectool.tokenization.opening import open_tokenizer
 RESULTS = Path(__file__).parent / "results" / "real_drafters.jsonl"
 STRATEGIES = ("context", "naive", "intersection", "byte-aligned")
 _TEXT = re.compile(r"(?P<language>\w+)\.(held-out|t(?P<temperature>[\d.]+?)(\.p(?P<penalty>[\d.]+))?)")
+TRANSLATING = ("draft_context", "translate", "commit")
 _RESAMPLED = 2000
 
 
@@ -97,6 +102,10 @@ class MaskedSource(ModelSource):
     def run(self, tokens: mx.array) -> mx.array:
         """As `ModelSource.run`, with -inf outside the mask."""
         return mx.where(self._within, super().run(tokens), -mx.inf)
+
+
+def _note(ends: list[float], spent: Sequence[float], tokens: int) -> None:
+    ends.append(spent[0])
 
 
 def interval(runs: Sequence[DraftStatistics]) -> list[float]:
@@ -203,7 +212,11 @@ def main(
             ways = translated(model, draft, language, length) if draft else look_ups(model, language)
             for label, drafter in ways:
                 most = length * MOST_IDS_A_DRAFT_TOKEN if draft else length
-                runs = [replay([text.output], drafter, most, prompts=[text.prompt]) for text in texts]
+                timed = [(drafter._translator, name) for name in TRANSLATING] if draft else []
+                ends: list[float] = []
+                with outside(timed) as spent:
+                    done = partial(_note, ends, spent)
+                    runs = [replay([text.output], drafter, most, done, [text.prompt]) for text in texts]
                 tokens, passes, proposed, accepted = (
                     sum(getattr(run, count) for run in runs) for count in ("tokens", "passes", "proposed", "accepted")
                 )
@@ -221,6 +234,7 @@ def main(
                     "drafter": label,
                     "tokens per pass": interval(runs),
                     f"gain / {STRATEGIES[0]}'s": round((tokens / passes - 1) / gain, 3) if draft and gain else None,
+                    "translation us": round(1e6 * median(b - a for a, b in pairwise(ends)), 1) if draft else None,
                     "acceptance": round(accepted / proposed, 4) if proposed else None,
                     "drafted": round(proposed / passes, 3),
                 }

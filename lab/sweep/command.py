@@ -1,6 +1,5 @@
 """The command ``sweep``."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import show, table
-from spectool.commands.shared.options import Whole, command, option, text_options
+from spectool.commands.shared.options import command, option, text_options
 
 
 @command("sweep")
@@ -21,19 +20,8 @@ from spectool.commands.shared.options import Whole, command, option, text_option
     metavar="DIR",
     help="Folder of runs.parquet. Runs that it already has are not measured again.",
 )
-@option(
-    "--workers",
-    type=Whole(1),
-    help="Number of processes, each of about 4 GB with a million n-grams; one for each core by default.",
-)
 @text_options
-def sweep(
-    grid: Path,
-    out: Path,
-    workers: int | None,
-    reads: dict[str, Any],
-    as_json: bool,
-) -> None:
+def sweep(grid: Path, out: Path, reads: dict[str, Any], as_json: bool) -> None:
     """Build and replay a grid of dictionaries; print the best of each kind, and keep all runs.
 
     GRID is a TOML file that names tokenizers and languages. What it leaves out is as in the DictSpec paper, so these
@@ -62,7 +50,7 @@ def sweep(
     from spectool.lab.sweep.runs import run_sweep
 
     started = time.perf_counter()
-    rows, measured = run_sweep(read_grid(grid), out, workers or os.cpu_count() or 1, **reads)
+    rows, measured = run_sweep(read_grid(grid), out, **reads)
     facts = {
         "runs": len(rows),
         "measured": measured,

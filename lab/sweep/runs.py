@@ -1,8 +1,8 @@
-"""Builds and replays a grid of dictionaries in parallel; a sweep that was killed resumes.
+"""Builds and replays a grid of dictionaries; a sweep that was killed resumes.
 
     DIR/runs.parquet    every run that was measured; see `results`
 
-One process measures a group of runs at a time. Finished groups wait in the work directory (`artifacts.resumable`), so
+A group of runs is measured at a time. Finished groups wait in the work directory (`artifacts.resumable`), so
 they are not measured again after a kill.
 
 A method (`_METHODS`) takes a tokenizer, the text of a language, the documents to replay, and the rows of a group in the
@@ -10,11 +10,9 @@ order of their settings. It yields each row with what was built, and the statist
 """
 
 import hashlib
-import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, product
@@ -22,10 +20,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spectool import SpectoolError
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, work_path
+from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task, work_path
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
@@ -42,7 +39,6 @@ from spectool.lab.dictspec import (
     without_redundant,
 )
 from spectool.lab.sweep.grid import Grid
-from spectool.lab.sweep.processes import NamedTask, Runner, executor_of
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import EncodedText, SweptText
 from spectool.measure.emulate import replay
@@ -57,53 +53,45 @@ Measured = Iterator[tuple[SweepRow, DraftStatistics]]
 
 
 class Group(NamedTuple):
-    """Runs of one tokenizer, text and method (and order of word n-grams), which one process measures together."""
+    """Runs of one tokenizer, text and method (and order of word n-grams), which are measured together."""
 
     text: SweptText
     tokenizer: str  # as --tokenizer
     rows: list[SweepRow]  # the columns of `results.KEY`
 
 
-def run_sweep(grid: Grid, out: Path, workers: int = 1, **reads: Any) -> tuple[list[SweepRow], int]:
+def run_sweep(grid: Grid, out: Path, **reads: Any) -> tuple[list[SweepRow], int]:
     """Measure the runs of a grid that are missing, with a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
         out: Folder of results. Runs of other grids that are there already are kept.
-        workers: Number of processes; 1 measures in this process.
         reads: Arguments of `open_corpus`.
 
     Returns:
         All runs of the grid, sorted by their settings, and the number of runs measured now.
 
     Raises:
-        SpectoolError: A corpus or tokenizer cannot be used, or a process died.
+        SpectoolError: A corpus or tokenizer cannot be used.
     """
     path = out / RUNS
     groups = _groups(grid, work_path(path), reads)
     saved = read_runs(path) if path.exists() else []
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
-    tasks: list[NamedTask] = [(_name(group), _measure, (group,)) for group in left if group.rows]
+    tasks = {_name(group): group for group in left if group.rows}
     with resumable_work(path, {"runs": SCHEMA.names}, what="sweep") as work:
-        missing = [group for name, _, (group,) in tasks if finished_task(work, name) is None]
+        finished = {name: finished_task(work, name) for name in tasks}
+        missing = [tasks[name] for name, figures in finished.items() if figures is None]
         for text in dict.fromkeys(group.text for group in missing):
             text.count()
         number = sum(len(group.rows) for group in missing)
-        with progress("replaying", number, "runs") as update, executor_of(min(workers, len(missing)) or 1) as executor:
-            try:
-                for _, figures in Runner(work, executor, 2 * workers).results(tasks):
-                    saved += figures["rows"]
+        with progress("replaying", number, "runs") as update:
+            for name, figures in finished.items():
+                if figures is None:
+                    figures = run_task(_measure, work, name, tasks[name])
                     update(len(figures["rows"]))
-            except BrokenProcessPool as error:
-                raise SpectoolError(
-                    "a process of the sweep died, perhaps for lack of memory. What was measured is kept: run the same "
-                    "command again with fewer --workers"
-                ) from error
-            except BaseException:
-                for child in multiprocessing.active_children():
-                    child.terminate()
-                raise
+                saved += figures["rows"]
         if tasks:
             write_runs(path, saved)
     wanted = {key(row) for group in groups for row in group.rows}

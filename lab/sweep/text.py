@@ -1,4 +1,4 @@
-"""The text of one language in a sweep, as each of its processes sees it."""
+"""The text of one language in a sweep."""
 
 import unicodedata
 from collections.abc import Iterator

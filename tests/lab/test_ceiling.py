@@ -6,37 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from spectool.build.alignment.intersection import intersect
 from spectool.corpora import open_corpus
 from spectool.tests.lab.ceiling_twin import STRATEGIES, translation_ceiling
+from spectool.tests.lab.small_tokenizers import byte_level, sentence_piece
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, encode_inside, whole
-from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
-
-
-def byte_level(*merges: tuple[str, str]) -> Tokenizer:
-    names = [*byte_symbols(), *("".join(pair) for pair in merges)]
-    backend = Backend(models.BPE({name: place for place, name in enumerate(names)}, list(merges)))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(["<|end|>"])
-    return open_tokenizer(backend)
-
-
-def sentence_piece(*merges: tuple[str, str]) -> Tokenizer:
-    names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"kota", *("".join(pair) for pair in merges)]
-    vocabulary = {name: place for place, name in enumerate(names)}
-    backend = Backend(models.BPE(vocabulary, list(merges), byte_fallback=True, unk_token="<unk>"))
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    backend.add_special_tokens(["<unk>"])
-    return open_tokenizer(backend)
 
 
 def tokens_per_pass(

@@ -2,10 +2,9 @@
 
 import json
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import Anthropic, BadRequestError
 from openai.types.responses import ResponseTextDeltaEvent, ResponseTextDoneEvent
 
 from spectool.serve import responses
@@ -15,13 +14,18 @@ from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
 from spectool.tests.serve.test_answers import CALL
 
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+
 pytestmark = pytest.mark.system
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 SAID = alone(CHAT).removeprefix(" ")
 
 
-def anthropic(server: Server, key: str = "none") -> Anthropic:
+def anthropic(server: Server, key: str = "none") -> "Anthropic":
+    from anthropic import Anthropic  # not above: it takes two seconds, in every process that collects tests
+
     return Anthropic(base_url=server.url, api_key=key, max_retries=0, timeout=60)
 
 
@@ -81,6 +85,8 @@ def test_tools_of_messages(chatting: Server) -> None:
 
 
 def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
+    from anthropic import BadRequestError
+
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
     for body in (
         {"messages": "a"},
@@ -106,6 +112,8 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
 
 
 def test_keys_of_anthropic_s_clients() -> None:
+    from anthropic import BadRequestError
+
     with serving(api_keys=("one",)) as running:
         with pytest.raises(BadRequestError, match="no chat template"):
             anthropic(running, "one").messages.create(

@@ -1,6 +1,6 @@
 """The check of an alignment: it finds faults, a side that fails goes through text, and a mismatch is a failure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.formats import verify_artifact
-from spectool.build.alignment import stage
+from spectool.build.alignment import check, stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
-from spectool.build.alignment.replayed_text import Reference
+from spectool.build.alignment.replayed_text import Reference, Written
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.alignment.translation_table import spellings
 from spectool.cli import main
@@ -29,6 +29,23 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 ALWAYS_SURE = SimpleNamespace(are_sure=lambda before, after: True, splits=True)
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_texts() -> Iterator[None]:
+    """As many texts as `align` checks, each of which a tokenizer reads once for all tests."""
+    read, known = Reference.read, dict[tuple[str, ...], list[Written]]()
+
+    def once(self: Reference, texts: Sequence[str]) -> Iterator[Written]:
+        key = (self.tokenizer.fingerprint, *texts)
+        if key not in known:
+            known[key] = list(read(self, texts))
+        return iter(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "_TEXTS", 400)
+        patch.setattr(Reference, "read", once)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def timeless(path: Path) -> list[SweepRow]:
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("swept")
-    return folder, facts(grid_file(folder / "grid.toml"), "-o", folder / "out", "--workers", 1)
+    return folder, facts(grid_file(folder / "grid.toml"), "-o", folder / "out")
 
 
 def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
@@ -106,7 +106,7 @@ def test_runs_on_real_tokenizers_equal_tables_that_are_replayed(
     grid = Grid(
         tokenizers={name: source}, languages={"uk": uk}, dictspec=axes, num_draft_tokens=lengths, replay_tokens=2500
     )
-    rows, _ = run_sweep(grid, tmp_path / "out", 1)
+    rows, _ = run_sweep(grid, tmp_path / "out")
     assert len(rows) == 16
     counted = WordNgrams(document.text for document in open_corpus(text))
     documents: list[list[int]] = []
@@ -128,7 +128,7 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
     axes = BackoffAxes(max_bytes=(15_000, 25_000), min_prob=(0.0, 0.2))
     uk = Language(build="sample:uk", replay="sample:pl")
     grid = Grid(tokenizers={"target": TARGET}, languages={"uk": uk}, backoff=axes, replay_tokens=2500)
-    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out", 1)[0]}
+    rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out")[0]}
     assert len(rows) == 4
     for (max_bytes, _), row in rows.items():
         assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
@@ -165,7 +165,7 @@ def test_only_what_is_new_is_measured(tmp_path: Path) -> None:
         f'[tokenizers]\nt = "{TARGET}"\n[languages.pl]\nbuild = "{text}"\nreplay = "sample:pl"\n'
         '[dictspec]\norders = ["n1"]\nentries = [300]\nmin_prob = [0.2, 1.0]\n'
     )
-    command = (grid, "-o", tmp_path / "out", "--workers", 1)
+    command = (grid, "-o", tmp_path / "out")
     assert facts(*command)["measured"] == 2
     grid.write_text(grid.read_text().replace("[0.2, 1.0]", "[0.2, 0.5, 0.8]"))
     found = facts(*command)
@@ -184,7 +184,7 @@ def started(folder: Path, out: Path) -> subprocess.Popen[bytes]:
     """Start a sweep in a process group of its own, and wait until some of its groups are finished."""
     command = [sys.executable, "-m", "spectool.cli", "lab", "sweep", folder / "grid.toml", "-o", out]
     process = subprocess.Popen(
-        [*map(str, command), "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     while process.poll() is None and not list(parts_of(out)):
         time.sleep(0.002)
@@ -214,7 +214,7 @@ def test_killed_and_resumed(swept: tuple[Path, dict[str, Any]], tmp_path: Path, 
     finished = sum(len(json.loads(part.read_text())["rows"]) for part in parts_of(out))
     assert 0 < finished < whole["runs"], "killed too late for this test to mean anything"
     assert not (out / "runs.parquet").exists()
-    resumed = facts(folder / "grid.toml", "-o", out, "--workers", 1)
+    resumed = facts(folder / "grid.toml", "-o", out)
     assert (resumed["runs"], resumed["measured"]) == (whole["runs"], whole["runs"] - finished)
     assert timeless(out) == timeless(folder / "out")
     assert not work_path(out / "runs.parquet").exists()
@@ -242,7 +242,7 @@ def test_a_missing_corpus_is_said_before_any_work(tmp_path: Path) -> None:
 def test_no_line_of_the_script_is_an_error(tmp_path: Path) -> None:
     grid = grid_file(tmp_path / "grid.toml")
     grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "sample:uk"\nscript = "latin"'))
-    result = sweep(grid, "-o", tmp_path / "out", "--workers", 1)
+    result = sweep(grid, "-o", tmp_path / "out")
     assert result.exit_code == 1
     assert "sample:uk: expected lines in latin script, got none" in result.stderr
 
@@ -250,12 +250,3 @@ def test_no_line_of_the_script_is_an_error(tmp_path: Path) -> None:
 def test_scripts() -> None:
     assert script_of("Къырым — Crimea, халкъымыз") == "cyrillic"
     assert script_of("Qırım, Крым") == "latin"
-
-
-@pytest.fixture(autouse=True)
-def no_orphans() -> Iterator[None]:
-    """Leave no process behind."""
-    yield
-    import multiprocessing
-
-    assert not multiprocessing.active_children()

@@ -37,16 +37,16 @@ def schedules(kind: str, count: int) -> None:
         wanted = schedule(rng, rng.randint(3, 7), 256, 80, 60)
 
         def make(one: Wanted, rng: random.Random = rng) -> Drafter | None:
+            kind = rng.choice(["none", "history", "right", "partly right", "guesser", "failing"])
+            if kind in ("none", "history", "guesser"):
+                others = {"history": LookupDrafter(history=True), "guesser": Guesser(seed=rng.randrange(99))}
+                return others.get(kind)
             text = plain(model, [*one.held, *one.prompt], one.options["max_tokens"])
-            return rng.choice(
-                [
-                    None,
-                    LookupDrafter(history=True),
-                    Reference(text),
-                    Reference(text, wrong=0.3, seed=rng.randrange(99)),
-                    Guesser(seed=rng.randrange(99)),
-                    Failing(text, "propose", 3),
-                ]
+            wrong = 0.3 if kind == "partly right" else 0.0
+            return (
+                Failing(text, "propose", 3)
+                if kind == "failing"
+                else Reference(text, wrong=wrong, seed=rng.randrange(9))
             )
 
         shared += run(model, wanted, make, rows=rng.randint(2, 5)) > 1

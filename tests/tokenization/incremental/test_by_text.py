@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,13 @@ def sample() -> list[str]:
     return [text[begin : begin + 60] for begin in range(0, 60_000, 60)]
 
 
-def crossing_spaces(kind: str, sample: list[str]) -> Tokenizer:
+@pytest.fixture(scope="module")
+def crossing_spaces(sample: list[str]) -> Callable[[str], Tokenizer]:
+    """A tokenizer whose tokens cross spaces, by its kind; each is trained once."""
+    return cache(lambda kind: made(kind, sample))
+
+
+def made(kind: str, sample: list[str]) -> Tokenizer:
     match kind:
         case "BPE":
             return trained("BPE", sample, decoder=decoders.Fuse())
@@ -124,9 +131,11 @@ def crossing_spaces(kind: str, sample: list[str]) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", ["BPE", "Unigram", "Unigram with an artificial space", "UnicodeScripts"])
-def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bundled: Tokenizer) -> None:
+def test_tokens_that_go_on_behind_spaces(
+    kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str], other_bundled: Tokenizer
+) -> None:
     """Nothing is taken for granted of where a tokenizer begins again: the tokenizer itself says whether a cut holds."""
-    tokenizer = crossing_spaces(kind, sample)
+    tokenizer = crossing_spaces(kind)
     if kind != "UnicodeScripts":
         assert any(b" " in raw.strip() for raw in tokenizer.token_bytes)
     texts = ["".join(sample[begin : begin + 4]) for begin in range(0, 80, 4)]
@@ -138,8 +147,10 @@ def test_tokens_that_go_on_behind_spaces(kind: str, sample: list[str], other_bun
 
 
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])
-def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[str]) -> None:
-    tokenizer = crossing_spaces(kind, sample)
+def test_a_long_text_is_cut_where_the_tokenizer_agrees(
+    kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str]
+) -> None:
+    tokenizer = crossing_spaces(kind)
     encoder, text = TailReencoder(tokenizer), "".join(sample[:60])
     ids: list[int] = []
     for begin in range(0, len(text), 7):
@@ -149,8 +160,10 @@ def test_a_long_text_is_cut_where_the_tokenizer_agrees(kind: str, sample: list[s
     assert ids == whole(tokenizer, text)
 
 
-def test_inside_a_word_no_space_is_written(real: Callable[[str], Tokenizer], sample: list[str]) -> None:
-    for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space", sample)):
+def test_inside_a_word_no_space_is_written(
+    real: Callable[[str], Tokenizer], crossing_spaces: Callable[[str], Tokenizer]
+) -> None:
+    for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space")):
         encoder = TailReencoder(tokenizer)
         assert tokenizer.edges.leading_space
         for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
