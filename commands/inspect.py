@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from spectool import SpectoolError
 from spectool.commands.shared.console import show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
@@ -42,7 +41,7 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
     if lookup is not None and kind != "spectool-dictionary":
-        raise SpectoolError(f"{path}: expected a dictionary for --lookup, got a {kind}. Leave out --lookup")
+        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
     if manifest is None:
         show(_tokenizer_facts(path), as_json)
         return
