@@ -2,7 +2,7 @@
 
 import shlex
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,16 @@ def load_drafter(
     """
     if not isinstance(min_probability, int | float) or not 0 <= min_probability <= 1:
         raise RuntimeUnsupported(f"min_probability: expected a number from 0 to 1, got {min_probability!r}")
+    if not isinstance(history, bool):
+        raise RuntimeUnsupported(f"history: expected True or False, got {history!r}")
+    several = isinstance(dictionary, Iterable) and not isinstance(dictionary, str)
+    named: list[Any] = [*dictionary] if several else [] if dictionary is None else [dictionary]  # type: ignore[misc]
+    is_pair = isinstance(draft_model, tuple) and len(draft_model) == 2
+    paths = [*(("dictionary", each) for each in named), ("alignment", alignment), ("draft_model", draft_model)]
+    for name, value in paths:
+        if not (value is None or isinstance(value, str | Path) or (is_pair and value is draft_model)):
+            pair = ", or the pair that mlx_lm.load returns" if name == "draft_model" else ""
+            raise RuntimeUnsupported(f"{name}: expected a directory or a name{pair}, got {type(value).__name__}")
     if draft_model is None and alignment is not None:
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
@@ -176,7 +186,7 @@ def load_drafter(
     if draft_model is not None:
         tokenizer = open_tokenizer(tokenizer)
     drafters: list[Drafter] = []
-    dictionaries = open_dictionaries(dictionary, tokenizer, say)
+    dictionaries = open_dictionaries(named, tokenizer, say)
     if dictionaries or history:
         drafters.append(LookupDrafter(dictionaries, history, min_probability))
     if draft_model is not None:

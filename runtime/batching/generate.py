@@ -94,18 +94,20 @@ def batch_generate(
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
     require_count("rows", rows)
-    if isinstance(prompts, str):
-        raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
+    if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
+        got = "one text" if isinstance(prompts, str) else type(prompts).__name__
+        raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
     shared = drafters if isinstance(drafters, Drafter) else None
     each: dict[str, Sequence[Any]] = {
-        "drafters": [None] * len(prompts) if drafters is None or shared else list(drafters),  # type: ignore[arg-type]
+        "drafters": [None] * len(prompts) if drafters is None or shared else drafters,  # type: ignore[dict-item]
         "max_tokens": [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens,
         "seeds": [None] * len(prompts) if seeds is None else seeds,
         "prompt_caches": [None] * len(prompts) if prompt_caches is None else prompt_caches,
     }
     for name, values in each.items():
-        if len(values) != len(prompts):
-            raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {len(values)}")
+        if not hasattr(values, "__len__") or len(values) != len(prompts):
+            found = len(values) if hasattr(values, "__len__") else values
+            raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {found!r}")
     held = [id(entry) for cache in each["prompt_caches"] for entry in cache or ()]
     if len(set(held)) < len(held):
         raise RuntimeUnsupported(

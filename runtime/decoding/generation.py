@@ -38,6 +38,19 @@ from spectool.runtime.sampling.token_ids import prompt_ids, require_count, requi
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
+_COUNTS = {"prefill_step_size": 1, "max_kv_size": 1, "kv_bits": 1, "kv_group_size": 1, "quantized_kv_start": 0}
+_OPTIONAL = ("max_kv_size", "kv_bits")
+_KINDS = {  # what each of these settings has, if it is given
+    "grammar": ("constraint", "a Grammar"),
+    "prediction": ("propose", "a Prediction"),
+    "sampler": ("__call__", "a function"),
+    "logits_processors": ("__iter__", "a list of functions"),
+    "prompt_cache": ("__iter__", "a list with an entry for each layer"),
+    "statistics": ("record_pass", "DraftStatistics"),
+    "on_prompt": ("__call__", "a function"),
+    "on_cycle": ("__call__", "a function"),
+}
+
 
 def generate_step(
     prompt: mx.array | Sequence[int],
@@ -108,14 +121,18 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     """
     tokens = prompt_ids(prompt)
     length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
-    require_lengths(settings.max_tokens, length)
-    require_count("prefill_step_size", settings.prefill_step_size)
+    require_lengths(settings.max_tokens, 0 if length is None or isinstance(length, Controller) else length)
+    for name, least in _COUNTS.items():
+        number = getattr(settings, name)
+        if number is not None or name not in _OPTIONAL:
+            require_count(name, number, least)
     if drafter is not None and not isinstance(drafter, Drafter):
         got = repr(str(drafter)) if isinstance(drafter, str | Path) else type(drafter).__name__
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {got}")
-    for name, value, method in (("grammar", settings.grammar, "constraint"), ("prediction", prediction, "propose")):
-        if value is not None and not hasattr(value, method):
-            raise RuntimeUnsupported(f"{name}: expected a {name.title()}, got {type(value).__name__}")
+    for name, (attribute, expected) in _KINDS.items():
+        value = getattr(settings, name)
+        if value is not None and not hasattr(value, attribute):
+            raise RuntimeUnsupported(f"{name}: expected {expected}, got {type(value).__name__}")
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)

@@ -6,7 +6,7 @@ the number of the model's own logits; mlx-lm makes the embedding of the same siz
 """
 
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, TypeGuard
 
 import mlx.core as mx
@@ -53,21 +53,22 @@ def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
     """Raise `RuntimeUnsupported` where a number of tokens is not a whole number, or is out of range."""
     if not is_id(max_tokens) or max_tokens < -1:
         raise RuntimeUnsupported(f"max_tokens: expected a whole number, or -1 for no limit, got {max_tokens!r}")
-    number = isinstance(num_draft_tokens, str | Real)
-    if number and (not is_id(num_draft_tokens) or num_draft_tokens < 0):
+    if not is_id(num_draft_tokens) or num_draft_tokens < 0:
         raise RuntimeUnsupported(
             f"num_draft_tokens: expected None, a whole number of at least 0 or a Controller, got {num_draft_tokens!r}"
         )
 
 
-def require_count(name: str, number: Any) -> None:
-    """Raise `RuntimeUnsupported` unless ``number``, given as ``name``, is a whole number of at least 1."""
-    if not is_id(number) or number < 1:
-        raise RuntimeUnsupported(f"{name}: expected a whole number of at least 1, got {number!r}")
+def require_count(name: str, number: Any, least: int = 1) -> None:
+    """Raise `RuntimeUnsupported` unless ``number``, given as ``name``, is a whole number of at least ``least``."""
+    if not is_id(number) or number < least:
+        raise RuntimeUnsupported(f"{name}: expected a whole number of at least {least}, got {number!r}")
 
 
 def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     """Token ids of a prompt as Python integers; `RuntimeUnsupported` if it is empty or an array of something else."""
+    if not hasattr(prompt, "__len__"):
+        raise RuntimeUnsupported(f"prompt: expected a text or token ids, got {type(prompt).__name__}")
     if (prompt.size if isinstance(prompt, mx.array) else len(prompt)) == 0:
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     return _from_array("prompt", prompt) if isinstance(prompt, mx.array) else as_ids(prompt)

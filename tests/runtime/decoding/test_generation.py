@@ -245,11 +245,31 @@ def test_a_controller_for_longer_drafts_than_any_is_refused(most: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"drafter": (1, 2)}, {"grammar": "a"}, {"prediction": "text"}], ids=["drafter", "grammar", "prediction"]
+    ("name", "wrong"),
+    [
+        ("drafter", (1, 2)),
+        ("grammar", "a"),
+        ("prediction", "text"),
+        ("num_draft_tokens", []),
+        ("sampler", 0.7),
+        ("logits_processors", lambda tokens, logits: logits),  # not in a list
+        ("on_cycle", []),
+        ("statistics", "all"),
+        ("prompt_cache", 5),
+        ("max_kv_size", 0),
+        ("kv_bits", [8]),
+        ("kv_group_size", 0),  # MLX would divide by it, which ends the process
+        ("quantized_kv_start", "5000"),
+    ],
 )
-def test_what_is_of_another_kind_is_refused_by_name(model: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeUnsupported, match=f"{next(iter(wrong))}: expected .*, got (tuple|str)"):
-        generate_step(PROMPT, model, **wrong)
+def test_what_is_of_another_kind_is_refused_by_name(model: Any, name: str, wrong: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match=f"^{name}: expected .*, got "):
+        generate_step(PROMPT, model, **{"kv_bits": 8, name: wrong})
+
+
+def test_a_prompt_of_no_tokens_is_refused_by_name(model: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected a text or token ids, got NoneType"):
+        generate_step(None, model)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "8"])
