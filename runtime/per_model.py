@@ -13,16 +13,17 @@ def once_per_model(
 ) -> Callable[Concatenate[Any, _Others], _Fact]:
     """A function that keeps what ``work_out`` returned with the model; a copy of the model is asked again.
 
-    Facts that depend on further arguments, by position, are kept for each of these.
+    Facts that depend on further arguments are kept for each of these.
     """
 
     @wraps(work_out)
     def fact(model: Any, /, *others: _Others.args, **named: _Others.kwargs) -> _Fact:
         facts: dict[Any, tuple[int, _Fact]] = getattr(model, "__dict__", {}).setdefault("_spectool_facts", {})
-        owner, value = facts.get((work_out, others), (None, None))
+        key = work_out, others, *named.items()
+        owner, value = facts.get(key, (None, None))
         if owner != id(model):
             value = work_out(model, *others, **named)
-            facts[work_out, others] = id(model), value
+            facts[key] = id(model), value
         return value  # type: ignore[return-value]
 
     return fact
