@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 
-from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE, LEAST_SPEEDUP, OUTLIER
+from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE, LEAST_SPEEDUP
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
 from spectool.runtime.draft_length.timings import PassTimes
 
@@ -65,13 +65,12 @@ class BlockLength:
         positions = rows * width
         if positions >= len(self.seconds.curve):
             return  # a request asked for a longer draft
-        typical = self.seconds.curve[positions] if self.seconds.known(positions) else 0.0
         self.seconds.add(positions, seconds)
         self._exploration_budget = min(EXPLORATION_BUDGET, self._exploration_budget + EXPLORATION_SHARE)
         if width == 1:
             self._losses.rest()
             return
         plain = self.seconds.curve[rows]
-        if typical and plain:
-            spent = min(seconds, OUTLIER * typical) / plain
+        if plain:
+            spent = self.seconds.typical(positions) / plain  # not these very seconds, as in `Controller.learn`
             self._losses.settle(committed / rows - spent, committed / rows)

@@ -128,6 +128,7 @@ class Proposer:
                 pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
                 processor_seconds=timer.processor_seconds,
                 caller_seconds=waited,
+                ahead=timer.begun,
             )
         timer.end()
 
@@ -180,7 +181,12 @@ class Proposer:
         self._asked = asked = min(length, limit)
         if not asked:
             return NOTHING
-        return self._guarded.attempt(lambda drafter: self._valid(drafter.propose(asked), asked)) or NOTHING
+
+        def ask(drafter: Drafter) -> Proposal:
+            drafter.costs = None if self._shared else self.controller
+            return self._valid(drafter.propose(asked), asked)
+
+        return self._guarded.attempt(ask) or NOTHING
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
         """At most ``limit`` tokens of a proposal, as far as the target has them and the grammar allows them."""

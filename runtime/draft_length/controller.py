@@ -34,7 +34,7 @@ from spectool.runtime.draft_length.record import (
     DraftRecord,
     LossAccount,
 )
-from spectool.runtime.draft_length.timings import RECENT_SAMPLES, STALE, PassTimes
+from spectool.runtime.draft_length.timings import OUTLIER, RECENT_SAMPLES, STALE, PassTimes
 
 MAX_PREDICTED_TOKENS = 64  # the most draft tokens of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that exploration may take
@@ -45,7 +45,6 @@ COST_FADING = 0.998  # weight of the expected cost of asking, for each token sin
 DECIDED_CYCLES = 4  # cycles for which a decision holds: deciding takes longer than a look-up in a dictionary
 BUSY_SHARE = 0.8  # of the processor time that a pass gets on an idle machine, below which its time is not learnt from
 ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
-OUTLIER = 3.0  # a cycle that takes more than this many times the expected seconds was disturbed
 
 
 class ControllerState(NamedTuple):
@@ -143,18 +142,18 @@ class Controller:
     def choose(self) -> int:
         """Number of tokens to ask the drafter for; 0 leaves it alone."""
         known = self.passes.known
-        if not known(1) or not self.longest:
+        if not self.passes.plain_known or not self.longest:
             return 0
         if not self._cycles_to_decision:
             self._decide()
-            self._cycles_to_decision = DECIDED_CYCLES if known(self.chosen + 1) else 1
+            self._cycles_to_decision = DECIDED_CYCLES if not self.chosen or known(self.chosen + 1) else 1
         self._cycles_to_decision -= 1
         if self._losses.left <= 0:
             return 0
         if not self.passes.compared:
             # What earlier generations measured holds for this one once a pass is compared with it.
             self._cycles_to_decision = 0
-            return next(k for k in range(self.chosen, -1, -1) if known(k + 1))
+            return next((k for k in range(self.chosen, 0, -1) if known(k + 1)), 0)
         if self._exploration and self._exploration_cost <= self._exploration_budget:
             self._exploration_budget -= self._exploration_cost
             self._cycles_to_decision = 0
@@ -177,6 +176,7 @@ class Controller:
         processor_seconds: float | None = None,
         caller_seconds: float | None = None,
         refed: int = 0,
+        ahead: bool = False,
     ) -> None:
         """Record a cycle.
 
@@ -191,6 +191,7 @@ class Controller:
             caller_seconds: The same.
             refed: Tokens that the pass fed once more because drafts before them were rejected. They belong to the price
                 of drafting, so a pass with them never counts as a plain one.
+            ahead: Whether the pass, one without drafts, had begun before the token of the one before it was read.
         """
         if caller_seconds is not None:
             self._caller_times.append(caller_seconds / self._committed)
@@ -199,11 +200,11 @@ class Controller:
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
             pass_seconds = None
         if pass_seconds is not None and (proposed or not refed):
-            if self._delegates and not self.passes.known(proposed + 1) and self.passes.known(1):
+            if self._delegates and proposed and not self.passes.known(proposed + 1) and self.passes.plain_known:
                 surprise = pass_seconds / self.passes.at_least()[proposed + 1] - 1
                 self._exploration_budget -= min(max(surprise, 0.0), EXPLORATION_BUDGET)
-            self.passes.add(proposed + 1, pass_seconds)
-        plain = max(self.passes.curve[1], self.caller_seconds) if self.passes.curve[1] else 0.0
+            self.passes.add(0 if ahead else proposed + 1, pass_seconds)
+        plain = max(self.passes.curve[0], self.caller_seconds) if self.passes.curve[0] else 0.0
         if asked:
             self.drafts.times.add(proposed, self._prompt + self._missed, draft_seconds)
             self.drafts.observe(asked, proposed, accepted, MEMORY * FADING**self._missed)
@@ -213,11 +214,8 @@ class Controller:
             self._unasked += committed
         if asked or refed:
             spent = min(draft_seconds, OUTLIER * self.drafts.times(proposed)) if asked else 0.0
-            # The first pass over this many tokens also compiles, which no later one has to pay for again.
-            typical = self.passes.curve[proposed + 1]
-            if pass_seconds is not None and self.passes.known(proposed + 1):
-                typical = min(pass_seconds, OUTLIER * typical)
-            spent += typical + self.caller_seconds * committed
+            # Not this pass's own seconds: the first one of a size compiles, and later ones are noisier than ``plain``.
+            spent += self.passes.typical(proposed + 1) + self.caller_seconds * committed
             if plain:
                 self._losses.settle(committed - spent / plain, committed)
                 self._plain_budget += EXPLORATION_SHARE * spent / plain
@@ -282,11 +280,11 @@ class Controller:
 
     def _reach(self) -> int:
         """The longest length that does not go too far beyond what was measured."""
-        return min(2 * max(self.passes.measured()) - 1, self.longest)
+        return min(2 * max(1, *self.passes.measured()) - 1, self.longest)
 
     def state(self) -> ControllerState | None:
         """What was learnt; None until plain passes are timed and `ENOUGH_VERIFIED` draft tokens are verified."""
-        measured = self.passes.measured()
+        measured = {max(size, 1): time for size, time in self.passes.measured().items()}
         if 1 not in measured or self.verified < ENOUGH_VERIFIED:
             return None
         tokens, seconds = self.drafts.expected(self.passes.curve, self.caller_seconds)

@@ -135,12 +135,12 @@ class DraftRecord:
         """Expected tokens and seconds of a cycle by draft length, shape [most + 1] each.
 
         Args:
-            curve: Seconds of a pass by rows.
+            curve: Seconds of a pass by rows, those of a plain pass that begins ahead at 0.
             caller: Seconds that the caller takes for a token. A plain pass goes on meanwhile.
             steps: Probabilities that each token is accepted when those before it were; by default as learnt.
         """
         fixed, per_token = self.times.fixed, self.times.per_token
-        tokens, seconds = [1.0], [max(curve[1], caller)]
+        tokens, seconds = [1.0], [max(curve[0], caller)]
         count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
         for k, (step, going) in enumerate(zip(steps or self.accepted.steps, self.proposed.steps, strict=True), 1):
             product *= step

@@ -5,26 +5,33 @@ the median of a few recent samples (of two, the lower one), and is trusted from 
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from statistics import median_low
 
 RECENT_SAMPLES = 7  # that a median is taken over
+OUTLIER = 3.0  # what takes more than this many times the expected seconds was disturbed
 STALE = 256  # cycles after which a figure is to be measured again
 _LAG = 8  # up to this many missed tokens, a proposal costs what it always costs
 _RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
+_FADING = 0.97  # weight of a figure, from cycle to cycle, where two cannot both be right
+_LEAST_WEIGHT = 1e-9
 _FASTER = 2.0  # times as fast as expected: from here on it is no accident
 
 
 class PassTimes:
     """Seconds of a target pass by the number of tokens in it, 1 to ``longest``.
 
+    A pass over one token that begins ahead, before the token of the pass before it is read, has a place of its own, 0,
+    because it can take less time: a GPU goes on while the next pass is prepared.
+
     Sizes that this generation has not measured yet take the times of earlier generations, scaled by how this one
     compares with them, because a longer context makes passes of every size slower.
 
     Attributes:
-        curve: Expected seconds by tokens, shape [longest + 1]; place 0 is not used. Between measured sizes it is
-            interpolated; beyond them it rises as it did from one token to the largest.
+        curve: Expected seconds by tokens, shape [longest + 1]. Between measured sizes it is interpolated; beyond them
+            it rises as it did from the smallest to the largest.
     """
 
     def __init__(self, longest: int) -> None:
@@ -75,10 +82,19 @@ class PassTimes:
         if len(samples) > 1:
             self._medians[tokens] = median_low(samples)
 
+    @property
+    def plain_known(self) -> bool:
+        """Whether plain passes, of either kind, are `known`."""
+        return self.known(0) or self.known(1)
+
     def known(self, tokens: int) -> bool:
         """Whether passes over this many tokens were measured twice, and lately."""
         measured = tokens in self._medians or tokens in self._carried
         return measured and self._cycle - self._seen[tokens] <= STALE
+
+    def typical(self, tokens: int) -> float:
+        """Seconds of a pass over this many tokens: measured in this generation, or else expected."""
+        return self._medians.get(tokens, self.curve[tokens])
 
     def measured(self) -> dict[int, float]:
         """The curve at the sizes measured at least twice."""
@@ -94,11 +110,11 @@ class PassTimes:
 
     def update(self) -> None:
         """Draw the curve through the medians, of which there must be one."""
-        points = sorted(self._points().items())
-        # More tokens never take less time: a slower smaller size was disturbed.
-        for place in range(len(points) - 1, 0, -1):
-            size, time = points[place - 1]
-            points[place - 1] = size, min(time, points[place][1])
+        found = self._points()
+        ahead = found.pop(0, inf)
+        sizes, times = zip(*sorted((found or {1: ahead}).items()), strict=True)
+        weights = [max(_FADING ** (self._cycle - self._seen[size]), _LEAST_WEIGHT) for size in sizes]
+        points = list(zip(sizes, rising(times, weights), strict=True))
         curve, (first, base) = self.curve, points[0]
         curve[1 : first + 1] = [base] * first
         for (low, start), (high, end) in pairwise(points):
@@ -108,6 +124,7 @@ class PassTimes:
         slope = max(0.0, top - base) / max(1, last - first)
         for size in range(last + 1, len(curve)):
             curve[size] = top + slope * (size - last)
+        curve[0] = min(ahead, curve[1])  # a slow caller makes it seem longer
 
     def _points(self) -> dict[int, float]:
         """The medians by size, with the scaled ones of earlier generations."""
@@ -115,7 +132,7 @@ class PassTimes:
         points = {size: time * ratio for size, time in self._carried.items()} | self._medians
         for size in self._carried.keys() - self._medians:
             # A slow caller hides plain passes, which begin while it works, so the ratio to those says nothing.
-            most = 2 * size * points.get(1, points[size])
+            most = 2 * max(size, 1) * points.get(1, points[size])
             points[size] = min(points[size], max(self._carried[size], most))
         return points
 
@@ -218,3 +235,24 @@ class DraftTimes:
         self._lags.clear()
         self._samples = {size: deque([median_low(samples) * factor]) for size, samples in self._samples.items()}
         self._order = deque(self._samples)
+
+
+def rising(times: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The closest times that never fall: neighbours that do are replaced by their mean (isotonic regression).
+
+    More tokens never take less time, so what says so is noise, or was measured when the machine was busier. What is
+    several times as long was disturbed, and does not count.
+
+    >>> rising([1.0, 3.0, 2.0, 4.0, 90.0, 5.0], [1.0, 1.0, 3.0, 1.0, 1.0, 1.0])
+    [1.0, 2.25, 2.25, 4.0, 5.0, 5.0]
+    """
+    pools: list[tuple[float, float, int]] = []  # mean, weight, and number of times
+    for mean, weight in zip(times, weights, strict=True):
+        count = 1
+        while pools and pools[-1][0] > mean:
+            before, more, others = pools.pop()
+            if before < OUTLIER * mean:
+                mean, weight = (before * more + mean * weight) / (more + weight), weight + more
+            count += others
+        pools.append((mean, weight, count))
+    return [mean for mean, _, count in pools for _ in range(count)]

@@ -95,6 +95,7 @@ class Machine:
                 committed=accepted + 1,
                 draft_seconds=self._measured(rng, drafting, length=0),
                 pass_seconds=self._measured(rng, verifying, length=proposed + 1) if begun == begins else None,
+                ahead=begun,
                 caller_seconds=None if begun else waited,
             )
             plain = max(self.pace(at) * self.curve(1) * slower, self.consumer) * (accepted + 1)
