@@ -44,7 +44,13 @@ from spectool.commands.shared.options import (
     heading="Drafting",
     rare=True,
 )
-@min_draft_prob_option(heading="Drafting", rare=True)
+@min_draft_prob_option(
+    default=0.2,
+    show_default=True,
+    help="Stop drafting when the probability of the draft falls below this.",
+    heading="Drafting",
+    rare=True,
+)
 @text_options
 def emulate(
     corpus: str,

@@ -18,6 +18,8 @@ from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, w
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
+_LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
+
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
     """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
@@ -130,7 +132,7 @@ def load_drafter(
     draft_model: str | Path | tuple[Any, Any] | None = None,
     alignment: str | Path | None = None,
     history: bool = True,
-    min_probability: float = MIN_PROBABILITY,
+    min_probability: float | None = None,
     say: Callable[[str], object] | None = None,
 ) -> Drafter | None:
     """The drafter for a target, from dictionaries, the request's history, a draft model, or all of them.
@@ -154,7 +156,9 @@ def load_drafter(
             ``spectool align``. Needed where they differ.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
-            token that takes them there; a draft model ends after it, since its pass is spent.
+            token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
+            dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.2
+            for a draft model.
         say: Gets a line about the dictionaries that ``"auto"`` took, and one about each that is damaged and left out.
             Without it, only the damaged ones are reported, as warnings.
 
@@ -167,7 +171,7 @@ def load_drafter(
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
-    if not isinstance(min_probability, int | float) or not 0 <= min_probability <= 1:
+    if min_probability is not None and not (isinstance(min_probability, int | float) and 0 <= min_probability <= 1):
         raise RuntimeUnsupported(f"min_probability: expected a number from 0 to 1, got {min_probability!r}")
     if not isinstance(history, bool):
         raise RuntimeUnsupported(f"history: expected True or False, got {history!r}")
@@ -188,12 +192,13 @@ def load_drafter(
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(named, tokenizer, say)
     if dictionaries or history:
-        drafters.append(LookupDrafter(dictionaries, history, min_probability))
+        least = _LEAST_OF_LOOKUPS if min_probability is None else min_probability
+        drafters.append(LookupDrafter(dictionaries, history, least))
     if draft_model is not None:
-        drafters.append(_from_model(draft_model, tokenizer, alignment, min_probability))
-    if len(drafters) > 1:
-        return HybridDrafter(drafters)
-    return drafters[0] if drafters else None
+        least = MIN_PROBABILITY if min_probability is None else min_probability
+        drafters.append(_from_model(draft_model, tokenizer, alignment, least))
+    # A draft model alone says nothing of single tokens, so the controller chooses how many it is asked for.
+    return HybridDrafter(drafters) if dictionaries or history else drafters[0] if drafters else None
 
 
 def _from_model(

@@ -39,7 +39,7 @@ class DraftingChoice:
     draft_model: str | None = None
     alignment: Path | None = None
     num_draft_tokens: int | None = None  # None for the number that is fastest
-    min_draft_prob: float
+    min_draft_prob: float | None = None  # None for the defaults of `load_drafter`
     verify: Literal["exact", "rejection"] = "rejection"
 
     @property
@@ -113,9 +113,8 @@ min_draft_prob_option = partial(
     "--min-draft-prob",
     type=Finite(0, 1),
     metavar="P",
-    default=0.2,
-    show_default=True,
-    help="Stop drafting when the probability of the draft falls below this.",
+    help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
+    "history, 0.2 for draft models.",
 )
 verify_option = partial(
     option,

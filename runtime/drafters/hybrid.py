@@ -1,4 +1,4 @@
-"""Several drafters in one: in every cycle, the member and the length that promise most for their cost.
+"""One drafter or several in one: in every cycle, the member and the length that promise most for their cost.
 
 A proposal is worth the tokens that a cycle with it is expected to commit, less those that the text would gain in the
 same time at its usual rate:
@@ -41,6 +41,7 @@ from spectool.runtime.draft_length.record import (
     LossAccount,
     StatedAcceptance,
 )
+from spectool.runtime.draft_length.timings import OUTLIER
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ _CAUTION = 3.0  # times the cost of a draft token, in passes, by which that toke
 _UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
 _RATE_PRIOR = 16.0  # plain cycles that the usual rate counts for at first
 _TEXT = 64.0  # cycles of a text before the first one has ended
-_OUTLIER = 3.0  # a model that takes more than this many times the expected seconds was disturbed
 _PART = 0.5  # of what drafting may lose, that a model may lose of what look-ups win
 _MISSED = 8  # missed tokens that are read at the cost of a usual proposal
 
@@ -142,7 +142,8 @@ class HybridDrafter(Drafter):
         # A look-up among the members may propose for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
         self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)
-        self.name = "hybrid(" + ", ".join(drafter.name for drafter in self.drafters) + ")"
+        names = ", ".join(drafter.name for drafter in self.drafters)
+        self.name = f"hybrid({names})" if len(self.drafters) > 1 else names
         self._members = [_Model(drafter) if drafter.costs_a_pass else _Member(drafter) for drafter in self.drafters]
         self._look_ups, self._models = list[_Member](), list[_Model]()  # those that have not failed
         self._clock = clock
@@ -157,6 +158,14 @@ class HybridDrafter(Drafter):
         self._rows = 1  # of the pass of this cycle
         # The model that was asked in this cycle, and what the best look-up was worth.
         self._pending_ask: tuple[_Model, float] | None = None
+
+    def fork(self) -> "HybridDrafter | None":
+        """A hybrid of forked members, which learns with this one how far look-ups can be believed."""
+        forks = [drafter.fork() for drafter in self.drafters]
+        forked = HybridDrafter([drafter for drafter in forks if drafter is not None], clock=self._clock)
+        for member, own in zip(forked._members, self._members, strict=False):
+            member.acceptance = own.acceptance
+        return None if None in forks else forked
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members, of which some can draw."""
@@ -313,7 +322,7 @@ class HybridDrafter(Drafter):
         if not times.measured:  # the first prompt is read on trust
             self._spent = times(count)
         else:
-            usual = _OUTLIER * times(count, model.missed)
+            usual = OUTLIER * times(count, model.missed)
             self._spent = min(seconds, usual) if times.per_missed or model.missed <= _MISSED else seconds
         if model.missed > _MISSED:
             model.invested += max(0.0, self._spent - times(count)) / self._prices.plain
