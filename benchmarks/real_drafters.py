@@ -13,8 +13,9 @@ it, the published ways to translate its drafts are compared with the runtime's; 
 ``translation us`` is the median of the processor microseconds of a cycle's translations.
 
 With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
-for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, and compared with
-the best choices in hindsight. The draft model is asked at every position of a text, which takes minutes. With
+for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, as noisily as
+``--noise`` says, and compared with the best choices in hindsight. The draft model is asked at every position of a text,
+which takes minutes. With
 ``--first-ids``, it is asked there for 1, 2, 4 and 8 tokens, and the share of first ids that are right is printed.
 
 Prints JSON lines and appends to ``benchmarks/results/real_drafters.jsonl``. On Linux, preload OpenBLAS as in
@@ -136,7 +137,7 @@ def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, fl
 def _played(texts: Sequence[Saved], names: Sequence[str], machine: Machine, measured: bool) -> list[float]:
     clock, controller = Clock(), Controller()
     members: list[Drafter] = [SavedMember(name, machine, clock) for name in names]
-    drafter = HybridDrafter(members, clock=clock) if len(members) > 1 else members[0]
+    drafter = members[0] if names == ["draft"] else HybridDrafter(members, clock=clock)
     if measured:
         controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
         for known in drafter.records if isinstance(drafter, HybridDrafter) else ():
@@ -149,15 +150,16 @@ def _speeds(texts: Sequence[Saved], seconds: Sequence[float]) -> tuple[float, fl
     return round(sum(plain) / sum(seconds), 2), round(sum(plain[:3]) / sum(seconds[:3]), 2)
 
 
-def simulated(model: str, draft: str, language: str, texts: Sequence[Written], machine: Machine) -> None:
-    """Print the speeds of look-ups, the draft model and both."""
+def simulated(model: str, draft: str, language: str, texts: Sequence[Written], machines: Sequence[Machine]) -> None:
+    """Print the speeds of look-ups, the draft model and both on each machine."""
     pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
     both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
     assert isinstance(both, HybridDrafter)
     members = dict(zip(("look-ups", "draft"), both.drafters, strict=True))
     saved = [record(text.prompt, text.output, members, 8) for text in texts]
-    for way, speed, first in compared(saved, machine):
-        click.echo(f"{language}: {way}: {speed}; first three texts {first}")
+    for machine in machines:
+        for way, speed, first in compared(saved, machine):
+            click.echo(f"{language}: {way}, {machine.drafts['draft']}: {speed}; first three texts {first}")
 
 
 def first_ids(texts: Sequence[Written], drafter: Drafter) -> dict[int, float]:
@@ -177,16 +179,18 @@ def first_ids(texts: Sequence[Written], drafter: Drafter) -> dict[int, float]:
 @click.option("--language", "languages", multiple=True, default=("pl", "uk"), show_default=True)
 @click.option("--num-draft-tokens", "lengths", type=int, multiple=True, default=(4,), show_default=True)
 @click.option("--draft", help="Draft model with another tokenizer.")
-@click.option("--draft-cost", type=float, help="Of a draft token on the simulated machine, in plain passes.")
+@click.option("--draft-cost", "costs", type=float, multiple=True, help="Of a draft token, in plain passes; simulates.")
 @click.option("--row-cost", default=0.045, show_default=True, help="Of each further token in a pass, likewise.")
+@click.option("--noise", default=0.05, show_default=True, help="Standard deviation of the logarithm of a pass time.")
 @click.option("--first-ids", "firsts", is_flag=True, help="Share of first ids that are right, by draft length.")
 def main(
     model: str,
     languages: tuple[str, ...],
     lengths: tuple[int, ...],
     draft: str | None,
-    draft_cost: float | None,
+    costs: tuple[float, ...],
     row_cost: float,
+    noise: float,
     firsts: bool,
 ) -> None:
     """Replay all texts of a model with every drafter; save and print."""
@@ -197,9 +201,10 @@ def main(
             continue
         texts, language = read_text(path), told["language"]
         found += 1
-        if draft and draft_cost:
-            machine = Machine(lambda rows: 1 + row_cost * (rows - 1), {"draft": draft_cost}, draft_cost / 20, 0.05)
-            simulated(model, draft, language, texts, machine)
+        if draft and costs:
+            passes = lambda rows: 1 + row_cost * (rows - 1)  # noqa: E731
+            machines = [Machine(passes, {"draft": cost}, cost / 20, noise) for cost in costs]
+            simulated(model, draft, language, texts, machines)
             continue
         if draft and firsts:
             pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
