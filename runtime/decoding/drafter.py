@@ -72,7 +72,8 @@ class Drafter:
         costs_a_pass: Whether each draft token costs a forward pass of a model.
         chooses_length: Whether it chooses the length of each proposal by what passes cost.
         cache: Cache of its draft model; None where there is none.
-        costs: Knows what passes cost; None where the draft length is fixed. The loop sets it before ``start``.
+        costs: Knows what passes cost; None where the draft length is fixed, or other texts share the pass. The loop
+            sets it before ``start`` and before each proposal.
         report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 

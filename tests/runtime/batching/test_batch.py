@@ -14,6 +14,7 @@ from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
@@ -35,11 +36,12 @@ def schedules(kind: str, count: int) -> None:
         print(f"{kind}, schedule {number}: seed {seed}")
         rng = random.Random(seed)
         wanted = schedule(rng, rng.randint(3, 7), 256, 80, 60)
+        look_ups = HybridDrafter([LookupDrafter(history=True)])
 
-        def make(one: Wanted, rng: random.Random = rng) -> Drafter | None:
+        def make(one: Wanted, rng: random.Random = rng, look_ups: Drafter = look_ups) -> Drafter | None:
             kind = rng.choice(["none", "history", "right", "partly right", "guesser", "failing"])
             if kind in ("none", "history", "guesser"):
-                others = {"history": LookupDrafter(history=True), "guesser": Guesser(seed=rng.randrange(99))}
+                others = {"history": look_ups.fork(), "guesser": Guesser(seed=rng.randrange(99))}
                 return others.get(kind)
             text = plain(model, [*one.held, *one.prompt], one.options["max_tokens"])
             wrong = 0.3 if kind == "partly right" else 0.0

@@ -11,6 +11,7 @@ from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
 from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
@@ -64,6 +65,21 @@ def test_a_cut_promises_more_than_every_other() -> None:
             tokens = before * expected_accepted_length(right[:each])
             worths.append(prices.worth(tokens, curve[rows + each] - curve[rows] + prices.caller * tokens))
         assert promised == pytest.approx(max(worths)) == pytest.approx(worths[length])
+
+
+def test_a_fork_has_a_text_of_its_own_and_learns_with_the_others() -> None:
+    hybrid = HybridDrafter([LookupDrafter(history=True)])
+    hybrid.start([3])
+    forks = [hybrid.fork() for _ in range(2)]
+    for fork, follower in zip(forks, (5, 6), strict=True):
+        assert fork is not None
+        fork.start([1, 2, follower, 1, 2])
+        assert list(fork.propose(1).tokens) == [follower]
+    before = hybrid.acceptance()
+    assert forks[0] is not None and forks[1] is not None
+    forks[0].commit([9])
+    assert forks[1].acceptance() == hybrid.acceptance() != before
+    assert HybridDrafter([LookupDrafter(history=True), Fixed([1])]).fork() is None
 
 
 def test_with_equal_acceptance_the_longer_proposal_wins() -> None:
