@@ -146,7 +146,8 @@ class Controller:
             return 0
         if not self._cycles_to_decision:
             self._decide()
-            self._cycles_to_decision = DECIDED_CYCLES if not self.chosen or known(self.chosen + 1) else 1
+            whole = self._delegates and self.chosen == self.longest
+            self._cycles_to_decision = DECIDED_CYCLES if whole or not self.chosen or known(self.chosen + 1) else 1
         self._cycles_to_decision -= 1
         if self._losses.left <= 0:
             return 0

@@ -114,9 +114,9 @@ def best_speed(
 def test_a_hybrid_is_never_far_below_its_best_member_and_near_the_best_choices(
     curve: str, model: str, look_up: str
 ) -> None:
-    print("seeds 1 and 2")
+    print("seeds 1 to 4")
     machine = Machine(CURVES[curve], {"model": MODELS[model].cost}, READING, 0.05)
-    sessions = [texts(LOOK_UPS[look_up], MODELS[model], seed) for seed in (1, 2)]
+    sessions = [texts(LOOK_UPS[look_up], MODELS[model], seed) for seed in range(1, 5)]
 
     def mean(of: Callable[[list[Saved]], float]) -> float:
         return sum(map(of, sessions)) / len(sessions)
@@ -127,7 +127,7 @@ def test_a_hybrid_is_never_far_below_its_best_member_and_near_the_best_choices(
     best = mean(lambda answers: best_speed(machine, answers, LOOK_UPS[look_up], MODELS[model]))
     print(round(reached, 3), round(alone, 3), round(best, 3))
     assert reached >= 0.95 * alone
-    assert reached >= 0.88 * best
+    assert reached >= 0.9 * best
     if model == "cheap" and look_up != "unsure" and curve in ("flat", "rising", "steps of 8"):
         assert reached >= 1.05 * alone, "their gains add"
 
