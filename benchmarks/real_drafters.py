@@ -15,8 +15,8 @@ it, the published ways to translate its drafts are compared with the runtime's; 
 With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
 for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, as noisily as
 ``--noise`` says, and compared with the best choices in hindsight. The draft model is asked at every position of a text,
-which takes minutes. With
-``--first-ids``, it is asked there for 1, 2, 4 and 8 tokens, and the share of first ids that are right is printed.
+which takes minutes. With ``--first-ids``, it is asked there for 1, 2, 4 and 8 tokens, and the share of first ids that
+are right is printed.
 
 Prints JSON lines and appends to ``benchmarks/results/real_drafters.jsonl``. On Linux, preload OpenBLAS as in
 ``real_speed.py``.
@@ -202,8 +202,9 @@ def main(
         texts, language = read_text(path), told["language"]
         found += 1
         if draft and costs:
-            passes = lambda rows: 1 + row_cost * (rows - 1)  # noqa: E731
-            machines = [Machine(passes, {"draft": cost}, cost / 20, noise) for cost in costs]
+            machines = [
+                Machine(lambda rows: 1 + row_cost * (rows - 1), {"draft": cost}, cost / 20, noise) for cost in costs
+            ]
             simulated(model, draft, language, texts, machines)
             continue
         if draft and firsts:

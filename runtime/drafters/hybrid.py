@@ -160,12 +160,14 @@ class HybridDrafter(Drafter):
         self._pending_ask: tuple[_Model, float] | None = None
 
     def fork(self) -> "HybridDrafter | None":
-        """A hybrid of forked members, which learns with this one how far look-ups can be believed."""
-        forks = [drafter.fork() for drafter in self.drafters]
-        forked = HybridDrafter([drafter for drafter in forks if drafter is not None], clock=self._clock)
-        for member, own in zip(forked._members, self._members, strict=False):
+        """A hybrid of forks, which learns with this one how far look-ups can be believed; None if a member has none."""
+        forks = [fork for drafter in self.drafters if (fork := drafter.fork()) is not None]
+        if len(forks) < len(self.drafters):
+            return None
+        forked = HybridDrafter(forks, clock=self._clock)
+        for member, own in zip(forked._members, self._members, strict=True):
             member.acceptance = own.acceptance
-        return None if None in forks else forked
+        return forked
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Pass it on to the members, of which some can draw."""
