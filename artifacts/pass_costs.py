@@ -19,15 +19,16 @@ class DraftFacts:
     """What was learnt of a draft model while it drafted for a target.
 
     Attributes:
-        accepted: Probability that each token is proposed and accepted, given those before it; empty if not known.
-        proposed: Probability that it is proposed, likewise.
+        benefit: Tokens that asking it has gained on average, its cost not counted, where look-ups know nothing; None if
+            not known.
+        price: Tokens that could be written in the time of a proposal, on average.
         fixed: Seconds of a proposal, regardless of its length.
         per_token: Seconds of each token of it in addition.
         per_missed: Seconds of each token that the draft has yet to read.
     """
 
-    accepted: tuple[float, ...]
-    proposed: tuple[float, ...]
+    benefit: float | None
+    price: float
     fixed: float
     per_token: float
     per_missed: float
@@ -111,8 +112,6 @@ def _costs(
 ) -> PassCosts:
     """Costs from JSON, whose keys are strings and whose sequences are lists."""
     curves = {int(depth): {int(rows): time for rows, time in curve.items()} for depth, curve in seconds.items()}
-    facts = {
-        key: DraftFacts(**each | {name: tuple(each[name]) for name in ("accepted", "proposed")})
-        for key, each in drafts.items()
-    }
+    names = DraftFacts.__annotations__.keys()
+    facts = {key: DraftFacts(**each) for key, each in drafts.items() if each.keys() == names}  # older ones had others
     return PassCosts(seconds=curves, same_bits=tuple(same_bits), drafts=facts, **others)

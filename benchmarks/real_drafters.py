@@ -141,7 +141,7 @@ def _played(texts: Sequence[Saved], names: Sequence[str], machine: Machine, meas
     if measured:
         controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
         for known in drafter.records if isinstance(drafter, HybridDrafter) else ():
-            known.start_from(DraftFacts((), (), 0.0, machine.drafts["draft"], machine.reading))
+            known.start_from(DraftFacts(None, 0.0, 0.0, machine.drafts["draft"], machine.reading))
     return play(texts, drafter, machine, clock, controller)
 
 

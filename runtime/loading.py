@@ -9,7 +9,7 @@ from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
-from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -19,6 +19,7 @@ from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
+_LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
 
 
 def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
@@ -157,7 +158,7 @@ def load_drafter(
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
-            dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.2
+            dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.4
             for a draft model.
         say: Gets a line about the dictionaries that ``"auto"`` took, and one about each that is damaged and left out.
             Without it, only the damaged ones are reported, as warnings.
@@ -195,10 +196,9 @@ def load_drafter(
         least = _LEAST_OF_LOOKUPS if min_probability is None else min_probability
         drafters.append(LookupDrafter(dictionaries, history, least))
     if draft_model is not None:
-        least = MIN_PROBABILITY if min_probability is None else min_probability
+        least = _LEAST_OF_MODELS if min_probability is None else min_probability
         drafters.append(_from_model(draft_model, tokenizer, alignment, least))
-    # A draft model alone says nothing of single tokens, so the controller chooses how many it is asked for.
-    return HybridDrafter(drafters) if dictionaries or history else drafters[0] if drafters else None
+    return HybridDrafter(drafters) if drafters else None
 
 
 def _from_model(

@@ -55,7 +55,7 @@ def known_draft(model: Any, draft: Any) -> DraftFacts | None:
     if own is None:
         return None
     rows = max(own.curve)
-    return DraftFacts((), (), 0.0, own.curve[1], own.curve[rows] / rows)
+    return DraftFacts(None, 0.0, 0.0, own.curve[1], own.curve[rows] / rows)
 
 
 def keep_draft(model: Any, draft: Any, facts: DraftFacts) -> None:

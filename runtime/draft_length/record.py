@@ -12,6 +12,7 @@ from spectool.runtime.draft_length.timings import DraftTimes
 MAX_DRAFT_TOKENS = 16
 MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
+MODEL_SHARE = 0.5  # of what drafting may lose, that one draft model may lose of what look-ups win
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
 MEMORY = 0.93  # weight of a cycle when another has followed
 KNOWN = 8.0  # observations that an earlier estimate counts for
@@ -33,12 +34,6 @@ class ByPosition:
         self.tried = [0.0] * most
         self._passed[0], self.tried[0] = 2.0 * prior, 2.0
         self.steps = [prior] * most
-
-    def start_from(self, steps: Sequence[float]) -> None:
-        """Start from earlier estimates."""
-        for position, step in enumerate(steps[: len(self.steps)]):
-            self._passed[position], self.tried[position] = KNOWN * step, KNOWN
-        self.update()
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
         """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
@@ -99,28 +94,9 @@ class DraftRecord:
         self.times = DraftTimes()
         self.accepted = ByPosition(most)
         self.proposed = ByPosition(most, fills)
-        self._news = 0  # proposals since anything was kept
-
-    def start_from(self, facts: DraftFacts) -> None:
-        """Start from what was learnt before."""
-        self.times.start_from(facts.fixed, facts.per_token, facts.per_missed)
-        self.accepted.start_from(facts.accepted)
-        self.proposed.start_from(facts.proposed)
-
-    @property
-    def is_news(self) -> bool:
-        """Whether so much has been learnt since `facts` that it is worth keeping."""
-        return self._news >= 2 * KNOWN
-
-    def facts(self) -> DraftFacts:
-        """What is worth keeping."""
-        self._news, times = 0, self.times
-        steps = tuple(self.accepted.steps), tuple(self.proposed.steps)
-        return DraftFacts(*steps, times.fixed, times.per_token, times.per_missed)
 
     def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
         """Record a proposal; earlier ones weigh ``weight`` times as much."""
-        self._news += 1
         self.accepted.observe(accepted, asked, weight)
         self.proposed.observe(proposed, asked, weight)
 
@@ -173,3 +149,71 @@ class LossAccount:
     def rest(self) -> None:
         """Let a cycle without drafts pass."""
         self.left = max(self.left, min(self._allowance, self.left + self._share))
+
+
+class ModelRecord:
+    """What a draft model takes, and what asking it has gained against the best look-up.
+
+    Asking gains the more, the less sure the look-up is:
+
+        gain = benefit * doubt - price        benefit, price: averages, in tokens; doubt: 0..1
+
+    Attributes:
+        times: Seconds of the model.
+        losses: What asking it may still lose.
+    """
+
+    HOPED = 0.6  # tokens that asking is expected to add before anything is known, where look-ups know nothing
+    PRIOR = 6.0  # times that the hope counts for, where a draft token costs nothing
+    CAUTION = 3.0  # times the price of a draft token by which the hope counts for less, down to 0.1
+    DECAY = 0.99  # weight of what was learnt, from cycle to cycle, so that a model not asked for long is tried again
+
+    def __init__(self) -> None:
+        self.times = DraftTimes()
+        self.losses = LossAccount(MODEL_SHARE)
+        self._asked = self._doubt = self._benefit = self._price = 0.0  # sums over the times that it was asked
+        self._news = 0  # times that it was asked since anything was kept
+
+    def gain(self, doubt: float, price: float) -> float:
+        """Tokens that asking it promises, where the best look-up's first token is wrong with probability ``doubt``.
+
+        ``price`` is the tokens that would usually be written in the time of a draft token.
+        """
+        prior = self.PRIOR * max(0.1, 1.0 - self.CAUTION * price)
+        benefit = (self._benefit + prior * self.HOPED) / (self._doubt + prior)
+        return benefit * doubt - (self._price + prior * price) / (self._asked + prior)
+
+    def settle(self, benefit: float, doubt: float, price: float) -> None:
+        """Record how many more tokens there were for asking it, below 0 fewer, and the usual ``price`` of that."""
+        self._news += 1
+        self._fade()
+        self._asked, self._doubt = self._asked + 1.0, self._doubt + doubt
+        self._benefit, self._price = self._benefit + benefit, self._price + price
+
+    def rest(self) -> None:
+        """Let a cycle pass in which it was not asked."""
+        self._fade()
+        self.losses.rest()
+
+    def start_from(self, facts: DraftFacts) -> None:
+        """Start from what was learnt before."""
+        self.times.start_from(facts.fixed, facts.per_token, facts.per_missed)
+        if facts.benefit is not None:
+            self._asked = self._doubt = KNOWN
+            self._benefit, self._price = KNOWN * facts.benefit, KNOWN * facts.price
+
+    @property
+    def is_news(self) -> bool:
+        """Whether so much has been learnt since `facts` that it is worth keeping."""
+        return self._news >= 2 * KNOWN
+
+    def facts(self) -> DraftFacts:
+        """What is worth keeping."""
+        self._news, times = 0, self.times
+        benefit = self._benefit / self._doubt if self._doubt else None
+        price = self._price / self._asked if self._asked else 0.0
+        return DraftFacts(benefit, price, times.fixed, times.per_token, times.per_missed)
+
+    def _fade(self) -> None:
+        self._asked, self._doubt = self.DECAY * self._asked, self.DECAY * self._doubt
+        self._benefit, self._price = self.DECAY * self._benefit, self.DECAY * self._price

@@ -9,12 +9,13 @@ the device and evaluated once, unless their probability decides where they end.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
 from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.sampling.samplers import confidence
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -37,9 +38,9 @@ class ModelDrafter(Drafter):
     def __init__(self, model: Any, *, min_probability: float = 0.0) -> None:
         """Draft with ``model``, an mlx-lm model whose token ids are the target's.
 
-        Above 0, ``min_probability`` (0..1) evaluates each draft by itself, and makes no further pass once all of them
-        are right with less than this. Drawn drafts go on, because how sure a draft model is of a token does not say how
-        often the target accepts it.
+        Above 0, ``min_probability`` (0..1) evaluates each draft by itself, and makes no further pass once the most
+        probable tokens are all right with less than this. The same holds where drafts are drawn, because the target
+        accepts them more often where the draft model is surer of one token.
         """
         self.cache = TextCache(model)
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
@@ -64,10 +65,10 @@ class ModelDrafter(Drafter):
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
         self._feed_pending(keep=PREFILL_TOKENS)
-        drafts, distribution, fed = self._draft(limit)
+        drafts, probabilities, distribution, fed = self._draft(limit)
         self.cache.tokens += self._pending + drafts[:fed]
         self._pending, self._ahead = [], fed
-        return Proposal(drafts, self.name, distribution=distribution)
+        return Proposal(drafts, self.name, probabilities, distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Keep the drafts that were right and take the others back; the rest of ``tokens`` is pending."""
@@ -77,20 +78,24 @@ class ModelDrafter(Drafter):
         self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
         self._ahead = 0
 
-    def _draft(self, limit: int) -> tuple[list[int], mx.array | None, int]:
-        """Feed the pending tokens and draft after draft; return drafts, their distributions, and how many were fed."""
+    def _draft(self, limit: int) -> tuple[list[int], list[float], mx.array | None, int]:
+        """Feed the pending tokens and draft after draft.
+
+        Returns:
+            Drafts, the probability of the most probable token at each of them, their distributions, and how many of
+            them were fed.
+        """
         feed = mx.array(self._pending)
         follows = self._draw is not None and self._draw.processors
         history = mx.array(self.cache.tokens + self._pending) if follows else None
         drafts: list[mx.array] = []
+        highest: list[mx.array] = []
         distributions: list[mx.array] = []
-        likely, fed = mx.zeros(()), 0  # log-probability that all drafts are right
-        while len(drafts) < limit and (self._least == -math.inf or float(likely) >= self._least):
+        likely, fed = 0.0, 0  # log-probability
+        while len(drafts) < limit and likely >= self._least:
             logits, fed = self.cache.feed(feed)[-1:], len(drafts)
             if self._draw is None:
                 feed = mx.argmax(logits, axis=-1)
-                scores = logits.astype(mx.float32)
-                likely = likely + mx.max(scores) - mx.logsumexp(scores)
             else:
                 drawn = self._draw(logits, history)
                 if drawn is None:
@@ -99,8 +104,15 @@ class ModelDrafter(Drafter):
                 distributions.append(distribution)
                 history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
             drafts.append(feed)
-        tokens = evaluated(mx.concatenate(drafts)) if drafts else []
-        return tokens, mx.concatenate(distributions) if distributions else None, fed
+            highest.append(confidence(logits[0]))
+            if self._least > -math.inf:
+                likely += float(highest[-1])
+        if not drafts:
+            return [], [], None, fed
+        tokens, probabilities = mx.concatenate(drafts), mx.exp(mx.stack(highest))
+        mx.eval(tokens, probabilities)
+        drawn_from = mx.concatenate(distributions) if distributions else None
+        return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, fed
 
     def _feed_pending(self, keep: int) -> None:
         """Feed all but the last ``keep`` pending tokens."""

@@ -8,15 +8,15 @@ same time at its usual rate:
 The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
 nothing over a quick plain pass, after which a look-up may know what follows.
 
-Drafters that look things up say how sure they are of each token, and cost nothing; how far that can be believed is
-learnt. Of a model the `DraftRecord` is known: how often it is right at each position, and what it takes. There are two
-of them, because a model is right more often where look-ups have a guess as well. It is asked when it promises more than
-the best look-up does, for as many tokens as promise most. Its guess is then continued by look-up. Reading what it has
-missed, the prompt at first, has to pay within the rest of the text, which is taken to be as long as earlier ones were.
+Drafters say how sure they are of each token, and how far that can be believed is learnt. One that looks things up costs
+nothing and is always asked. A model is asked where that promises to gain more than it costs: each time, what the cycle
+made is compared with what the best look-up would have made of the same text, and the more a look-up is in doubt, the
+more there is to gain. It drafts as far as it is sure enough, and its guess is continued by look-up. A look-up that says
+otherwise is right less often than it states, which is learnt as well. Reading what a model has missed, the prompt at
+first, has to pay within the rest of the text, which is taken to be as long as earlier ones.
 
-What a model has lost against the best look-up, or against plain decoding where there is none, is taken from its
-`LossAccount`. If that is empty it is not asked, and the look-ups go on alone. What look-ups lose is for the controller
-to bound, as with any drafter.
+What a model has lost in all is taken from its `LossAccount`. If that is empty it is not asked, and the look-ups go on
+alone. What look-ups lose is for the controller to bound, as with any drafter.
 
 Where the draft length is fixed, or the text shares its passes with others, no controller knows what passes cost. Then
 the hybrid measures passes itself, and takes those over more rows to cost as much.
@@ -29,18 +29,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
+from operator import itemgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
-from spectool.runtime.draft_length.record import (
-    ALLOWANCE,
-    FADING,
-    MAX_DRAFT_TOKENS,
-    DraftRecord,
-    LossAccount,
-    StatedAcceptance,
-)
+from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MODEL_SHARE, ModelRecord, StatedAcceptance
 from spectool.runtime.draft_length.timings import OUTLIER
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 
@@ -49,21 +43,24 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
-_HOPED = 0.9  # acceptance of one more first token of a model, so that one not asked for long is tried again
-_CAUTION = 3.0  # times the cost of a draft token, in passes, by which that token counts for less, down to 0.1
 _UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
 _RATE_PRIOR = 16.0  # plain cycles that the usual rate counts for at first
 _TEXT = 64.0  # cycles of a text before the first one has ended
-_PART = 0.5  # of what drafting may lose, that a model may lose of what look-ups win
 _MISSED = 8  # missed tokens that are read at the cost of a usual proposal
 
 
 @dataclass(eq=False)
 class _Member:
-    """A drafter that looks things up, and what became of its proposals."""
+    """A drafter, and what became of its proposals.
+
+    Attributes:
+        acceptance: How far it can be believed.
+        doubted: How far its first token can be believed where a model says otherwise.
+    """
 
     drafter: Drafter
     acceptance: StatedAcceptance = field(default_factory=partial(StatedAcceptance, prior=4.0, share=0.9))
+    doubted: StatedAcceptance = field(default_factory=partial(StatedAcceptance, prior=4.0, share=0.5))
     proposal: Proposal = NOTHING  # of this cycle
     reads: bool = True  # whether it was started in this generation, and is given what is committed
 
@@ -87,42 +84,33 @@ class _Member:
 class _Model(_Member):
     """A draft model, which is started when it is first asked."""
 
-    asked: int = 0  # tokens that it was asked for in this cycle
-    alone: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where look-ups propose nothing
-    contested: DraftRecord = field(default_factory=partial(DraftRecord, fills=1.0))  # where they do
-    record: DraftRecord = field(init=False)  # the one of the two that holds in this cycle
-    losses: LossAccount = field(default_factory=partial(LossAccount, _PART))
+    record: ModelRecord = field(default_factory=ModelRecord)
     missed: int = 0  # tokens that it has not read
-    unasked: int = 0  # cycles since it was asked
     invested: float = 0.0  # plain passes that reading took it in this generation, which are to come back
-    gain: float | None = None  # what asking it would have gained on average, in tokens, as far as it was expected
-
-    def __post_init__(self) -> None:
-        self.record, self.contested.times = self.alone, self.alone.times
 
     def begin(self, prompt: int) -> None:
         """Begin a generation without reading the prompt."""
         super().begin(prompt)
-        self.asked, self.missed, self.invested, self.reads = 0, prompt, 0.0, False
+        self.missed, self.invested, self.reads = prompt, 0.0, False
         self.record.times.begin()
 
-    def probabilities(self, proposal: Proposal) -> list[float]:
-        """The probability of each token, by its position."""
-        accepted, proposed = self.record.accepted.steps, self.record.proposed.steps
-        each = [min(1.0, a / max(p, a, 1e-9)) for a, p in zip(accepted, proposed, strict=True)]
-        return (each + each[-1:] * len(proposal.tokens))[: len(proposal.tokens)]
-
     def learn(self, committed: Sequence[int]) -> None:
-        """Learn also how far the proposal got, if it was asked for one."""
-        right, count = accepted_length(self.proposal.tokens, committed), len(self.proposal.tokens)
+        """Count also what it has missed."""
         super().learn(committed)
         self.missed += len(committed)
-        self.unasked += 1
-        if self.asked:
-            asked = right if right == len(committed) < self.asked else self.asked
-            self.record.observe(asked, min(count, asked), right, _DECAY * FADING ** (self.unasked - 1))
-            self.record.update()
-            self.missed, self.unasked, self.asked = len(committed), 0, 0
+
+
+class _Found(NamedTuple):
+    """The best proposal of the look-ups."""
+
+    proposal: Proposal
+    probabilities: list[float]  # of its tokens
+    member: _Member | None  # whose it is; None if there is none
+
+    @property
+    def doubt(self) -> float:
+        """The probability that its first token is not the next one."""
+        return 1.0 - (self.probabilities[0] if self.probabilities else 0.0)
 
 
 class HybridDrafter(Drafter):
@@ -156,8 +144,9 @@ class HybridDrafter(Drafter):
         self._unread: list[int] | None = None  # the text, as long as there is a model that was not started with it
         self._spent = 0.0  # seconds of drafting in this cycle
         self._rows = 1  # of the pass of this cycle
-        # The model that was asked in this cycle, and what the best look-up was worth.
-        self._pending_ask: tuple[_Model, float] | None = None
+        self._found = _Found(NOTHING, [], None)  # in this cycle
+        self._asked: _Model | None = None  # the model that was asked in this cycle
+        self._doubted = False  # whether it said otherwise than the look-ups
 
     def fork(self) -> "HybridDrafter | None":
         """A hybrid of forks, which learns with this one how far look-ups can be believed; None if a member has none."""
@@ -166,7 +155,7 @@ class HybridDrafter(Drafter):
             return None
         forked = HybridDrafter(forks, clock=self._clock)
         for member, own in zip(forked._members, self._members, strict=True):
-            member.acceptance = own.acceptance
+            member.acceptance, member.doubted = own.acceptance, own.doubted
         return forked
 
     def draw_with(self, draw: "Draw | None") -> None:
@@ -179,7 +168,7 @@ class HybridDrafter(Drafter):
         if self._cycles:
             self._usual_cycles += (self._cycles - self._usual_cycles) / 4
         self._cycles, self._spent, self._rows = 0, 0.0, 1
-        self._proposed_at = self._pending_ask = None
+        self._proposed_at = self._asked = None
         self._unread = list(prompt)
         self._look_ups = [member for member in self._members if not isinstance(member, _Model)]
         self._models = [member for member in self._members if isinstance(member, _Model)]
@@ -192,24 +181,23 @@ class HybridDrafter(Drafter):
     def propose(self, limit: int) -> Proposal:
         """The best proposal of at most ``limit`` tokens, under its member's name."""
         prices = self._prices = self._current_prices(limit)
-        best, worth = Proposal((), self.name), 0.0
+        if self.costs is None and len(self._members) == 1 and self._models:
+            # As many as are asked for, no matter what they cost: a seed gives the same drawn drafts again.
+            return self._guess_of(self._models[0], limit)
+        found, worth = _Found(Proposal((), self.name), [], None), 0.0
         self._cycles += 1
         for member in self._look_ups:
             member.proposal = self._proposal_of(member, limit)
-            length, own = prices.best_cut(member.probabilities(member.proposal))
+            each = member.probabilities(member.proposal)
+            length, own = prices.best_cut(each)
             if own > worth:
-                best, worth = member.proposal.cut(length), own
-        model, length = self._worth_asking(limit, worth)
-        if model is not None:
-            guess = self._guess_of(model, length)
-            each = model.probabilities(guess)
-            continued, total = self._continued(guess, each, limit)
-            step = prices.curve[len(guess.tokens) + 1] - prices.curve[1]
-            total += prices.worth(expected_accepted_length(each) * (1.0 - prices.rate * prices.caller), step)
-            # Drafts once drawn are used, no matter what they are: the output would lean towards those that please.
-            if guess.distribution is not None or total > worth:
-                best = continued
-            self._pending_ask = model, worth
+                found, worth = _Found(member.proposal.cut(length), each[:length], member), own
+        self._found, best = found, found.proposal
+        self._asked = self._model_worth_asking() if limit else None
+        if (model := self._asked) is not None:
+            usual = model.probabilities(Proposal((0,) * limit, ""))
+            length, _ = prices.best_cut(usual, drafting=model.record.times.per_token)
+            best = self._completed(model, self._guess_of(model, max(1, length)), limit)
         self._rows = len(best.tokens) + 1
         self._proposed_at = self._clock()
         return best
@@ -239,15 +227,15 @@ class HybridDrafter(Drafter):
         return {member.drafter.name: member.acceptance.share for member in (*self._look_ups, *self._models)}
 
     @property
-    def records(self) -> list[DraftRecord]:
+    def records(self) -> list[ModelRecord]:
         """What is known of each model."""
-        return [member.alone for member in self._members if isinstance(member, _Model)]
+        return [member.record for member in self._members if isinstance(member, _Model)]
 
     @property
-    def draft_models(self) -> list[tuple[Any, DraftRecord]]:
+    def draft_models(self) -> list[tuple[Any, ModelRecord]]:
         """The models that have a cache, and what is known of each."""
         models = [member for member in self._members if isinstance(member, _Model)]
-        return [(cache.model, model.alone) for model in models if (cache := model.drafter.cache) is not None]
+        return [(cache.model, model.record) for model in models if (cache := model.drafter.cache) is not None]
 
     def _current_prices(self, limit: int) -> Prices:
         """What a cycle costs: as the controller knows, or else as was measured here."""
@@ -265,50 +253,48 @@ class HybridDrafter(Drafter):
         self._recent_tokens = _DECAY * self._recent_tokens + len(tokens)
         self._recent_passes = _DECAY * self._recent_passes + seconds / prices.plain
         for model in self._models:
-            if self._pending_ask is None or model is not self._pending_ask[0]:
-                model.losses.rest()
+            if model is self._asked:
+                won = prices.worth(len(tokens), seconds) - self._worth_without(tokens)
+                price = prices.rate * model.record.times(len(model.proposal.tokens))
+                model.record.settle(won + prices.rate * self._spent, self._found.doubt, price)
+                model.record.losses.settle(won / (prices.rate * prices.plain), 1.0)
             else:
-                without = self._pending_ask[1] + prices.worth(1.0, prices.curve[1] + prices.caller)
-                won = prices.worth(len(tokens), seconds) - without
-                model.losses.settle(won / (prices.rate * prices.plain), 1.0)
-        self._pending_ask, self._spent = None, 0.0
+                model.record.rest()
+        if self._doubted and (member := self._found.member) is not None:
+            right = int(self._found.proposal.tokens[0] == tokens[0])
+            member.doubted.learn(self._found.proposal.stated[:1], right)
+        self._asked, self._doubted, self._spent = None, False, 0.0
 
-    def _worth_asking(self, limit: int, worth: float) -> tuple[_Model | None, int]:
-        """The model that promises more than ``worth``, that of the best look-up, and for how many tokens."""
-        found: tuple[_Model | None, int] = (None, 0)
-        for model in self._models:
-            model.record = model.contested if worth > 0.0 else model.alone
-            length, own = self._best_length(model, limit)
-            gain = own - worth
-            model.gain = gain if model.gain is None else model.gain + (max(0.0, gain) - model.gain) / 16
-            if gain > 0.0 and model.losses.left + model.invested > 0.0 and self._is_worth_reading(model):
-                found, worth = (model, length), worth + gain
-        return found
+    def _worth_without(self, committed: Sequence[int]) -> float:
+        """What this cycle would have been worth with the best proposal of the look-ups."""
+        proposal, probabilities, _ = self._found
+        count, prices = len(proposal.tokens), self._prices
+        right = accepted_length(proposal.tokens, committed)
+        rest = probabilities[right:] if right == len(committed) else []  # nothing contradicts them
+        tokens = 1 + right + expected_accepted_length(rest)
+        return prices.worth(tokens, prices.curve[count + 1] + prices.caller * tokens)
 
-    def _is_worth_reading(self, model: _Model) -> bool:
-        """Whether a model's usual gain, for the rest of the text, is more than reading what it has missed costs."""
-        if model.missed <= _MISSED:
-            return True
-        seconds = model.record.times.per_missed * model.missed
-        left = max(self._usual_cycles - self._cycles, self._cycles)
-        affordable = model.losses.left >= min(seconds / self._prices.plain, _PART * ALLOWANCE)
-        return affordable and (model.gain or 0.0) * left > self._prices.rate * seconds
+    def _model_worth_asking(self) -> _Model | None:
+        """The model that gains most when it is asked; None if there is none that gains anything."""
+        gains = [(self._gain(model), model) for model in self._models]
+        gain, model = max(gains, key=itemgetter(0), default=(0.0, None))
+        return model if gain > 0.0 else None
 
-    def _best_length(self, model: _Model, limit: int) -> tuple[int, float]:
-        """The draft length of a model that promises most, and what it is worth more than a pass without drafts."""
-        prices, record = self._prices, model.record
-        times, plain = record.times, prices.curve[1]
-        if not times.measured:
-            times.fixed, times.per_token = 0.0, _UNMEASURED * plain
-        steps = list(record.accepted.steps)
-        tried = record.accepted.tried[0] * FADING**model.unasked
-        hope = max(0.1, 1.0 - _CAUTION * times.per_token / prices.curve[2])
-        steps[0] = (steps[0] * tried + hope * _HOPED) / (tried + hope)
-        tokens, seconds = record.expected(prices.curve, prices.caller, steps)
-        without = prices.worth(1.0, plain + prices.caller)
-        worths = [prices.worth(*each) - without for each in zip(tokens[1:], seconds[1:], strict=True)][:limit]
-        most = max(worths, default=0.0)
-        return (worths.index(most) + 1, most) if worths else (0, 0.0)
+    def _gain(self, model: _Model) -> float:
+        """Tokens that asking a model gains; 0 if reading what it has missed does not pay in the rest of the text."""
+        record, prices = model.record, self._prices
+        if not record.times.measured:
+            record.times.fixed, record.times.per_token = 0.0, _UNMEASURED * prices.plain
+        gain = record.gain(self._found.doubt, prices.rate * record.times.per_token)
+        if gain <= 0.0 or record.losses.left + model.invested <= 0.0:
+            return 0.0
+        if model.missed > _MISSED:
+            seconds = record.times.per_missed * model.missed
+            left = max(self._usual_cycles - self._cycles, self._cycles)
+            affordable = record.losses.left >= min(seconds / prices.plain, MODEL_SHARE * ALLOWANCE)
+            if not affordable or gain * left <= prices.rate * seconds:
+                return 0.0
+        return gain
 
     def _guess_of(self, model: _Model, limit: int) -> Proposal:
         """What a model proposes; its time is measured."""
@@ -319,31 +305,46 @@ class HybridDrafter(Drafter):
             if all(member.reads for member in self._members):
                 self._unread = None
         if model in self._models:
-            model.proposal, model.asked = self._proposal_of(model, limit), limit
+            model.proposal = self._proposal_of(model, limit)
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
         if not times.measured:  # the first prompt is read on trust
             self._spent = times(count)
         else:
-            usual = OUTLIER * times(count, model.missed)
-            self._spent = min(seconds, usual) if times.per_missed or model.missed <= _MISSED else seconds
+            most = OUTLIER * times(count, model.missed)
+            self._spent = min(seconds, most) if times.per_missed or model.missed <= _MISSED else seconds
         if model.missed > _MISSED:
             model.invested += max(0.0, self._spent - times(count)) / self._prices.plain
         times.add(count, model.missed, seconds)
+        times.update()
+        model.missed = 0
         return model.proposal
 
-    def _continued(self, guess: Proposal, probabilities: list[float], limit: int) -> tuple[Proposal, float]:
-        """A model's guess, continued by the best look-up, and what that is worth more."""
-        best, most, left = guess, 0.0, limit - len(guess.tokens)
-        if not guess.tokens or left <= 0:
-            return guess, 0.0
-        before, rows = prod(probabilities), len(guess.tokens) + 1
-        for other in self._look_ups:
-            more = self._proposal_of(other, left, guess.tokens)
-            length, worth = self._prices.best_cut(other.probabilities(more), before, rows)
-            if worth > most:
+    def _completed(self, model: _Model, guess: Proposal, limit: int) -> Proposal:
+        """The best proposal given a model's guess: all of it and what a look-up expects then, a part, or a look-up's.
+
+        Drafts once drawn are used, no matter what they are: the output would lean towards those that please.
+        """
+        prices, each, count = self._prices, model.probabilities(guess), len(guess.tokens)
+        rows = prices.curve[count + 1] - prices.curve[1]
+        whole = prices.worth(expected_accepted_length(each) * (1.0 - prices.rate * prices.caller), rows)
+        best, most = guess, whole
+        for other in self._look_ups if 0 < count < limit else ():
+            more = self._proposal_of(other, limit - count, guess.tokens)
+            length, worth = prices.best_cut(other.probabilities(more), prod(each), count + 1)
+            if length and whole + worth > most:
                 tokens, name = (*guess.tokens, *more.tokens[:length]), f"{guess.source}+{more.source}"
-                best, most = Proposal(tokens, name, distribution=guess.distribution), worth
-        return best, most
+                best, most = Proposal(tokens, name, distribution=guess.distribution), whole + worth
+        found, probabilities, member = self._found
+        self._doubted = bool(count and member is not None and guess.tokens[0] != found.tokens[0])
+        if guess.distribution is not None:
+            return best
+        if self._doubted and member is not None:
+            probabilities = [*member.doubted.probabilities(found.stated[:1]), *probabilities[1:]]
+        parts = [(guess, *prices.best_cut(each)), (found, *prices.best_cut(probabilities))]
+        for proposal, length, worth in parts:
+            if worth > most or not best.tokens:
+                best, most = proposal.cut(length), worth
+        return best
 
     def _proposal_of(self, member: _Member, limit: int, guessed: Sequence[int] = ()) -> Proposal:
         """A member's proposal, after ``guessed`` of another one if any; an empty one from a member that fails."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.runtime.caches.text_cache import TextCache
+from spectool.runtime.sampling.samplers import confidence
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
@@ -62,13 +63,14 @@ class ModelSource(DraftSource):
             bos: Fed before a context that does not begin with it.
             size: Number of its tokenizer's ids; further rows of the model are never drafted. None for all rows.
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
-                draft token is evaluated by itself.
+                draft token is evaluated by itself. Where drafts are drawn, that of the most probable ones counts.
         """
         self.agreed = 0
         self.cache = TextCache(model)
         self._bos = bos
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
+        self.min_probability = min_probability
         self.size = self._rows if size is None else min(size, self._rows)
         # For `more`: tokens of the last draft that are not fed, and the log-probability that all of it is right.
         self._unfed: list[int] = []
@@ -198,12 +200,19 @@ class ModelSource(DraftSource):
             feed, added = self._best(self.run(feed))
             drafts.append(feed)
             likely = likely + added
-        tokens = evaluated(mx.concatenate(drafts))
+        chained = mx.concatenate(drafts)
+        mx.eval(chained, likely)
+        tokens = evaluated(chained)
         if len(drafts) > 1:
             self.cache.tokens += [*refeed, *tokens[:-1]]
         self._unfed = [tokens[-1]] if len(drafts) > 1 else [*refeed, *tokens]
         self._likely = likely
         return tokens
+
+    @property
+    def likelihood(self) -> float:
+        """As `DraftSource.likelihood`."""
+        return math.exp(float(self._likely))
 
     def more(self) -> list[int]:
         """As `DraftSource.more`; empty where the draft is right with less than ``min_probability``."""
@@ -217,8 +226,7 @@ class ModelSource(DraftSource):
 
     def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
         """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
-        scores = logits[-1]
-        return mx.argmax(scores, keepdims=True), mx.max(scores) - mx.logsumexp(scores)
+        return mx.argmax(logits[-1], keepdims=True), confidence(logits[-1])
 
     def _known(self, tokens: _Ids) -> mx.array:
         """Those of ``tokens`` that the model has."""

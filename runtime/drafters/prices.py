@@ -39,10 +39,16 @@ class Prices(NamedTuple):
         """Tokens of a cycle less those that its seconds would usually give."""
         return tokens - self.rate * seconds
 
-    def best_cut(self, probabilities: Sequence[float], before: float = 1.0, rows: int = 1) -> tuple[int, float]:
-        """How many more tokens of a free proposal promise most, and what they are worth.
+    def best_cut(
+        self, probabilities: Sequence[float], before: float = 1.0, rows: int = 1, drafting: float = 0.0
+    ) -> tuple[int, float]:
+        """How many more tokens of a proposal promise most, and what they are worth.
 
-        ``before`` is the probability that the tokens already in the pass are right, and ``rows`` their number plus one.
+        Args:
+            probabilities: Of each token, given those before it.
+            before: The probability that the tokens already in the pass are right.
+            rows: Their number plus one.
+            drafting: Seconds of drafting for each token.
 
         >>> Prices([0, 1, 1.25, 1.5], 0.0, 1.0).best_cut([0.5, 0.25])
         (1, 0.25)
@@ -50,7 +56,7 @@ class Prices(NamedTuple):
         best, most, worth, right = 0, 0.0, 0.0, before
         for length, probability in enumerate(probabilities, 1):
             right *= probability
-            step = self.curve[rows + length] - self.curve[rows + length - 1]
+            step = drafting + self.curve[rows + length] - self.curve[rows + length - 1]
             worth += right * (1.0 - self.rate * self.caller) - self.rate * step
             if worth > most:
                 best, most = length, worth

@@ -93,7 +93,7 @@ class TranslatedDrafter(Drafter):
         drafts, healed = self._source.draft(self._translator.draft_context(), self._translator.constraint(), count)
         tokens = self._settled(drafts, healed)[:limit] if drafts else []
         self._proposed = tokens
-        return Proposal(tokens, self.name)
+        return Proposal(tokens, self.name, _evenly(self._source.likelihood, len(tokens)))
 
     def _settled(self, drafts: list[int], healed: bool) -> list[int]:
         """The target ids of a draft, which is made longer until what follows them is unlikely to change the last one.
@@ -130,7 +130,13 @@ class TranslatedDrafter(Drafter):
             self._used = self._guessing
             return None
         context, constraint = self._translator.draft_context(), self._translator.constraint()
-        following = NextTokens(scorer, rows, context, constraint, draw, self._tokens, count)
+        least = self._source.min_probability
+        following = NextTokens(scorer, rows, context, constraint, draw, self._tokens, count, least)
         tokens, distribution = draw_tokens(following, limit, draw.vocabulary)
         self._used, self._proposed = self._drawing, tokens
-        return Proposal(tokens, self.name, distribution=distribution)
+        return Proposal(tokens, self.name, _evenly(following.likelihood, len(tokens)), distribution)
+
+
+def _evenly(likelihood: float, count: int) -> tuple[float, ...]:
+    """The probability of each of ``count`` tokens that are all right with this probability."""
+    return (likelihood ** (1 / count),) * count if count else ()

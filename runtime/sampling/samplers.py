@@ -258,3 +258,9 @@ def _number(name: str, value: Any, whole: bool, least: float, most: float, expec
         bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least}"
         raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
     return plain
+
+
+def confidence(logits: mx.array) -> mx.array:
+    """The log-probability [] of the most probable token, given logits [ids] of any type; lazy."""
+    scores = logits.astype(mx.float32)
+    return mx.max(scores) - mx.logsumexp(scores)

@@ -24,7 +24,11 @@ _Floats = NDArray[np.float64]
 
 
 class NextTokens:
-    """The distribution of one target token after the other, each given those before it."""
+    """The distribution of one target token after the other, each given those before it.
+
+    Attributes:
+        likelihood: Product of the probabilities of the most probable draft tokens at all positions looked at.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class NextTokens:
         draw: Draw,
         history: Sequence[int],
         passes: int,
+        min_probability: float = 0.0,
     ) -> None:
         """Look ahead from a frontier.
 
@@ -47,9 +52,12 @@ class NextTokens:
             history: The committed text in target ids; read where there are processors.
             passes: Maximum number of draft positions to look at: forward passes of a model. `FURTHER` ones may settle
                 the last target id.
+            min_probability: End these passes once the most probable draft tokens are all right with less than this,
+                0..1, because the target accepts what is drawn more often where the draft is surer of one token.
         """
         self._scorer, self._rows, self._draw, self._passes = scorer, rows, draw, passes
         self._further = FURTHER
+        self.likelihood, self._least = 1.0, min_probability
         self._history = history
         self._temperature = FLATTER * draw.sampling.temp
         self._first_ids = constraint.first
@@ -103,6 +111,9 @@ class NextTokens:
         first = not self._drawn and leaf.path == self._begin
         ids, scores = self._scorer.best(leaf.path)
         best = scores.max()
+        self.likelihood /= float(np.exp(scores - best).sum())
+        if self.likelihood < self._least:
+            self._passes = 0
         mass = np.exp((scores - best) / self._temperature).sum()
         if first and self._first_ids is not None:
             ids, scores = self._scorer.best(leaf.path, self._first_ids)

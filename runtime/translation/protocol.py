@@ -116,10 +116,12 @@ class DraftSource:
     Attributes:
         costs_a_pass: Whether each draft token costs a forward pass.
         cache: Of a neural model; None where there is none.
+        min_probability: What that is to be before another draft id is worth its cost.
     """
 
     costs_a_pass: bool = False
     cache: "TextCache | None" = None
+    min_probability: float = 0.0
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
@@ -136,6 +138,11 @@ class DraftSource:
         context), and win a tie.
         """
         raise NotImplementedError
+
+    @property
+    def likelihood(self) -> float:
+        """Probability that all of the latest draft is right, as far as the source can say."""
+        return 1.0
 
     def more(self) -> list[int]:
         """The draft id after those that `draft` has just returned; empty where it cannot say or it does not pay."""

@@ -27,7 +27,7 @@ from spectool.runtime.grammar import Grammar
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.runtime.fake_drafters import Fixed
 
-FACTS = DraftFacts((0.7, 0.6), (1.0, 0.9), 0.0, 0.003, 0.001)
+FACTS = DraftFacts(0.4, 0.1, 0.0, 0.003, 0.001)
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9, drafts={"d": FACTS})
 
 
@@ -99,30 +99,29 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
 def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
     target, tokenizer = load_model(str(demo_path("target")))
     draft = load_model(str(demo_path("draft")))
-    steps: list[list[float]] = []
+    gains: list[float] = []
 
     def generation() -> None:
         """One in a process of its own, as far as the drafter and the controller can tell."""
         drafter = load_drafter(tokenizer, draft_model=draft, history=True)
         controller = acquire_controller(target, drafter)
         ((_, record),) = drafter.draft_models
-        steps.append(list(record.accepted.steps))
+        gains.append(record.gain(1.0, 0.1))
         for _ in range(20):
-            record.observe(asked=4, proposed=4, accepted=2, weight=0.9)
-        record.update()
+            record.settle(benefit=1.5, doubt=1.0, price=0.2)
         release_controller(target, drafter, controller)
 
     generation()
     assert load_costs(model_key(target)) is None, "nothing is kept for a model that the doctor has not measured"
     save_costs(model_key(draft[0]), replace(COSTS, seconds={64: {1: 0.002, 32: 0.008}}, drafts={}))
     save_costs(model_key(target), replace(COSTS, drafts={}))
-    assert known_draft(target, draft[0]) == DraftFacts((), (), 0.0, 0.002, 0.008 / 32)
+    assert known_draft(target, draft[0]) == DraftFacts(None, 0.0, 0.0, 0.002, 0.008 / 32)
     generation()
     kept = load_costs(model_key(target))
     assert kept is not None and kept.drafts.keys() == {model_key(draft[0])}
     generation()
-    assert steps[0] == steps[1] != steps[2]
-    assert steps[2][0] == pytest.approx(kept.drafts[model_key(draft[0])].accepted[0])
+    assert gains[0] == gains[1] < gains[2]
+    assert kept.drafts[model_key(draft[0])].benefit == pytest.approx(1.5)
 
 
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():

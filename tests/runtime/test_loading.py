@@ -18,7 +18,6 @@ from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
@@ -55,10 +54,11 @@ def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment
     tokenizer, draft = target[1], str(demo_path("draft"))
     assert load_drafter(tokenizer, history=False) is None
     assert repr(load_drafter(tokenizer)) == "<HybridDrafter: history>"
-    assert isinstance(load_drafter(tokenizer, draft_model=draft, history=False), ModelDrafter)
+    assert repr(load_drafter(tokenizer, draft_model=draft, history=False)) == "<HybridDrafter: model>"
     assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), HybridDrafter)
     by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
-    assert isinstance(by_path, TranslatedDrafter) and by_path.name == "model"
+    assert isinstance(by_path, HybridDrafter) and by_path.name == "model"
+    assert isinstance(by_path.drafters[0], TranslatedDrafter)
 
 
 def test_the_least_probability_ends_drafts_of_models_too(

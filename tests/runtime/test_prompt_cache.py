@@ -114,7 +114,7 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     path, model = tmp_path / "cache.safetensors", tiny_model()
     translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
     saved = HybridDrafter([Reference([]), TranslatedDrafter(ModelSource(model), translator)])
-    saved.records[0].start_from(DraftFacts((), (), 0.0, 0.0, 0.0))
+    saved.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.0, 0.0))
     saved.start(PROMPT)
     saved.propose(4)
     save_prompt_cache(path, [KVCache()], saved)

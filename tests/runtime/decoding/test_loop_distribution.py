@@ -100,7 +100,7 @@ def drafter_of(name: str, noisy: Any) -> Drafter:
     if name == "hybrid":
         timed = Timed(noisy)
         hybrid = HybridDrafter([Lookup(), timed], clock=lambda: timed.now)
-        hybrid.records[0].start_from(DraftFacts((), (), 0.0, Timed.SECONDS, 0.0))
+        hybrid.records[0].start_from(DraftFacts(None, 0.0, 0.0, Timed.SECONDS, 0.0))
         return hybrid
     return ModelDrafter(noisy, min_probability=0.4 if name == "hesitant model" else 0.0)
 
@@ -151,7 +151,7 @@ def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, 
     return total.acceptance_rate
 
 
-@pytest.mark.parametrize("drafter", ["model", "guesses"])
+@pytest.mark.parametrize("drafter", ["model", "hesitant model", "guesses"])
 def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
     assert check_loop(model, drafter_of(drafter, noisy), "processors", "rejection", RUNS) > 0.05
 
@@ -256,7 +256,7 @@ def test_a_hybrid_uses_what_was_drawn_whatever_it_is() -> None:
             return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
 
     hybrid = HybridDrafter([Fixed([1], "look-up"), Short([], "model")], clock=lambda: 0.0)
-    hybrid.records[0].start_from(DraftFacts((), (), 0.0, 0.0, 0.0))
+    hybrid.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.0, 0.0))
     hybrid.start(PROMPT)
     proposal = hybrid.propose(4)
     assert (proposal.tokens, proposal.source) == ((3,), "model")

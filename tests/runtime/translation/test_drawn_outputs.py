@@ -247,7 +247,10 @@ def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[s
 
 
 @pytest.mark.system
-def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str], ByteAlignedTranslator]) -> None:
+@pytest.mark.parametrize("least", [0.0, 0.1])
+def test_the_loop_keeps_the_distribution_with_models(
+    least: float, translator: Callable[[str], ByteAlignedTranslator]
+) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
     name, runs, seed = "SentencePiece to byte-level", 400, 47
     pair, known = PAIRS[name], np.array(sorted(PAIRS[name].target_model.known))
@@ -258,7 +261,8 @@ def test_the_loop_keeps_the_distribution_with_models(translator: Callable[[str],
         logits[:, others] = -mx.inf
         return logits
 
-    drafter = TranslatedDrafter(ModelSource(draft, size=pair.draft.size), translator(name))
+    source = ModelSource(draft, size=pair.draft.size, min_probability=least)
+    drafter = TranslatedDrafter(source, translator(name))
     total, prompt = DraftStatistics(), pair.prompt_ids[1]
     options = {
         "num_draft_tokens": 8,
