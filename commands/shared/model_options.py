@@ -114,7 +114,7 @@ min_draft_prob_option = partial(
     type=Finite(0, 1),
     metavar="P",
     help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
-    "history, 0.2 for draft models.",
+    "history, 0.4 for draft models.",
 )
 verify_option = partial(
     option,
