@@ -162,6 +162,8 @@ class Service:
             for job in jobs:
                 job.cancelled = True
 
+        if encoding := request.headers.get("content-encoding"):
+            raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
     async def _read(
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
     ) -> tuple[GenerationRequest, bool]:
@@ -201,7 +203,7 @@ class Service:
         anthropic = {"type": "model", "created_at": datetime.fromtimestamp(self._created, UTC).isoformat()}
         entries = {name: {"id": name, **openai, **anthropic, "display_name": name} for name in self._options.names}
         wanted = request.path_params.get("name")
-        if wanted is None:
+        if not wanted:
             ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
             return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
         if wanted == DEFAULT_MODEL:

@@ -1,5 +1,6 @@
 """What the server refuses, and that every refusal is clean JSON and harms nobody else."""
 
+import gzip
 import json
 import re
 import socket
@@ -301,6 +302,13 @@ def test_what_the_model_cannot_do_is_refused(server: Server, tmp_path: Path) -> 
 
 
 def test_keys_are_asked_for() -> None:
+def test_a_compressed_body_is_named(server: Server) -> None:
+    packed = gzip.compress(json.dumps(GOOD).encode())
+    status, _, data = exchange(server, post(TEXT, packed, Content_Encoding="gzip"))
+    assert (status, b"Content-Encoding: expected none, got gzip" in data) == (415, True)
+    assert exchange(server, get("/v1/models/"))[0] == 200
+
+
     with serving(without_drafter, api_keys=("sésame", "two")) as running:
         for headers in ({}, {"Authorization": "Bearer three"}, {"Authorization": "two"}, {"x_api_key": ""}):
             status, error = refusal(running, post(TEXT, GOOD, **headers))
