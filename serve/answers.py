@@ -135,8 +135,9 @@ class Answer:
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
         own_text = is_own and prompt.grammar is None
+        stops = [request.stop] if isinstance(request.stop, str) else request.stop
         self._text = AnswerText(
-            model.tokenizer, request.stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
+            model.tokenizer, stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks

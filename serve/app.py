@@ -74,11 +74,7 @@ class Service:
             get("/metrics", self._exposition),
             get("/", self._page),
         ]
-        self._methods = {
-            route.path: "POST" if "POST" in (route.methods or ()) else "GET"
-            for route in routes
-            if "{" not in route.path
-        }
+        self._methods = {route.path: min(route.methods or ()) for route in routes if "{" not in route.path}  # not HEAD
         origins = list(options.allowed_origins)
         cors = Middleware(
             CORSMiddleware,
@@ -162,12 +158,12 @@ class Service:
             for job in jobs:
                 job.cancelled = True
 
-        if encoding := request.headers.get("content-encoding"):
-            raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
     async def _read(
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
     ) -> tuple[GenerationRequest, bool]:
         """The request that was sent, and whether it may take long to tokenize."""
+        if encoding := request.headers.get("content-encoding"):
+            raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
         long = len(raw) > _LONG_TEXT

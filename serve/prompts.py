@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
@@ -30,7 +31,8 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
     if isinstance(request, ChatRequest):
-        prediction = _read_prediction(request.predicted, model, options)
+        predicted = request.prediction.content if request.prediction else ""
+        prediction = _read_prediction(predicted, model, options)
         name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
     else:
         assert isinstance(request, CompletionRequest)
@@ -69,14 +71,33 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         raise wrong_field(
             "tools", f"expected none, because mlx-lm cannot read tool calls of {model.name}. Leave them out"
         )
-    _check_characters("messages", sum(len(message.text) for message in request.messages), model, options)
+    _check_characters("messages", sum(len(message.content) for message in request.messages), model, options)
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
     try:
-        text = rendered_text(tokenizer, messages, variables)
+        try:
+            text = rendered_text(tokenizer, messages, variables)
+        except TemplateRefused:
+            if (alternating := _alternating(messages)) == messages:
+                raise
+            text = rendered_text(tokenizer, alternating, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text))
+
+
+def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages for templates that want one system message, as the first; later ones become the user's."""
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        last = result[-1] if result else message
+        role = "user" if message["role"] == "system" != last["role"] else message["role"]
+        if result and role == last["role"] != "tool" and not last.get("tool_calls"):
+            joined = "\n\n".join(filter(None, (last["content"], message["content"])))
+            result[-1] = {**last, **message, "role": role, "content": joined}
+        else:
+            result.append({**message, "role": role})
+    return result
 
 
 def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
@@ -89,10 +110,14 @@ def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> P
 
 
 def _for_template(message: Message) -> dict[str, Any]:
-    """A message as chat templates read it: text alone, and arguments of calls as objects."""
+    """A message as chat templates read it: arguments of calls as objects, and fields by the names that they use."""
     fields = message.model_dump(exclude_unset=True)
-    fields["role"] = "system" if message.role == "developer" else message.role
-    fields["content"] = message.text
+    fields["role"] = {"developer": "system", "function": "tool"}.get(message.role, message.role)
+    fields["content"] = message.content or str(fields.get("refusal", ""))
+    if "reasoning" in fields:
+        fields.setdefault("reasoning_content", fields["reasoning"])
+    if "function_call" in fields:
+        fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
     for call in fields.get("tool_calls") or ():
         function = call.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
