@@ -129,13 +129,13 @@ def _for_template(message: Message) -> dict[str, Any]:
 
 
 def _check_length(name: str, tokens: int, got: str, model: LoadedModel, options: ServerOptions) -> None:
-    """Refuse a prompt that has at least this many tokens, unless the model can read it and answer."""
+    """Refuse a prompt of at least this many tokens, unless they fit, in words from which clients know what to do."""
     limit = options.max_prompt_tokens or model.context
     if limit is None or tokens < limit + (options.max_prompt_tokens is not None):  # one token has to be left
         return
     answer = "" if options.max_prompt_tokens else ", including the answer"
     problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
-    raise wrong_field(name, problem, code="context_length_exceeded")
+    raise wrong_field(name, f"prompt is too long for the context length, {problem}", code="context_length_exceeded")
 
 
 def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:

@@ -49,7 +49,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
-    first = [{"role": "system", "content": instructions}] if instructions else []
+    first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
     if isinstance(tools, list):

@@ -124,7 +124,7 @@ def test_a_prediction_shortens_an_answer_and_is_counted(
         assert last.usage.completion_tokens_details.accepted_prediction_tokens == TOKENS
         without = client(running).chat.completions.create(model="demo", messages=MESSAGES, max_tokens=TOKENS)
         assert without.usage is not None and without.usage.completion_tokens_details is None
-        with pytest.raises(APIStatusError, match="prediction: expected at most 256 tokens") as refused:
+        with pytest.raises(APIStatusError, match=r"prediction: .* expected at most 256 tokens") as refused:
             ask(LONG * 4)
         assert refused.value.code == "context_length_exceeded"
 
