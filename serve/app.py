@@ -151,7 +151,10 @@ class Service:
                 return
             yield head + encoded(writer.finish(jobs)) + writer.done
         except Exception as error:
-            if not begun:
+            # Codex shortens a conversation that is too long only if the stream says so.
+            code = error.body["error"]["code"] if isinstance(error, RequestRefused) and wanted.stream else None
+            told = isinstance(writer, responses.ResponseWriter) and code == "context_length_exceeded"
+            if not begun and not told:
                 raise
             yield encoded([writer.error(refusal_of(error))])
         finally:

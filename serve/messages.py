@@ -43,8 +43,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         raise wrong_field("messages", f"expected a list of messages, got {quoted(messages)}")
     for message in messages:
         chat["messages"] += _messages(message)
-    if stops := body.pop("stop_sequences", None):
-        chat["stop"] = stops
+    chat["stop"] = body.pop("stop_sequences", None)
     tools = body.pop("tools", None) or []
     chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}

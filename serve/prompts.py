@@ -31,8 +31,7 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
     if isinstance(request, ChatRequest):
-        predicted = request.prediction.content if request.prediction else ""
-        prediction = _read_prediction(predicted, model, options)
+        prediction = _read_prediction(getattr(request.prediction, "content", None), model, options)
         name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
     else:
         assert isinstance(request, CompletionRequest)
@@ -100,7 +99,7 @@ def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
+def _read_prediction(text: str | None, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
     if not text:
         return None
     _check_characters("prediction", len(text), model, options)

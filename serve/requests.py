@@ -397,8 +397,7 @@ def joined(content: Any, field: str) -> str:
         if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
             text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
     if not isinstance(text, str):
-        problem = "expected a text or a list of text parts, because nothing else can be read"
-        raise wrong_field(field, f"{problem}, got {quoted(content)}")
+        raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
     return text
 
 

@@ -43,8 +43,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         raise wrong_field(name, "expected none, because nothing is stored. Send the whole conversation")
     text = body.pop("text", None) or {}
     chat["response_format"] = text.get("format") if isinstance(text, dict) else text
-    if "max_output_tokens" in body:
-        chat["max_completion_tokens"] = body.pop("max_output_tokens")
+    chat["max_completion_tokens"] = body.pop("max_output_tokens", None)
     given, instructions = body.pop("input", None), body.pop("instructions", None)
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
@@ -137,7 +136,7 @@ class ResponseWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""
-        problem = {"code": "server_error", "message": str(refusal)}
+        problem = {"code": refusal.body["error"]["code"] or "server_error", "message": str(refusal)}
         return self._event("failed", response={**self._response("failed"), "error": problem})
 
     def open(self, block: Block) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from openai import APIError
+from openai import APIError, BadRequestError
 
 from spectool.serve import messages, prompts, responses
 from spectool.serve.answers import Answer
@@ -229,6 +229,21 @@ def test_what_would_change_the_answer_is_refused(server: Server, path: str, body
     status, _, data = exchange(server, post(path, body))
     assert status == 400
     assert re.match(problem, json.loads(data)["error"]["message"]), data
+
+
+def test_a_stream_of_responses_says_that_the_conversation_is_too_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex shortens a conversation then, but not after an error with the status 400."""
+    monkeypatch.setattr(server.engine.model, "longest_token", 1e-4)
+    asked: Any = {"model": "demo", "input": "Wczoraj"}
+    (event,) = client(server).responses.create(**asked, stream=True)
+    assert event.type == "response.failed" and event.response.error
+    assert event.response.error.code == "context_length_exceeded"
+    with pytest.raises(BadRequestError, match="prompt is too long"):
+        client(server).responses.create(**asked)
+    with pytest.raises(BadRequestError, match="prompt is too long"):
+        client(server).chat.completions.create(model="demo", messages=[USER], stream=True)  # type: ignore[list-item]
 
 
 def test_an_error_in_the_middle_of_a_stream_is_the_client_s_exception(server: Server) -> None:
