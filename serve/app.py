@@ -165,7 +165,7 @@ class Service:
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
     ) -> tuple[GenerationRequest, bool]:
         """The request that was sent, and whether it may take long to tokenize."""
-        if encoding := request.headers.get("content-encoding"):
+        if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
             raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)

@@ -52,12 +52,13 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
 
 
 def _read_texts(request: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
-    given = [request.prompt] if isinstance(request.prompt, str) else request.prompt
-    texts = [text for text in given if isinstance(text, str)]
-    if not texts:
-        return [Prompt([token for token in given if isinstance(token, int)])]
-    _check_characters("prompt", sum(map(len, texts)) // len(texts), model, options)
-    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in texts]
+    given: Any = request.prompt
+    single = isinstance(given, str) or isinstance(given[0], int)
+    prompts = [given] if single else given
+    if not isinstance(prompts[0], str):
+        return [Prompt(tokens) for tokens in prompts]
+    _check_characters("prompt", sum(map(len, prompts)) // len(prompts), model, options)
+    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
 
 
 def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:

@@ -191,11 +191,11 @@ def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str)
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters"}
     functions = [
-        ({name: tool[field] for field, name in fields.items() if tool.get(field) is not None}, tool.get("origin"))
+        ({name: tool[field] for field, name in fields.items() if tool.get(field) is not None}, tool.get("in_namespace"))
         for tool in tools
         if is_own(tool)
     ]
-    return [{"type": "function", "function": function, "origin": origin} for function, origin in functions]
+    return [{"type": "function", "function": function, "in_namespace": place} for function, place in functions]
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class Tool(_Given):
 
     type: Literal["function"]
     function: _Function
-    origin: tuple[str, str] | None = Field(None, exclude=True)  # a namespace of responses, and its name there
+    in_namespace: tuple[str, str] | None = Field(None, exclude=True)  # of responses, and its name there
 
 
 class _Prediction(_Given):
@@ -262,7 +262,7 @@ class GenerationRequest(_Given):
         wanted = self.response_format
         if wanted is not None and wanted.json_schema is not None:
             return "json_schema", wanted.json_schema.content
-        return ("json_schema", wanted.beside) if wanted is not None and wanted.beside else _JSON
+        return ("json_schema", wanted.beside) if wanted is not None and wanted.beside is not None else _JSON
 
     @property
     def constrained(self) -> bool:
@@ -323,7 +323,7 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
-    prompt: _String | _Ids | _Strings
+    prompt: _String | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
     logprobs: StrictBool | _UpTo20 = False
     echo: Literal[False] = False
     suffix: Literal[""] = ""

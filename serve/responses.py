@@ -62,8 +62,8 @@ def _flattened(tool: Any) -> list[Any]:
     """A tool, or those of a namespace under their full names; Codex has a namespace for each MCP server."""
     if not _is(tool, "namespace") or not isinstance(tool.get("tools"), list):
         return [tool]
-    origins = [(each, (tool.get("name"), each.get("name"))) for each in tool["tools"] if isinstance(each, dict)]
-    return [{**each, "name": _full_name(*origin), "origin": origin} for each, origin in origins]
+    places = [(each, (tool.get("name"), each.get("name"))) for each in tool["tools"] if isinstance(each, dict)]
+    return [{**each, "name": _full_name(*place), "in_namespace": place} for each, place in places]
 
 
 def _full_name(namespace: Any, name: Any) -> Any:
@@ -108,7 +108,7 @@ class ResponseWriter(BlockWriter):
         self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": request.model}
         self._ids: list[str] = []
         self._number = 0
-        self._origins = {tool.function.name: tool.origin for tool in request.tools if tool.origin}
+        self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
         functions = [tool["function"] for tool in request.offered]
         self._custom = {function["name"] for function in functions if function.get("parameters") == _CUSTOM}
 
@@ -193,8 +193,8 @@ class ResponseWriter(BlockWriter):
         if block.call:
             call_id, name, arguments = block.call
             call = {**base, "call_id": call_id, "name": name}
-            if name in self._origins:
-                call["namespace"], call["name"] = self._origins[name]
+            if name in self._in_namespace:
+                call["namespace"], call["name"] = self._in_namespace[name]
             if name in self._custom:
                 return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
             return {**call, "type": "function_call", "arguments": arguments}

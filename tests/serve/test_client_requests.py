@@ -172,7 +172,7 @@ def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
         "tools": [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}],
     }
     shown = read_by_model(server, RESPONSES, asked)
-    assert '"name": "mcp__git__log"' in shown and "origin" not in shown
+    assert '"name": "mcp__git__log"' in shown and "in_namespace" not in shown
     names = {"mcp__git__log": {}, "mcp__git__patch": {"input": "*** Łata"}}
     calls = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in names.items()]
     written = "".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
