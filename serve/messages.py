@@ -21,7 +21,7 @@ from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
-_OTHERS_SIDE = {"redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result"}
+_OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
 # What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
 _FOR_ANTHROPIC = "x-anthropic-billing-header:"
 

@@ -20,7 +20,7 @@ from spectool.serve.protocol import (
 from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined, quoted, wrong_field
 
 # What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
-_OTHERS_SIDE = {"reasoning", "web_search_call", "file_search_call"}
+_OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")
 # The arguments of the function that stands for a custom tool, which takes a text.
 _CUSTOM = {
     "type": "object",
