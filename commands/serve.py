@@ -67,7 +67,12 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
-@_count(_DEFAULTS, "max_tokens", "Maximum number of tokens of an answer.", "-m")
+@_count(
+    _DEFAULTS,
+    "max_tokens",
+    "Maximum number of tokens of an answer; by default 512, and in a chat no other limit than the context.",
+    "-m",
+)
 @_default("temp", most=2)
 @_default("top_p")
 @_default("top_k")

@@ -21,7 +21,8 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
 from spectool.serve.tool_calls import Call, Splitter
 
-MOST_TOKENS = 1 << 15  # of an answer, where no context limits it
+MOST_TOKENS = 1 << 15  # of an answer, where no context limits it, or of a chat's, where nobody has said how many
+_TEXT_TOKENS = 512  # of a text where nobody has, because a model may never end one
 _IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
 
 
@@ -124,7 +125,8 @@ class Answer:
         self.seed = None if request.seed is None else (request.seed + job.index) % 2**63  # answers draw differently
         room = (model.context or 0) - len(prompt.tokens)
         room = room if room > 0 else MOST_TOKENS
-        self.max_tokens = min(options.max_tokens if request.limit is None else request.limit, room)
+        usual = options.max_tokens or (MOST_TOKENS if isinstance(request, ChatRequest) else _TEXT_TOKENS)
+        self.max_tokens = min(usual if request.limit is None else request.limit, room)
         self.sampler = _sampler(request, model, options)
         self.processors = _processors(request)
         self.began = self.first = time.perf_counter()
@@ -133,8 +135,9 @@ class Answer:
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
         own_text = is_own and prompt.grammar is None
+        stops = [request.stop] if isinstance(request.stop, str) else request.stop
         self._text = AnswerText(
-            model.tokenizer, request.stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
+            model.tokenizer, stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
         self._splitter = Splitter(
             model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks

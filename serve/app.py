@@ -74,11 +74,7 @@ class Service:
             get("/metrics", self._exposition),
             get("/", self._page),
         ]
-        self._methods = {
-            route.path: "POST" if "POST" in (route.methods or ()) else "GET"
-            for route in routes
-            if "{" not in route.path
-        }
+        self._methods = {route.path: min(route.methods or ()) for route in routes if "{" not in route.path}  # not HEAD
         origins = list(options.allowed_origins)
         cors = Middleware(
             CORSMiddleware,
@@ -155,7 +151,10 @@ class Service:
                 return
             yield head + encoded(writer.finish(jobs)) + writer.done
         except Exception as error:
-            if not begun:
+            # Codex shortens a conversation that is too long only if the stream says so.
+            code = error.body["error"]["code"] if isinstance(error, RequestRefused) and wanted.stream else None
+            told = isinstance(writer, responses.ResponseWriter) and code == "context_length_exceeded"
+            if not begun and not told:
                 raise
             yield encoded([writer.error(refusal_of(error))])
         finally:
@@ -166,6 +165,8 @@ class Service:
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
     ) -> tuple[GenerationRequest, bool]:
         """The request that was sent, and whether it may take long to tokenize."""
+        if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
+            raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
         long = len(raw) > _LONG_TEXT
@@ -201,7 +202,7 @@ class Service:
         anthropic = {"type": "model", "created_at": datetime.fromtimestamp(self._created, UTC).isoformat()}
         entries = {name: {"id": name, **openai, **anthropic, "display_name": name} for name in self._options.names}
         wanted = request.path_params.get("name")
-        if wanted is None:
+        if not wanted:
             ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
             return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
         if wanted == DEFAULT_MODEL:

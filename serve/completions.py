@@ -10,6 +10,8 @@ from spectool.serve.protocol import Event, called, counts, drafting_figures, new
 from spectool.serve.requests import GenerationRequest, RequestRefused
 from spectool.serve.tool_calls import Call
 
+_REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
+
 
 @dataclass(slots=True)
 class Choice:
@@ -93,7 +95,7 @@ class ChatWriter(CompletionWriter):
         if piece.text or "role" in delta:
             delta["content"] = piece.text
         if piece.reasoning:
-            delta["reasoning"] = piece.reasoning
+            delta |= dict.fromkeys(_REASONING, piece.reasoning)
         if piece.calls:
             first = len(answer.calls)
             delta["tool_calls"] = [{"index": first + i, **called(*call)} for i, call in enumerate(piece.calls)]
@@ -107,7 +109,7 @@ class ChatWriter(CompletionWriter):
     def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text}
         if answer.reasoning:
-            message["reasoning"] = answer.reasoning
+            message |= dict.fromkeys(_REASONING, answer.reasoning)
         if answer.calls:
             message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
         logprobs = None if self.request.shown_logprobs is None else {"content": list(map(_token, answer.places))}

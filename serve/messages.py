@@ -14,16 +14,16 @@ from spectool.serve.protocol import (
     counts,
     drafting_figures,
     error_document,
-    joined,
     new_id,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined, quoted, wrong_field
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
-_OTHERS_SIDE = {"thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result"}
-_PASSED_ON = ("model", "max_tokens", "temperature", "top_p", "top_k", "stream")
+_OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
+# What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
+_FOR_ANTHROPIC = "x-anthropic-billing-header:"
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -33,30 +33,28 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         RequestRefused: Something in it is not what it must be.
     """
     body = dict(body)
-    chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
-    chat["messages"] = []
-    if system := body.pop("system", None):
-        chat["messages"].append({"role": "system", "content": joined(system, "system")})
+    chat: dict[str, Any] = {"messages": []}
+    system = body.pop("system", None) or []
+    texts = [joined(block, "system") for block in (system if isinstance(system, list) else [system])]
+    if system := "".join(text for text in texts if not text.startswith(_FOR_ANTHROPIC)):
+        chat["messages"].append({"role": "system", "content": system})
     messages = body.pop("messages", None)
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise wrong_field("messages", f"expected a list of messages, got {quoted(messages)}")
     for message in messages:
         chat["messages"] += _messages(message)
-    if stops := body.pop("stop_sequences", None):
-        chat["stop"] = stops
+    chat["stop"] = body.pop("stop_sequences", None)
     tools = body.pop("tools", None) or []
     chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     kind = choice.get("type") if isinstance(choice, dict) else choice
     if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
         chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
-    chat["tool_choice"] = "required" if kind == "any" else kind
-    if kind == "tool":
-        chat["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
-    config = body.get("output_config")
-    if isinstance(config, dict) and (form := config.get("format")):
-        chat["response_format"] = {"type": "json_schema", "json_schema": form}
-        del body["output_config"]
+    chat["tool_choice"] = {"any": "required", "tool": choice}.get(str(kind), kind)
+    config, form = body.get("output_config"), body.pop("output_format", None)  # as it was called before
+    if isinstance(config, dict) and config.get("format"):
+        form = body.pop("output_config")["format"]
+    chat["response_format"] = form
     thinking = body.pop("thinking", None)
     if isinstance(thinking, dict):
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
@@ -69,19 +67,22 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if not isinstance(content, list):
         yield {"role": role, "content": content}
         return
-    texts, calls = [], []
+    texts: list[Any] = []
+    own: dict[str, Any] = {}  # fields of the assistant's
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
-        if kind == "tool_use":
+        if kind == "thinking":
+            own["reasoning_content"] = own.get("reasoning_content", "") + str(block.get("thinking", ""))
+        elif kind == "tool_use":
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-            calls.append(called(block.get("id"), block.get("name"), arguments))
+            own.setdefault("tool_calls", []).append(called(block.get("id"), block.get("name"), arguments))
         elif kind == "tool_result":
             result = joined(block.get("content") or "", "messages")
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
         elif kind not in _OTHERS_SIDE:
             texts.append(block)
-    if texts or calls:
-        yield {"role": role, "content": joined(texts, "messages"), **({"tool_calls": calls} if calls else {})}
+    if texts or "tool_calls" in own:
+        yield {"role": role, "content": joined(texts, "messages"), **own}
 
 
 class MessageWriter(BlockWriter):

@@ -32,11 +32,7 @@ _SERIES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
     f"{_VLLM}num_drafts_total": (Counter, "Passes that verified draft tokens.", ()),
     f"{_VLLM}num_draft_tokens_total": (Counter, "Draft tokens that were verified.", ()),
     f"{_VLLM}num_accepted_tokens_total": (Counter, "Draft tokens that were accepted.", ()),
-    f"{_VLLM}num_accepted_tokens_per_pos_total": (
-        Counter,
-        "Accepted draft tokens, by their place in the draft.",
-        ("position",),
-    ),
+    f"{_VLLM}num_accepted_tokens_per_pos_total": (Counter, "Accepted draft tokens, by position.", ("position",)),
 }
 
 
@@ -56,9 +52,7 @@ class Metrics:
         (series.labels(**labels) if labels else series).inc(amount)
 
     def add_cycle(self, cycle: Cycle) -> None:
-        """Add a cycle to vLLM's figures, in which those without drafts do not count."""
-        if not cycle.proposal:
-            return
+        """Add a cycle with drafts to vLLM's figures."""
         self.add(f"{_VLLM}num_drafts_total")
         self.add(f"{_VLLM}num_draft_tokens_total", len(cycle.proposal))
         self.add(f"{_VLLM}num_accepted_tokens_total", cycle.accepted)

@@ -20,6 +20,7 @@ class ServerOptions:
         batch: Texts that are written at the same time; None for what fits into memory, up to 16.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
         api_keys: Keys that clients may present; without any, no key is asked for.
+        max_tokens: Of an answer; None for 512 in a text, and in a chat for what the context allows, up to 32,768.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
         prompt_cache_bytes: Of all kept caches together; None for a quarter of the memory that the weights leave.
         kv_bits: As in ``generate_step``, like ``verify`` and ``quantized_kv_start``.
@@ -41,7 +42,7 @@ class ServerOptions:
     top_p: float = SAMPLER["top_p"].default
     top_k: int = 0
     min_p: float = SAMPLER["min_p"].default
-    max_tokens: int = 512
+    max_tokens: int | None = None
     template_variables: dict[str, Any] = field(default_factory=dict)
     prompt_cache_size: int = 10
     prompt_cache_bytes: int | None = None

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
@@ -30,7 +31,7 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
     """
     if isinstance(request, ChatRequest):
-        prediction = _read_prediction(request.predicted, model, options)
+        prediction = _read_prediction(getattr(request.prediction, "content", None), model, options)
         name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
     else:
         assert isinstance(request, CompletionRequest)
@@ -51,12 +52,13 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
 
 
 def _read_texts(request: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
-    given = [request.prompt] if isinstance(request.prompt, str) else request.prompt
-    texts = [text for text in given if isinstance(text, str)]
-    if not texts:
-        return [Prompt([token for token in given if isinstance(token, int)])]
-    _check_characters("prompt", sum(map(len, texts)) // len(texts), model, options)
-    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in texts]
+    given: Any = request.prompt
+    single = isinstance(given, str) or isinstance(given[0], int)
+    prompts = [given] if single else given
+    if not isinstance(prompts[0], str):
+        return [Prompt(tokens) for tokens in prompts]
+    _check_characters("prompt", sum(map(len, prompts)) // len(prompts), model, options)
+    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
 
 
 def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
@@ -69,17 +71,36 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         raise wrong_field(
             "tools", f"expected none, because mlx-lm cannot read tool calls of {model.name}. Leave them out"
         )
-    _check_characters("messages", sum(len(message.text) for message in request.messages), model, options)
+    _check_characters("messages", sum(len(message.content) for message in request.messages), model, options)
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
     try:
-        text = rendered_text(tokenizer, messages, variables)
+        try:
+            text = rendered_text(tokenizer, messages, variables)
+        except TemplateRefused:
+            if (alternating := _alternating(messages)) == messages:
+                raise
+            text = rendered_text(tokenizer, alternating, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text))
 
 
-def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
+def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages for templates that want one system message, as the first; later ones become the user's."""
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        last = result[-1] if result else message
+        role = "user" if message["role"] == "system" != last["role"] else message["role"]
+        if result and role == last["role"] != "tool" and not last.get("tool_calls"):
+            joined = "\n\n".join(filter(None, (last["content"], message["content"])))
+            result[-1] = {**last, **message, "role": role, "content": joined}
+        else:
+            result.append({**message, "role": role})
+    return result
+
+
+def _read_prediction(text: str | None, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
     if not text:
         return None
     _check_characters("prediction", len(text), model, options)
@@ -89,10 +110,14 @@ def _read_prediction(text: str, model: LoadedModel, options: ServerOptions) -> P
 
 
 def _for_template(message: Message) -> dict[str, Any]:
-    """A message as chat templates read it: text alone, and arguments of calls as objects."""
+    """A message as chat templates read it: arguments of calls as objects, and fields by the names that they use."""
     fields = message.model_dump(exclude_unset=True)
-    fields["role"] = "system" if message.role == "developer" else message.role
-    fields["content"] = message.text
+    fields["role"] = {"developer": "system", "function": "tool"}.get(message.role, message.role)
+    fields["content"] = message.content or str(fields.get("refusal", ""))
+    if "reasoning" in fields:
+        fields.setdefault("reasoning_content", fields["reasoning"])
+    if "function_call" in fields:
+        fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
     for call in fields.get("tool_calls") or ():
         function = call.get("function")
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
@@ -104,13 +129,13 @@ def _for_template(message: Message) -> dict[str, Any]:
 
 
 def _check_length(name: str, tokens: int, got: str, model: LoadedModel, options: ServerOptions) -> None:
-    """Refuse a prompt that has at least this many tokens, unless the model can read it and answer."""
+    """Refuse a prompt of at least this many tokens, unless they fit, in words from which clients know what to do."""
     limit = options.max_prompt_tokens or model.context
     if limit is None or tokens < limit + (options.max_prompt_tokens is not None):  # one token has to be left
         return
     answer = "" if options.max_prompt_tokens else ", including the answer"
     problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
-    raise wrong_field(name, problem, code="context_length_exceeded")
+    raise wrong_field(name, f"prompt is too long for the context length, {problem}", code="context_length_exceeded")
 
 
 def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:

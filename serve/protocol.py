@@ -191,28 +191,13 @@ def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str)
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters"}
     functions = [
-        {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}
+        ({name: tool[field] for field, name in fields.items() if tool.get(field) is not None}, tool.get("in_namespace"))
         for tool in tools
         if is_own(tool)
     ]
-    return [{"type": "function", "function": function} for function in functions]
+    return [{"type": "function", "function": function, "in_namespace": place} for function, place in functions]
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """A call of a tool in the form of a chat's."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def joined(content: Any, field: str) -> str:
-    """The text of a content: a text, or a list of parts that have one.
-
-    Raises:
-        RequestRefused: A part is something else, such as an image.
-    """
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
-    ):
-        return "".join(part["text"] for part in content)
-    raise wrong_field(field, "expected a text or a list of text parts, because nothing else can be read")

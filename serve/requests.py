@@ -35,7 +35,13 @@ _KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_
 # Fields of OpenAI's that change nothing about a text, so that nobody needs to hear that they have no effect.
 _WITHOUT_EFFECT = {
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "include", "background", "truncation",
 }  # fmt: skip
+# What is said instead of pydantic's words about classes and patterns.
+_PLAIN_WORDS = {
+    **dict.fromkeys(("model_type", "dict_type"), "Input should be an object"),
+    "string_pattern_mismatch": "The name should be a token id",
+}
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
@@ -92,11 +98,14 @@ _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _JSON = "json_schema", {"type": "object"}
 
 
-def _started(value: Any) -> None:
-    raise PydanticCustomError("started", "Input should be left out, because this is fixed when the server starts")
+def _left_out(reason: str) -> BeforeValidator:
+    def refuse(value: Any) -> None:
+        raise PydanticCustomError("left_out", "Input should be left out, because {reason}", {"reason": reason})
+
+    return BeforeValidator(refuse)
 
 
-_Started = Annotated[None, BeforeValidator(_started)]
+_Started = Annotated[None, _left_out("this is fixed when the server starts")]
 
 
 class _Given(BaseModel):
@@ -110,22 +119,12 @@ class _Given(BaseModel):
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
-class _Part(BaseModel):
-    type: Literal["text"]
-    text: str
-
-
 class Message(_Given):
     """A message of a conversation; fields of the chat template's own are passed on to it."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Part] = ""
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Annotated[str, BeforeValidator(lambda content: joined(content, "messages"))] = ""
     tool_calls: list[dict[str, Any]] | None = None
-
-    @property
-    def text(self) -> str:
-        """The content as one text."""
-        return _joined(self.content)
 
 
 class _Function(_Given):
@@ -137,28 +136,32 @@ class Tool(_Given):
 
     type: Literal["function"]
     function: _Function
+    in_namespace: tuple[str, str] | None = Field(None, exclude=True)  # of responses, and its name there
 
 
 class _Prediction(_Given):
     type: Literal["content"]
-    content: _String | list[_Part]
+    content: Annotated[str, BeforeValidator(lambda content: joined(content, "prediction"))]
 
 
 class _StreamOptions(_Given):
     include_usage: StrictBool = False
 
 
-class _PlainFormat(_Given):
-    type: Literal["text", "json_object"]
-
-
 class _Schema(_Given):
     content: dict[str, Any] | bool = Field(alias="schema")
 
 
-class _SchemaFormat(_Given):
-    type: Literal["json_schema"]
-    json_schema: _Schema
+class _Format(_Given):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _Schema | None = None
+    beside: dict[str, Any] | None = Field(None, alias="schema")  # where responses and llama.cpp have it
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> Self:
+        if self.type == "json_schema" and self.json_schema is None and self.beside is None:
+            raise PydanticCustomError("schema", "Input should have a schema")
+        return self
 
 
 class _StructuredOutputs(_Given):
@@ -179,9 +182,24 @@ class _StructuredOutputs(_Given):
         return self
 
 
+def _flat(choice: Any) -> Any:
+    """A choice of tools as in responses: next to its type is what chats have in a field of that name."""
+    inner = choice.get(str(choice.get("type"))) if isinstance(choice, dict) else None
+    return {**inner, "type": choice["type"]} if isinstance(inner, dict) else choice
+
+
 class _NamedTool(_Given):
-    type: Literal["function"]
-    function: _Function
+    type: Literal["function", "custom", "tool"]
+    name: _Text
+
+
+class _AllowedTools(_Given):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[Annotated[_NamedTool, BeforeValidator(_flat)]]
+
+
+_Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool | _AllowedTools, BeforeValidator(_flat)]
 
 
 class GenerationRequest(_Given):
@@ -207,9 +225,9 @@ class GenerationRequest(_Given):
     xtc_threshold: float = _sampling(SAMPLER["xtc_threshold"].default)
     logit_bias: dict[_TokenId, _Bias] = {}
     seed: int | None = _whole(0)
-    stop: _Text | Annotated[list[_Text], Field(max_length=16)] = []
+    stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
-    response_format: Annotated[_PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = None
+    response_format: _Format | None = None
     structured_outputs: _StructuredOutputs | None = None
     chat_template: _Started = None
     adapters: _Started = None
@@ -236,18 +254,15 @@ class GenerationRequest(_Given):
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
-    def stops(self) -> list[str]:
-        """Texts that end an answer."""
-        return [self.stop] if isinstance(self.stop, str) else self.stop
-
-    @property
     def form(self) -> tuple[str, Any]:
         """What the text of an answer has to look like, as the kind and the value of a `Grammar`."""
         if self.structured_outputs is not None:
             (kind,) = self.structured_outputs.model_fields_set
             return _JSON if kind == "json_object" else (kind, getattr(self.structured_outputs, kind))
         wanted = self.response_format
-        return ("json_schema", wanted.json_schema.content) if isinstance(wanted, _SchemaFormat) else _JSON
+        if wanted is not None and wanted.json_schema is not None:
+            return "json_schema", wanted.json_schema.content
+        return ("json_schema", wanted.beside) if wanted is not None and wanted.beside is not None else _JSON
 
     @property
     def constrained(self) -> bool:
@@ -265,17 +280,22 @@ class ChatRequest(GenerationRequest):
 
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] = []
-    tool_choice: Literal["auto", "none", "required"] | _NamedTool = "auto"
+    tool_choice: _Choice = "auto"
+    functions: Annotated[None, _left_out("tools and tool_choice say the same")] = None
+    modalities: list[Literal["text"]] = []
     parallel_tool_calls: StrictBool = True
     prediction: _Prediction | None = None
     logprobs: StrictBool = False
     top_logprobs: int | None = _whole(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
-    @property
-    def predicted(self) -> str:
-        """The text that the answer is expected to repeat."""
-        return _joined(self.prediction.content) if self.prediction else ""
+    @model_validator(mode="after")
+    def _leave_allowed_tools(self) -> Self:
+        if isinstance(self.tool_choice, _AllowedTools):
+            names = {tool.name for tool in self.tool_choice.tools}
+            self.tools = [tool for tool in self.tools if tool.function.name in names]
+            self.tool_choice = self.tool_choice.mode
+        return self
 
     @property
     def offered(self) -> list[dict[str, Any]]:
@@ -286,7 +306,7 @@ class ChatRequest(GenerationRequest):
     def callable_names(self) -> list[str] | None:
         """The functions of which one has to be called; None where the model decides whether to call."""
         if isinstance(self.tool_choice, _NamedTool):
-            return [self.tool_choice.function.name]
+            return [self.tool_choice.name]
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
 
     @property
@@ -303,7 +323,7 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
-    prompt: _String | _Ids | _Strings
+    prompt: _String | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
     logprobs: StrictBool | _UpTo20 = False
     echo: Literal[False] = False
     suffix: Literal[""] = ""
@@ -344,9 +364,10 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
         errors = error.errors(include_url=False)
         deepest = max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
-        path, got = _place(body, deepest["loc"])
+        path, got = _place(body, deepest["loc"], missing=deepest["type"] == "missing")
         name = str(deepest["loc"][0]) if deepest["loc"] else "body"
-        raise RequestRefused(400, f"{path}: {deepest['msg']}, got {got}", param=name) from error
+        problem = _PLAIN_WORDS.get(deepest["type"], deepest["msg"].replace(" after validation", ""))
+        raise RequestRefused(400, f"{path}: {problem}, got {got}", param=name) from error
 
 
 def without_effect(request: BaseModel) -> list[str]:
@@ -360,11 +381,27 @@ def quoted(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _joined(content: str | list[_Part]) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content)
+def joined(content: Any, field: str) -> str:
+    """The text of a content: a text, or a list of texts and of parts that have one.
+
+    Raises:
+        RequestRefused: A part is something else, such as an image.
+    """
+    if isinstance(content, list):
+        return "".join(joined(part, field) for part in content)
+    text = content
+    if isinstance(content, dict):
+        kind, source = str(content.get("type", "text")), content.get("source")
+        others = {"refusal": "refusal", "tool_reference": "tool_name"}
+        text = content.get("text" if kind in ("text", "input_text", "output_text") else others.get(kind, ""))
+        if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+            text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
+    if not isinstance(text, str):
+        raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
+    return text
 
 
-def _place(body: dict[str, Any], steps: Sequence[int | str]) -> tuple[str, str]:
+def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -> tuple[str, str]:
     """The path to a place in a body, and what is there."""
     value: Any = body
     path = ""
@@ -373,7 +410,7 @@ def _place(body: dict[str, Any], steps: Sequence[int | str]) -> tuple[str, str]:
             value, path = value[step], f"{path}[{step}]"
         elif isinstance(value, dict) and step in value:
             value, path = value[step], f"{path}.{step}"
-        elif isinstance(value, dict) and step == steps[-1]:  # it is missing
+        elif missing and isinstance(value, dict) and step == steps[-1]:
             return f"{path}.{step}".removeprefix("."), "nothing"
         # otherwise it names one of several kinds of values
     return path.removeprefix("."), quoted(value)

@@ -13,28 +13,14 @@ from spectool.serve.protocol import (
     called,
     counts,
     drafting_figures,
-    joined,
     new_id,
     now,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, quoted, wrong_field
+from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined, quoted, wrong_field
 
-_PASSED_ON = (
-    "model",
-    "temperature",
-    "top_p",
-    "stream",
-    "tool_choice",
-    "stop",
-    "seed",
-    "top_k",
-    "min_p",
-    "parallel_tool_calls",
-)
-_WITHOUT_EFFECT = {"include", "background", "truncation"}
-# What another server has thought or searched for earlier in a conversation; what came of it stands in its messages.
-_OTHERS_SIDE = {"reasoning", "web_search_call", "file_search_call"}
+# What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
+_OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")
 # The arguments of the function that stands for a custom tool, which takes a text.
 _CUSTOM = {
     "type": "object",
@@ -52,31 +38,37 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         RequestRefused: Something in it is not what it must be.
     """
     body = {name: value for name, value in body.items() if value is not None}
-    chat = {name: body.pop(name) for name in _PASSED_ON if name in body}
-    if "previous_response_id" in body:
-        raise wrong_field(
-            "previous_response_id", "expected none, because nothing is stored. Send the whole conversation"
-        )
+    chat: dict[str, Any] = {}
+    for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
+        raise wrong_field(name, "expected none, because nothing is stored. Send the whole conversation")
     text = body.pop("text", None) or {}
-    form = text.get("format") if isinstance(text, dict) else text
-    if form is not None:
-        chat["response_format"] = {"type": "json_schema", "json_schema": form} if _is(form, "json_schema") else form
-    if _is(chat.get("tool_choice"), "function") or _is(chat.get("tool_choice"), "custom"):
-        chat["tool_choice"] = {"type": "function", "function": {"name": chat["tool_choice"].get("name")}}
-    if "max_output_tokens" in body:
-        chat["max_completion_tokens"] = body.pop("max_output_tokens")
+    chat["response_format"] = text.get("format") if isinstance(text, dict) else text
+    chat["max_completion_tokens"] = body.pop("max_output_tokens", None)
     given, instructions = body.pop("input", None), body.pop("instructions", None)
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
-    first = [{"role": "system", "content": instructions}] if instructions else []
+    first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
     chat["messages"] = first + _messages(items)
     tools = body.pop("tools", [])
     if isinstance(tools, list):
+        tools = [each for tool in tools for each in _flattened(tool)]
         tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
     chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    ignored = {name: value for name, value in body.items() if name not in _WITHOUT_EFFECT}
-    return checked(ChatRequest, {**ignored, **chat})
+    return checked(ChatRequest, {**body, **chat})
+
+
+def _flattened(tool: Any) -> list[Any]:
+    """A tool, or those of a namespace under their full names; Codex has a namespace for each MCP server."""
+    if not _is(tool, "namespace") or not isinstance(tool.get("tools"), list):
+        return [tool]
+    places = [(each, (tool.get("name"), each.get("name"))) for each in tool["tools"] if isinstance(each, dict)]
+    return [{**each, "name": _full_name(*place), "in_namespace": place} for each, place in places]
+
+
+def _full_name(namespace: Any, name: Any) -> Any:
+    """The name of a tool for the model."""
+    return f"{namespace}".rstrip("_") + "__" + f"{name}".lstrip("_") if namespace else name
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -87,11 +79,12 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages that a list of items stands for; calls that follow one another are of one message."""
     messages: list[dict[str, Any]] = []
     for item in items:
-        kind = item.get("type", "message")
+        kind = item.get("type") or "message"
         if kind in ("function_call", "custom_tool_call"):
             # A custom tool takes one text instead of arguments.
             arguments = item.get("arguments") if kind == "function_call" else as_json({"input": item.get("input")})
-            call = called(item.get("call_id"), item.get("name"), arguments)
+            name = _full_name(item.get("namespace"), item.get("name"))
+            call = called(item.get("call_id"), name, arguments)
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": ""})
             messages[-1].setdefault("tool_calls", []).append(call)
@@ -99,10 +92,10 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             result = joined(item.get("output") or "", "input")
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
         elif kind == "message":
-            messages.append({"role": item.get("role"), "content": joined(item.get("content"), "input")})
+            messages.append({"role": item.get("role"), "content": joined(item.get("content") or "", "input")})
         elif kind not in _OTHERS_SIDE:
-            problem = f"expected message, function_call, function_call_output or reasoning, got {kind!r}"
-            raise wrong_field("input", problem)
+            problem = "expected messages, calls of functions and custom tools, their outputs and reasoning"
+            raise wrong_field("input", f"{problem}, all of them whole (store: false), got {quoted(kind)}")
     return messages
 
 
@@ -115,6 +108,7 @@ class ResponseWriter(BlockWriter):
         self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": request.model}
         self._ids: list[str] = []
         self._number = 0
+        self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
         functions = [tool["function"] for tool in request.offered]
         self._custom = {function["name"] for function in functions if function.get("parameters") == _CUSTOM}
 
@@ -142,7 +136,7 @@ class ResponseWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""
-        problem = {"code": "server_error", "message": str(refusal)}
+        problem = {"code": refusal.body["error"]["code"] or "server_error", "message": str(refusal)}
         return self._event("failed", response={**self._response("failed"), "error": problem})
 
     def open(self, block: Block) -> Iterator[Event]:
@@ -199,16 +193,14 @@ class ResponseWriter(BlockWriter):
         if block.call:
             call_id, name, arguments = block.call
             call = {**base, "call_id": call_id, "name": name}
+            if name in self._in_namespace:
+                call["namespace"], call["name"] = self._in_namespace[name]
             if name in self._custom:
                 return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
             return {**call, "type": "function_call", "arguments": arguments}
         if block.kind == "reasoning":
-            return {
-                **base,
-                "type": "reasoning",
-                "summary": [],
-                "content": [{"type": "reasoning_text", "text": block.text}],
-            }
+            content = [{"type": "reasoning_text", "text": block.text}]
+            return {**base, "type": "reasoning", "summary": [], "content": content}
         return {**base, "type": "message", "role": "assistant", "content": [_part(block.text)]}
 
 

@@ -134,6 +134,5 @@ class Splitter:
             arguments = json.loads(arguments)
         if call["name"] not in self._names or not isinstance(arguments, dict):
             raise ValueError
-        return Call(
-            f"call_{uuid4().hex[:24]}", call["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-        )
+        # Templates of Mistral's refuse other identifiers than of nine letters and digits.
+        return Call(uuid4().hex[:9], call["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False))

@@ -198,3 +198,23 @@ def test_extreme_penalties_leave_an_answer_in_json(server: Server) -> None:
     status, _, data = exchange(server, post("/v1/completions", body))
     assert status == 200
     json.loads(data, parse_constant=pytest.fail)
+
+
+def test_reasoning_has_both_names_and_calls_have_identifiers_that_mistral_s_templates_take(
+    chatting: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = chatting.engine.model.tokenizer
+    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
+    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
+    written = '<think>Hm.</think><tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+    asked: Any = {"model": "demo", "messages": MESSAGES, "tools": TOOLS, "max_tokens": 200}
+    with writing_down(chatting, written, written):
+        message = client(chatting).chat.completions.create(**asked).choices[0].message
+        deltas = [chunk.choices[0].delta for chunk in client(chatting).chat.completions.create(**asked, stream=True)]
+    assert message.model_extra and message.tool_calls
+    for name in ("reasoning", "reasoning_content"):
+        assert (
+            message.model_extra[name] == "".join((delta.model_extra or {}).get(name, "") for delta in deltas) == "Hm."
+        )
+    (call,) = message.tool_calls
+    assert len(call.id) == 9 and call.id.isalnum()

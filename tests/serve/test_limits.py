@@ -14,10 +14,11 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.serve import responses
 from spectool.serve.answers import Answer, Job, Prompt
 from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import CompletionRequest, checked
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, checked
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
@@ -101,6 +102,7 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (255, 1)
     status, error = refusal(server, post(TEXT, {"prompt": whole + "a ", "max_tokens": 1}))
     assert (status, error["code"]) == (400, "context_length_exceeded")
+    assert "prompt is too long" in error["message"]  # what Claude Code looks for
     assert "at most 256 tokens, including the answer, got 256" in error["message"]
 
 
@@ -208,6 +210,27 @@ def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.
             for prompt in PROMPTS:
                 complete(running, prompt)
             assert series(running)["spectool_prompt_cache_sequences"] == kept
+
+
+def test_a_chat_without_a_limit_goes_on_to_the_end_of_the_context(
+    wider: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex never sends one, Roo Code and Open WebUI only if they are told to."""
+    monkeypatch.setattr(wider.engine.model, "context", 4096)
+
+    def limit(request: GenerationRequest, max_tokens: int | None = None) -> int:
+        job, options = (
+            Job(request, Prompt([1] * 6), "", lambda event: None),
+            ServerOptions(model="a", max_tokens=max_tokens),
+        )
+        return Answer(job, wider.engine.model, options).max_tokens
+
+    chats = [checked(ChatRequest, {"messages": [{"role": "user"}]}), responses.chat_of({"input": "a"})]
+    text = checked(CompletionRequest, {"prompt": "a"})
+    assert [limit(chat) for chat in chats] == [4090, 4090] and limit(text) == 512
+    assert limit(chats[0], 7) == limit(text, 7) == 7
+    monkeypatch.setattr(wider.engine.model, "context", 1 << 17)
+    assert limit(chats[0]) == 1 << 15
 
 
 def test_the_context_is_found_where_a_model_keeps_it() -> None:

@@ -1,0 +1,264 @@
+"""Requests in the forms in which clients send them, and what the model gets to read of them."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import APIError, BadRequestError
+
+from spectool.serve import messages, prompts, responses
+from spectool.serve.answers import Answer
+from spectool.serve.requests import ChatRequest, checked
+from spectool.serve.server import Server
+from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
+from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
+from spectool.tests.serve.test_adapters import anthropic
+
+pytestmark = pytest.mark.system
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+USER = {"role": "user", "content": "a"}
+SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
+SHOWN = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}[{{ m.role }}]"
+    "{{ m.reasoning_content or '' }}|{{ m.content }}{% for call in m.tool_calls or [] %}"
+    "{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}{% endfor %}"
+)
+# As Qwen 3.5 and Mistral have it.
+STRICT = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first or not loop.first and m.role == "
+    "messages[loop.index0 - 1].role %}{{ raise_exception('roles') }}{% endif %}{% endfor %}"
+) + SHOWN
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    model = chatting_model(tmp_path_factory.mktemp("chatting"))
+    with serving(without_drafter, model=model, served_names=("demo",), max_prompt_tokens=5000) as running:
+        yield running
+
+
+def read_by_model(server: Server, path: str, body: dict[str, Any], template: str = SHOWN) -> str:
+    """The text that a request is for a model with a template."""
+    texts: list[str] = []
+    limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
+    with pytest.MonkeyPatch.context() as patched:
+        encode = prompts.encode
+        patched.setattr(prompts, "encode", lambda tokenizer, text: texts.append(text) or encode(tokenizer, text))
+        patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
+        status, _, data = exchange(server, post(path, {limit: 1, **body}))
+    assert status == 200, data
+    return texts[0]
+
+
+CALLED = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+USED = {"type": "tool_use", "id": "c", "name": "weather", "input": {}}
+BILLING = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=abcde;"}
+DOCUMENT = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "Umowa"},
+    "title": "A.txt",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}]}, "[user]|ab"),
+        (CHAT, {"messages": [USER, {"role": "assistant", "content": None, "refusal": "no"}]}, "[user]|a[assistant]|no"),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]},
+            "[user]|a[assistant]|no",
+        ),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "content": "b", "reasoning": "hm"}]},
+            "[user]|a[assistant]hm|b",
+        ),
+        (
+            CHAT,
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": None, "function_call": CALLED["function"]},
+                    {"role": "function", "name": "weather", "content": "Pada."},
+                ]
+            },
+            "[user]|a[assistant]|weather({})[tool]|Pada.",
+        ),
+        (
+            RESPONSES,
+            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}]},
+            "[user]|a[assistant]|",
+        ),
+        (
+            RESPONSES,
+            {"input": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]},
+            "[user]|a[assistant]|no",
+        ),
+        (
+            RESPONSES,
+            {
+                "input": [
+                    USER,
+                    {"type": "function_call", "namespace": "mcp__git", "name": "log", "arguments": "{}"},
+                    {"type": "function_call_output", "output": "r"},
+                ]
+            },
+            "[user]|a[assistant]|mcp__git__log({})[tool]|r",
+        ),
+        (MESSAGES, {"system": [BILLING, {"type": "text", "text": "S"}], "messages": [USER]}, "[system]|S[user]|a"),
+        (MESSAGES, {"system": [BILLING], "messages": [USER]}, "[user]|a"),
+        (
+            MESSAGES,
+            {"messages": [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}]},
+            "[user]|A.txt\nUmowa\n\na",
+        ),
+        (
+            MESSAGES,
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, USED]},
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "tool_result",
+                                "tool_use_id": "c",
+                                "content": [{"type": "tool_reference", "tool_name": "x"}, DOCUMENT],
+                            }
+                        ],
+                    },
+                ]
+            },
+            "[user]|a[assistant]hm|weather({})[tool]|xA.txt\nUmowa\n\n",
+        ),
+    ],
+)
+def test_what_earlier_answers_and_tools_left_is_read(
+    server: Server, path: str, body: dict[str, Any], text: str
+) -> None:
+    assert read_by_model(server, path, body) == text
+
+
+def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> None:
+    """Codex sends instructions and messages of the developer's, Claude Code system messages later on."""
+    developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "D"}]}
+    codex = {"instructions": "I", "input": [developer, USER]}
+    assert read_by_model(server, RESPONSES, codex, STRICT) == "[system]|I\n\nD[user]|a"
+    assert read_by_model(server, RESPONSES, codex) == "[system]|I[system]|D[user]|a"
+    turns = [USER, USER, {"role": "assistant", "content": "b"}, {"role": "system", "content": "S"}, USER]
+    body = {"system": "I", "messages": turns}
+    assert read_by_model(server, MESSAGES, body, STRICT) == "[system]|I[user]|a\n\na[assistant]|b[user]|S\n\na"
+    result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+    calls = [USER, {"role": "assistant", "tool_calls": [CALLED, CALLED]}, result, result]
+    with pytest.raises(AssertionError, match="roles"):  # what cannot be joined is refused as before
+        read_by_model(server, CHAT, {"messages": calls}, STRICT)
+
+
+def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
+    """Codex has the tools of MCP servers in namespaces."""
+    inner = [
+        {"type": "function", "name": "_log", "description": "Tells it.", "parameters": {"type": "object"}},
+        {"type": "custom", "name": "patch"},
+    ]
+    asked: Any = {
+        "model": "demo",
+        "input": "a",
+        "max_output_tokens": 200,
+        "tools": [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}],
+    }
+    shown = read_by_model(server, RESPONSES, asked)
+    assert '"name": "mcp__git__log"' in shown and "in_namespace" not in shown
+    names = {"mcp__git__log": {}, "mcp__git__patch": {"input": "*** Łata"}}
+    calls = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in names.items()]
+    written = "".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
+    with writing_down(server, written, written):
+        whole = client(server).responses.create(**asked)
+        with client(server).responses.stream(**asked) as stream:
+            final = stream.get_final_response()
+    for response in (whole, final):
+        found = [(call.type, call.name, call.namespace) for call in response.output]  # type: ignore[union-attr]
+        assert found == [("function_call", "_log", "mcp__git__"), ("custom_tool_call", "patch", "mcp__git__")]
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_allowed_tools_are_the_only_ones(mode: str) -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in "ab"]
+    flat = [{"type": "function", "name": name} for name in "ab"]
+    chat = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools[1:]}}
+    beside = {"type": "allowed_tools", "mode": mode, "tools": flat[1:]}
+    for request in (
+        checked(ChatRequest, {"messages": [USER], "tools": tools, "tool_choice": chat}),
+        responses.chat_of({"input": "a", "tools": flat, "tool_choice": beside}),
+    ):
+        assert request.offered == tools[1:]
+        assert request.callable_names == (["b"] if mode == "required" else None)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": SCHEMA}},
+        {"type": "json_schema", "name": "a", "schema": SCHEMA},
+        {"type": "json_object", "schema": SCHEMA},
+    ],
+)
+def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
+    assert checked(ChatRequest, {"messages": [USER], "response_format": form}).form == ("json_schema", SCHEMA)
+    asked = {"messages": [USER], "max_tokens": 5}
+    assert messages.chat_of({**asked, "output_format": form}).form == ("json_schema", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "problem"),
+    [
+        (CHAT, {"messages": [USER], "functions": [TOOLS[0]["function"]]}, "functions: .* tools and tool_choice"),
+        (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
+        (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
+        (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
+        (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: expected none, because nothing is stored"),
+        (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: expected none, because nothing is stored"),
+        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"item_reference"'),
+    ],
+)
+def test_what_would_change_the_answer_is_refused(server: Server, path: str, body: dict[str, Any], problem: str) -> None:
+    status, _, data = exchange(server, post(path, body))
+    assert status == 400
+    assert re.match(problem, json.loads(data)["error"]["message"]), data
+
+
+def test_a_stream_of_responses_says_that_the_conversation_is_too_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex shortens a conversation then, but not after an error with the status 400."""
+    monkeypatch.setattr(server.engine.model, "longest_token", 1e-4)
+    asked: Any = {"model": "demo", "input": "Wczoraj"}
+    (event,) = client(server).responses.create(**asked, stream=True)
+    assert event.type == "response.failed" and event.response.error
+    assert event.response.error.code == "context_length_exceeded"
+    with pytest.raises(BadRequestError, match="prompt is too long"):
+        client(server).responses.create(**asked)
+    with pytest.raises(BadRequestError, match="prompt is too long"):
+        client(server).chat.completions.create(model="demo", messages=[USER], stream=True)  # type: ignore[list-item]
+
+
+def test_an_error_in_the_middle_of_a_stream_is_the_client_s_exception(server: Server) -> None:
+    add = Answer.add
+
+    def fail(answer: Answer, token: int, logprobs: Any) -> Any:
+        if len(answer.job.tokens) > 2:
+            raise ValueError("no such luck")
+        return add(answer, token, logprobs)
+
+    asked: Any = {"model": "demo", "messages": [USER], "max_tokens": 20, "stream": True}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Answer, "add", fail)
+        for api, error in ((client(server).chat.completions, APIError), (anthropic(server).messages, Exception)):
+            with pytest.raises(error, match="no such luck"):
+                list(api.create(**asked))  # type: ignore[call-overload]
+        *_, last = client(server).responses.create(model="demo", input="a", stream=True)
+    assert last.type == "response.failed" and last.response.error and "no such luck" in last.response.error.message
