@@ -137,10 +137,10 @@ def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, fl
 def _played(texts: Sequence[Saved], names: Sequence[str], machine: Machine, measured: bool) -> list[float]:
     clock, controller = Clock(), Controller()
     members: list[Drafter] = [SavedMember(name, machine, clock) for name in names]
-    drafter = members[0] if names == ["draft"] else HybridDrafter(members, clock=clock)
+    drafter = HybridDrafter(members, clock=clock)
     if measured:
         controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
-        for known in drafter.records if isinstance(drafter, HybridDrafter) else ():
+        for known in drafter.records:
             known.start_from(DraftFacts(None, 0.0, 0.0, machine.drafts["draft"], machine.reading))
     return play(texts, drafter, machine, clock, controller)
 

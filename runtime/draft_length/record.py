@@ -24,21 +24,19 @@ class ByPosition:
 
     Attributes:
         steps: Probability of getting past each position after those before it, shape [most].
-        tried: Observations that each of them rests on; earlier ones count less.
     """
 
     NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
 
-    def __init__(self, most: int, prior: float = 0.5) -> None:
-        self._passed = [0.0] * most
-        self.tried = [0.0] * most
-        self._passed[0], self.tried[0] = 2.0 * prior, 2.0
-        self.steps = [prior] * most
+    def __init__(self, most: int) -> None:
+        self.steps = [0.5] * most
+        self._passed, self._tried = [0.0] * most, [0.0] * most
+        self._passed[0], self._tried[0] = 1.0, 2.0
 
     def observe(self, reached: int, limit: int, weight: float) -> None:
         """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
         passed = self._passed = [count * weight for count in self._passed]
-        tried = self.tried = [count * weight for count in self.tried]
+        tried = self._tried = [count * weight for count in self._tried]
         for position in range(reached):
             passed[position] += 1.0
             tried[position] += 1.0
@@ -47,9 +45,9 @@ class ByPosition:
 
     def update(self) -> None:
         """Recompute ``steps``; the prior of each position is the estimate of the one before it."""
-        step = self._passed[0] / self.tried[0]
+        step = self._passed[0] / self._tried[0]
         self.steps = [step]
-        for passed, tried in zip(self._passed[1:], self.tried[1:], strict=True):
+        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
             step = (passed + self.NEIGHBOUR * step) / (tried + self.NEIGHBOUR)
             self.steps.append(step)
 
@@ -89,11 +87,10 @@ class DraftRecord:
         proposed: How far it gets before a token is not proposed.
     """
 
-    def __init__(self, most: int = MAX_DRAFT_TOKENS, fills: float = 0.5) -> None:
-        """Of proposals of up to ``most`` tokens; ``fills`` is the probability at first that it proposes one more."""
+    def __init__(self, most: int) -> None:
+        """Of proposals of up to ``most`` tokens."""
         self.times = DraftTimes()
-        self.accepted = ByPosition(most)
-        self.proposed = ByPosition(most, fills)
+        self.accepted, self.proposed = ByPosition(most), ByPosition(most)
 
     def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
         """Record a proposal; earlier ones weigh ``weight`` times as much."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw
 
 _Result = TypeVar("_Result")
-_DECAY = 0.98  # weight of what was learnt, from cycle to cycle: texts change, and what was useless is tried again
+_DECAY = 0.98  # weight of what was usual, from cycle to cycle
 _UNMEASURED = 0.1  # cost of a draft token in plain passes before it is measured
 _RATE_PRIOR = 16.0  # plain cycles that the usual rate counts for at first
 _TEXT = 64.0  # cycles of a text before the first one has ended
