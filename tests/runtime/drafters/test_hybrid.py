@@ -142,6 +142,19 @@ def test_a_model_is_asked_where_the_cheap_ones_are_unsure(probability: float, as
     assert costly.seen == [5, 6] * asked, "a model follows the text once it is asked"
 
 
+@pytest.mark.parametrize("right", [4, 5])
+def test_a_look_up_is_believed_less_where_a_model_says_otherwise(right: int) -> None:
+    """Both are always equally sure, and one of them is always right."""
+    costly = Costly([4])
+    hybrid = HybridDrafter([Sure([5], 0.6), costly], clock=Clock())
+    hybrid.records[0].start_from(DraftFacts(2.0, 0.0, 0.0, 0.0, 0.0))
+    hybrid.start([9])
+    for _ in range(40):
+        proposed = hybrid.propose(1).tokens
+        hybrid.commit([right])
+    assert proposed == (right,)
+
+
 @pytest.mark.parametrize("prompt", [[], [9]])
 def test_a_model_is_started_with_the_whole_text(prompt: list[int]) -> None:
     class Starting(Costly):

@@ -130,6 +130,10 @@ def test_no_pass_is_made_for_drafts_that_are_probably_wrong(model: Any) -> None:
         assert drafts(floor) == (ids[:expected], expected), "the token that gets too unlikely is the last one"
     tokens, passes = drafts(1.0, Draw(Sampling(temp=1.0), (), int(logits.shape[-1])))
     assert (len(tokens), passes) == (1, 1), "drawn drafts end there as well"
+    drafter = ModelDrafter(model)
+    drafter.start(PROMPT)
+    stated = np.cumprod(drafter.propose(12).probabilities)
+    assert np.allclose(stated, likely, rtol=1e-4), "it says how sure it is"
 
 
 def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,10 +27,11 @@ def following(
     kind: type[NextTokens] = NextTokens,
     sampling: Sampling = SAMPLING,
     passes: int = 8,
+    least: float = 0.0,
 ) -> NextTokens:
     """Return what the draft says at the translator's frontier."""
     rows = translator.token_rows()
     assert rows is not None
     draw = Draw(sampling, (), pair.target.size)
     context, constraint = translator.draft_context(), translator.constraint()
-    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), passes)
+    return kind(TableScorer(pair.draft_model), rows, context, constraint, draw, (), passes, least)

@@ -51,14 +51,14 @@ class _Remembered(NextTokens):
     """The same, worked out once for each text: what is stated is a function of what was committed and drawn."""
 
     _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
-    passes = 8
+    passes, least = 8, 0.0
 
     def __init__(self, pair: ToyPair, translator: ByteAlignedTranslator) -> None:
         self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._committed, None)
 
     def stated(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
         if self._drawn not in self._known:
-            ahead = following(self._pair, self._translator, passes=self.passes)
+            ahead = following(self._pair, self._translator, passes=self.passes, least=self.least)
             for token in self._drawn[self._drawn.index(None) + 1 :]:
                 ahead.stated()
                 ahead.follow(token)
@@ -80,6 +80,15 @@ class _OnePass(_Remembered):
 
 def one_pass(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_OnePass(pair, translator), limit, pair.target.size)
+
+
+class _UntilUnsure(_Remembered):
+    _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
+    least = 0.5
+
+
+def until_unsure(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+    return draw_tokens(_UntilUnsure(pair, translator), limit, pair.target.size)
 
 
 class _NotRenormalised(NextTokens):
@@ -199,6 +208,20 @@ def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, pr
 )
 def test_the_output_is_the_targets(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(name, translator(name), QUICK, right, seed=41) > LEVEL
+
+
+@pytest.mark.parametrize("name", first(PAIRS, "SentencePiece to byte-level"))
+def test_drafts_that_end_where_the_model_is_unsure_are_exact_too(
+    name: str, translator: Callable[[str], ByteAlignedTranslator]
+) -> None:
+    assert least_p_value(name, translator(name), QUICK, until_unsure, seed=41) > LEVEL
+    pair, byte_aligned = PAIRS[name], translator(name)
+    drawn = dict.fromkeys((0.0, 1.0), 0)
+    for prompt, least in itertools.product(pair.prompt_ids, drawn):
+        byte_aligned.start()
+        byte_aligned.commit(prompt)
+        drawn[least] += len(draw_tokens(following(pair, byte_aligned, least=least), 8, pair.target.size)[0])
+    assert drawn[1.0] < drawn[0.0]
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "pending bytes"))
