@@ -161,8 +161,7 @@ class ModelRecord:
     """
 
     HOPED = 0.6  # tokens that asking is expected to add before anything is known, where look-ups know nothing
-    PRIOR = 6.0  # times that the hope counts for, where a draft token costs nothing
-    CAUTION = 3.0  # times the price of a draft token by which the hope counts for less, down to 0.1
+    PRIOR = 6.0  # times that the hope counts for, fewer where a draft token is dear
     DECAY = 0.99  # weight of what was learnt, from cycle to cycle, so that a model not asked for long is tried again
 
     def __init__(self) -> None:
@@ -176,7 +175,7 @@ class ModelRecord:
 
         ``price`` is the tokens that would usually be written in the time of a draft token.
         """
-        prior = self.PRIOR * max(0.1, 1.0 - self.CAUTION * price)
+        prior = self.PRIOR * max(0.1, 1.0 - price)
         benefit = (self._benefit + prior * self.HOPED) / (self._doubt + prior)
         return benefit * doubt - (self._price + prior * price) / (self._asked + prior)
 
