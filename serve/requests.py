@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = {
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "include", "background", "truncation",
 }  # fmt: skip
-# What is said instead of pydantic's words about classes and patterns.
+# Replacements for pydantic's messages that name classes or patterns.
 _PLAIN_WORDS = {
     **dict.fromkeys(("model_type", "dict_type"), "Input should be an object"),
     "string_pattern_mismatch": "The name should be a token id",
@@ -155,11 +155,12 @@ class _Schema(_Given):
 class _Format(_Given):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: _Schema | None = None
-    beside: dict[str, Any] | None = Field(None, alias="schema")  # where responses and llama.cpp have it
+    # The responses API and llama.cpp's server put the schema here.
+    flat_schema: dict[str, Any] | None = Field(None, alias="schema")
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
-        if self.type == "json_schema" and self.json_schema is None and self.beside is None:
+        if self.type == "json_schema" and self.json_schema is None and self.flat_schema is None:
             raise PydanticCustomError("schema", "Input should have a schema")
         return self
 
@@ -262,7 +263,7 @@ class GenerationRequest(_Given):
         wanted = self.response_format
         if wanted is not None and wanted.json_schema is not None:
             return "json_schema", wanted.json_schema.content
-        return ("json_schema", wanted.beside) if wanted is not None and wanted.beside is not None else _JSON
+        return ("json_schema", wanted.flat_schema) if wanted is not None and wanted.flat_schema is not None else _JSON
 
     @property
     def constrained(self) -> bool:

@@ -116,7 +116,7 @@ class DraftSource:
     Attributes:
         costs_a_pass: Whether each draft token costs a forward pass.
         cache: Of a neural model; None where there is none.
-        min_probability: What that is to be before another draft id is worth its cost.
+        min_probability: Drafts end once all of them are right with less than this, 0..1.
     """
 
     costs_a_pass: bool = False
