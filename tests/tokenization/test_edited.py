@@ -154,7 +154,9 @@ def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
     pairs = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
     texts, compared, lost = [text for _, text in pairs], 0, 0
     source = (shared / "tokenizers" / name / "tokenizer.json").read_text(encoding="utf-8")
-    for _ in range(6):
+    for drawn in range(60):
+        if drawn >= 6 and compared > 50:  # how many texts can be compared depends on the tokens drawn
+            break
         backend = Backend.from_str(source)
         backend.add_special_tokens(rng.sample(["<|im_end|>", ".", "?"], 1))
         chosen = rng.sample(CONTENTS, 2)
