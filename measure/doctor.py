@@ -62,8 +62,8 @@ def measure_costs(
     found: dict[int, dict[int, float]] = {}
     shares: list[float] = []
     for depth in DEPTHS:
-        progress(f"passes after {depth:,} tokens of context")
         context = _Context(model, tokens, depth)
+        progress(f"passes after {depth:,} tokens of context")
         sizes = _affordable(context, 0.4 * seconds / LEAST_SAMPLES)
         samples: dict[int, list[_Sample]] = {rows: [] for rows in sizes}
         until = perf_counter() + 0.4 * seconds
