@@ -24,9 +24,9 @@ from mlx_lm.models import llama
 from pass_cost import pass_cost
 
 from spectool.measure.intervals import geometric_mean
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 
 RESULTS = Path(__file__).parent / "results" / "never_slower.jsonl"
 PLAIN = "plain"
@@ -41,7 +41,7 @@ class Replayer(Drafter):
 
     def __init__(self, text: Sequence[int], right: float, fixed: float, per_token: float, seed: int) -> None:
         """Propose ``text`` (token ids) with probability ``right``; ``fixed`` and ``per_token`` are seconds."""
-        self.name = "replayer"
+        self.name, self.costs_a_pass = "replayer", True
         self._text, self._right = list(text), right
         self._fixed, self._per_token = fixed, per_token
         self._rng = random.Random(seed)

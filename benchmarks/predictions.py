@@ -28,9 +28,9 @@ from real_models import real_model
 
 from spectool.runtime import stream_generate
 from spectool.runtime.decoding import prediction
-from spectool.runtime.decoding.drafter import accepted_length
-from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.draft_length import controller_pool, record
+from spectool.runtime.drafters.drafter import accepted_length
+from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_model
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer

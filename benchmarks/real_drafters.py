@@ -50,7 +50,7 @@ from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.emulate import replay
 from spectool.runtime import Controller, DraftStatistics, HybridDrafter, load_drafter
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from spectool.build.dictionary.predictions import TokenString, as_text, as_tokens, longest_suffix
 from spectool.lab.words import word_runs
-from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = {"n1": 1, "n12": 2, "n123": 3}

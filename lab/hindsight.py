@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
 
 LONGEST = 16  # draft tokens in a cycle
 
@@ -141,7 +141,7 @@ def play(
         for member in getattr(drafter, "drafters", (drafter,)):
             if isinstance(member, SavedMember):
                 member.text = text
-        controller.begin(len(text.prompt), drafter.chooses_length)
+        controller.begin(len(text.prompt))
         drafter.costs = controller
         drafter.start(text.prompt)
         while at < len(text.output):
@@ -160,11 +160,10 @@ def play(
                 pending = []
             disturbed = rng.lognormvariate(0, machine.noise) * (10 if machine.noise and rng.random() < 0.01 else 1)
             controller.learn(
-                asked=length,
+                asked=length > 0,
                 proposed=count,
-                accepted=accepted,
                 committed=len(committed),
-                draft_seconds=drafting,
+                draft_seconds=drafting if length else None,
                 pass_seconds=machine.passes(count + 1) * disturbed,
             )
             at += len(committed)

@@ -10,7 +10,7 @@ The hybrid asks it only where the dictionary is silent: DictSpec, section 3.3.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 
 if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw

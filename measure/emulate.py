@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from spectool.build.corpus_reading import encoded
-from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter, accepted_length
 from spectool.tokenization.tokenizer import Tokenizer
 
 

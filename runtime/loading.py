@@ -11,7 +11,7 @@ from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where

@@ -24,7 +24,7 @@ from mlx.utils import tree_flatten
 from spectool import RuntimeUnsupported
 from spectool.artifacts.atomic import atomic_file
 from spectool.runtime.caches.leaves import flatten, lengths
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.translation.protocol import DraftSource

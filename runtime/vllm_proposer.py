@@ -20,7 +20,7 @@ from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
-from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
+from spectool.runtime.drafters.drafter import Drafter, warn_switched_off
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionaries
 from spectool.tokenization.opening import open_tokenizer

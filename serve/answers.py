@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
 from spectool.serve.models import LoadedModel

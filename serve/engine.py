@@ -16,11 +16,11 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
 from spectool.runtime.draft_length.controller_pool import keep_learnt
+from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Job
 from spectool.serve.metrics import Metrics

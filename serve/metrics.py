@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
-from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.drafters.drafter import Cycle
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 

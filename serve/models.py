@@ -9,9 +9,9 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.draft_length.controller_pool import new_controller
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.sampling.samplers import kept_by_xtc

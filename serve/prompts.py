@@ -7,8 +7,8 @@ from typing import Any
 
 from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
 from spectool.runtime.decoding.answer_text import encode_answer
-from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.streaming import encode_prompt
+from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
 from spectool.serve.grammars import grammar_of

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import without_colours
-from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Cycle
 
 Styles = Mapping[str, Callable[[str], str]]
 IN_COLOUR: Styles = {

@@ -17,11 +17,11 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.decoding.drafter import Cycle, Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import new_controller
+from spectool.runtime.drafters.drafter import Cycle, Drafter
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
 from spectool.runtime.sampling.samplers import Sampling
@@ -194,17 +194,12 @@ class Target:
 
 
 def _prompt_seconds(configuration: Configuration, drafter: Drafter, prompt: Sequence[int]) -> float:
-    """The seconds in which a drafter reads a prompt that its draft model has forgotten.
-
-    A draft model reads it when first asked. That of a hybrid does so while the clock runs, if it is asked at all.
-    """
+    """The seconds in which a drafter reads a prompt; a draft model forgets it, and reads it when first asked."""
     if drafter.cache is not None:
         drafter.cache.forget()
     asked = time.perf_counter()
     try:
         drafter.start(prompt)
-        if not drafter.chooses_length:
-            drafter.propose(1)
     except Exception as error:
         raise _failed(configuration, f"{type(error).__name__}: {error}") from error
     return time.perf_counter() - asked

@@ -18,12 +18,12 @@ import mlx.core as mx
 from spectool.runtime.batching.caches import BatchCache, kind_of
 from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.decoding.drafter import NOTHING, Drafter
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.draft_length.measured import known_costs
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, StatedAcceptance
+from spectool.runtime.drafters.drafter import NOTHING, Drafter
 from spectool.runtime.mlx_lm_compat import generation_stream
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again

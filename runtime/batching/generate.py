@@ -8,13 +8,13 @@ from typing import Any
 from spectool import RuntimeUnsupported
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.draft_length.controller_pool import new_controller
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 from spectool.runtime.sampling.token_ids import (
     TokenOutOfRange,

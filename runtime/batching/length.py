@@ -15,9 +15,11 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 
-from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE, LEAST_SPEEDUP
+from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
 from spectool.runtime.draft_length.timings import PassTimes
+
+LEAST_SPEEDUP = 1.05  # times the speed of plain passes that drafts must promise
 
 
 class BlockLength:
@@ -49,7 +51,7 @@ class BlockLength:
         curve = times.curve
         # The best of many noisy figures seems better than it is, so drafts that hardly gain anything are left out.
         best = max(range(longest + 1), key=lambda k: tokens[k] / curve[rows * (1 + k)] / (LEAST_SPEEDUP if k else 1))
-        hoped = times.at_least()
+        hoped = times.at_least(max(0.0, self._exploration_budget))
         untried = [k for k in range(longest + 1) if not times.known(rows * (1 + k))]
         if untried and self._exploration_budget > 0:
             k = max(untried, key=lambda k: tokens[k] / hoped[rows * (1 + k)])

@@ -19,6 +19,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths, require_cache_of
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
+from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
 from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 
@@ -150,6 +152,8 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
             kept_by = model if drafter is None else drafter
             length = acquire_controller(model, kept_by)
             borrowed.callback(release_controller, model, kept_by, length)
+        if isinstance(length, Controller) and drafter is not None and not isinstance(drafter, HybridDrafter):
+            settings = replace(settings, drafter=HybridDrafter([drafter]))  # which chooses the lengths
         length = length if isinstance(length, Controller) else int(length)
         text = TextState(tokens, vocabulary_size(model), settings, length)
         return TargetRunner(model, cache, text, borrowed.pop_all())

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from spectool.runtime.decoding.drafter import Drafter, warn_switched_off
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
+from spectool.runtime.drafters.drafter import Drafter, warn_switched_off
 from spectool.runtime.sampling.randomness import renew, state
 
 if TYPE_CHECKING:
-    from spectool.runtime.draft_length.controller import Controller
     from spectool.runtime.sampling.verification import Draw
 
 _Result = TypeVar("_Result")
@@ -26,11 +25,11 @@ class GuardedDrafter:
         self.drafter, self._statistics, self._draw = drafter, statistics, draw
         self._missed: list[int] = []  # committed tokens that it has not been given yet
 
-    def start(self, prompt: Sequence[int], costs: "Controller | None") -> None:
-        """Begin a generation after ``prompt`` with a controller that knows what passes cost, if there is one."""
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a generation after ``prompt``."""
 
         def start(drafter: Drafter) -> None:
-            drafter.costs, drafter.report = costs, self._report
+            drafter.report = self._report
             drafter.draw_with(self._draw)
             drafter.start(prompt)
 

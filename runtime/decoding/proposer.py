@@ -4,22 +4,24 @@
     predicted    a text that the answer is expected to repeat, as long as the answer follows it
     drafted      the drafter's guess
 
-Controllers choose its length, one for the prediction and one for the drafter, and learn what became of it.
+A controller bounds its length, and learns what became of it.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.cycle_timer import CycleTimer
-from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
-from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
+from spectool.runtime.drafters.hybrid import HybridDrafter
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.prediction import PredictionDrafter
+    from spectool.runtime.drafters.prediction import PredictionDrafter
     from spectool.runtime.grammar import GrammarConstraint
 
 
@@ -27,7 +29,7 @@ class Proposer:
     """Proposes for one text.
 
     Attributes:
-        controller: Chooses the length of drafts, or of predictions where nothing drafts; None where it is fixed.
+        controller: Bounds the length of drafts; None where it is fixed.
         timer: Measures each cycle.
     """
 
@@ -43,20 +45,20 @@ class Proposer:
         """Propose tokens of a target with ``vocabulary`` token ids, of this ``length`` or as long as a controller says.
 
         ``constraint`` says which tokens may follow; None allows all. What it leaves no choice about may be longer, and
-        teaches the controllers nothing.
+        teaches the controller nothing.
         """
         self.timer = CycleTimer()
         self._guarded, self._prediction = guarded, prediction
+        self._predictor: Drafter | None = prediction  # proposes what the prediction expects
         self._vocabulary, self._constraint = vocabulary, constraint
         self._length = length
         self.controller: Controller | None = None
-        self._predicting: Controller | None = None  # chooses the length of predictions
         # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
         self._longest = MAX_DRAFT_TOKENS
         if isinstance(length, Controller):
             self._longest = min(MAX_DRAFT_TOKENS, length.longest)
-            self._predicting = None if prediction is None else length.for_prediction()
-            self.controller = self._predicting if guarded.drafter is None else length
+            self.controller = length
+            self._predictor = None if prediction is None else HybridDrafter([prediction])
         self._next_length: int | None = None  # of the drafter's next proposal, where it is settled already
         # Of this cycle:
         self._proposed: Sequence[int] = ()
@@ -66,12 +68,11 @@ class Proposer:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Start the prediction and the drafter with the prompt."""
-        drafter = self._guarded.drafter
-        if isinstance(self._length, Controller):
-            self._length.begin(len(prompt), drafter is not None and drafter.chooses_length)
-        if self._prediction is not None:
-            self._prediction.start(prompt)
-        self._guarded.start(prompt, self.controller)
+        if self.controller is not None:
+            self.controller.begin(len(prompt))
+        if self._predictor is not None:
+            self._predictor.start(prompt)
+        self._guarded.start(prompt)
 
     def drafting_paused(self) -> bool:
         """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
@@ -107,27 +108,22 @@ class Proposer:
         """
         timer = self.timer
         timer.pass_ends(begins)
-        if self._prediction is not None:
-            self._prediction.commit(tokens)
+        if self._predictor is not None:
+            self._predictor.commit(tokens)
         elif self._guarded.drafter is None:
             return
         self._guarded.commit(tokens, later=self._paused)
         timer.drafter_ends()
-        learner, waited = self._length, timer.caller_seconds
-        if isinstance(learner, Controller) and not self._shared:
-            if self._predicted and self._predicting is not None:  # the drafter has missed these tokens
-                learner.learn(committed=len(tokens), caller_seconds=waited)
-                learner, waited = self._predicting, None
-            learner.learn(
-                asked=self._asked,
+        if self.controller is not None and not self._shared:
+            self.controller.learn(
+                asked=self._asked > 0,
                 proposed=len(self._proposed),
-                accepted=accepted_length(self._proposed, tokens),
                 committed=len(tokens),
                 refed=self._refeed,
-                draft_seconds=timer.draft_seconds,
+                draft_seconds=timer.draft_seconds if self._asked and not self._predicted else None,
                 pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
                 processor_seconds=timer.processor_seconds,
-                caller_seconds=waited,
+                caller_seconds=timer.caller_seconds,
                 ahead=timer.begun,
             )
         timer.end()
@@ -137,13 +133,14 @@ class Proposer:
         if self._guarded.drafter is None:
             self._next_length = 0
         elif self._next_length is None or self._shared:
-            self._next_length = self._chosen(self._length)
+            self._next_length = self._chosen(MAX_DRAFT_TOKENS)
         return self._next_length
 
-    def _chosen(self, length: int | Controller) -> int:
-        if isinstance(length, Controller):
-            return min(MAX_DRAFT_TOKENS, length.longest) if self._shared else length.choose()
-        return length
+    def _chosen(self, most: int) -> int:
+        """The length of a proposal that may have up to ``most`` tokens where the length is not fixed."""
+        if isinstance(self._length, Controller):
+            return self._longest if self._shared else self._length.choose(most)
+        return self._length
 
     def _from_grammar(self, limit: int) -> Proposal | None:
         """Forced tokens, and what look-ups expect after them; None where the target has a choice."""
@@ -164,10 +161,10 @@ class Proposer:
 
     def _from_prediction(self, limit: int) -> Proposal | None:
         """What the prediction expects; None where the answer does not follow it, or the pass is under way."""
-        if self._prediction is None or not self._prediction.found or self.timer.begun:
+        if self._predictor is None or self._prediction is None or not self._prediction.found or self.timer.begun:
             return None
-        asked = min(self._chosen(self._predicting or self._length), limit)
-        proposal = self._valid(self._prediction.propose(asked), asked)
+        asked = min(self._chosen(MAX_PREDICTED_TOKENS), limit)
+        proposal = self._ask(self._predictor, asked)
         if not proposal.tokens:
             return None
         self._predicted = self._paused = True
@@ -181,12 +178,11 @@ class Proposer:
         self._asked = asked = min(length, limit)
         if not asked:
             return NOTHING
+        return self._guarded.attempt(partial(self._ask, limit=asked)) or NOTHING
 
-        def ask(drafter: Drafter) -> Proposal:
-            drafter.costs = None if self._shared else self.controller
-            return self._valid(drafter.propose(asked), asked)
-
-        return self._guarded.attempt(ask) or NOTHING
+    def _ask(self, drafter: Drafter, limit: int) -> Proposal:
+        drafter.costs = None if self._shared else self.controller
+        return self._valid(drafter.propose(limit), limit)
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
         """At most ``limit`` tokens of a proposal, as far as the target has them and the grammar allows them."""

@@ -10,10 +10,10 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, predicted_ids
@@ -97,7 +97,7 @@ def stream_generate(
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None
     if prediction is not None:
-        from spectool.runtime.decoding.prediction import PredictionDrafter
+        from spectool.runtime.drafters.prediction import PredictionDrafter
 
         ids = encode_answer(tokenizer, prediction) if isinstance(prediction, str) else predicted_ids(prediction)
         predicted = PredictionDrafter(ids)

@@ -17,9 +17,9 @@ from spectool.runtime.caches import windows
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill_steps
-from spectool.runtime.decoding.drafter import NOTHING, Proposal
 from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
+from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
 
 

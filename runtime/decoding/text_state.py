@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.sampling.randomness import Randomness
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.sampling.token_ids import as_ids, require_tokens
@@ -23,7 +23,7 @@ from spectool.runtime.sampling.verification import choose, draw_for, evaluated
 from spectool.runtime.settings import QUANTIZED_KV_START
 
 if TYPE_CHECKING:
-    from spectool.runtime.decoding.prediction import PredictionDrafter
+    from spectool.runtime.drafters.prediction import PredictionDrafter
     from spectool.runtime.grammar import Grammar
 
 

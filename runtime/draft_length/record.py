@@ -1,55 +1,17 @@
-"""What a drafter has shown: how far its proposals get, what they take, and what they have lost.
-
-tokens(k)  = 1 + q1 + q1 q2 + ... + q1 .. qk        qj: token j is proposed and accepted, given those before
-seconds(k) = drafter + pass + caller, averaged over the lengths that proposals of at most k tokens turn out to have
-"""
+"""What drafters have shown: how far they can be believed, what asking a model gains, and what drafting has lost."""
 
 from collections.abc import Sequence
 
 from spectool.artifacts.pass_costs import DraftFacts
-from spectool.runtime.draft_length.timings import DraftTimes
+from spectool.runtime.draft_length.timings import STALE, DraftTimes
 
 MAX_DRAFT_TOKENS = 16
 MAX_LOSS = 0.02  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 MODEL_SHARE = 0.5  # of what drafting may lose, that one draft model may lose of what look-ups win
 SURPLUS = 32.0  # plain passes won by drafting that may be lost again
-MEMORY = 0.93  # weight of a cycle when another has followed
+COST_FADING = 0.998  # weight of the price of a model, from cycle to cycle, once it was not asked for long
 KNOWN = 8.0  # observations that an earlier estimate counts for
-FADING = 0.98  # weight of a cycle for each plain token since, which teaches nothing about the drafter
-
-
-class ByPosition:
-    """How far a draft gets along its positions: until it is no longer proposed, or no longer accepted.
-
-    Attributes:
-        steps: Probability of getting past each position after those before it, shape [most].
-    """
-
-    NEIGHBOUR = 4.0  # observations that the estimate of the previous position counts for
-
-    def __init__(self, most: int) -> None:
-        self.steps = [0.5] * most
-        self._passed, self._tried = [0.0] * most, [0.0] * most
-        self._passed[0], self._tried[0] = 1.0, 2.0
-
-    def observe(self, reached: int, limit: int, weight: float) -> None:
-        """Count that ``reached`` of ``limit`` positions were passed; earlier counts weigh ``weight`` times as much."""
-        passed = self._passed = [count * weight for count in self._passed]
-        tried = self._tried = [count * weight for count in self._tried]
-        for position in range(reached):
-            passed[position] += 1.0
-            tried[position] += 1.0
-        if reached < limit:
-            tried[reached] += 1.0
-
-    def update(self) -> None:
-        """Recompute ``steps``; the prior of each position is the estimate of the one before it."""
-        step = self._passed[0] / self._tried[0]
-        self.steps = [step]
-        for passed, tried in zip(self._passed[1:], self._tried[1:], strict=True):
-            step = (passed + self.NEIGHBOUR * step) / (tried + self.NEIGHBOUR)
-            self.steps.append(step)
 
 
 class StatedAcceptance:
@@ -76,55 +38,6 @@ class StatedAcceptance:
         """Learn that of the tokens judged, given what was said of each, the first ``right`` were right."""
         self._right = self._prior_right + self.DECAY * (self._right - self._prior_right) + right
         self._observed = self._prior + self.DECAY * (self._observed - self._prior) + sum(stated)
-
-
-class DraftRecord:
-    """How far the proposals of a drafter get, and what they take.
-
-    Attributes:
-        times: Seconds of the drafter.
-        accepted: How far it gets before a token is not proposed, or not accepted.
-        proposed: How far it gets before a token is not proposed.
-    """
-
-    def __init__(self, most: int) -> None:
-        """Of proposals of up to ``most`` tokens."""
-        self.times = DraftTimes()
-        self.accepted, self.proposed = ByPosition(most), ByPosition(most)
-
-    def observe(self, asked: int, proposed: int, accepted: int, weight: float) -> None:
-        """Record a proposal; earlier ones weigh ``weight`` times as much."""
-        self.accepted.observe(accepted, asked, weight)
-        self.proposed.observe(proposed, asked, weight)
-
-    def update(self) -> None:
-        """Update the estimates."""
-        for estimate in (self.times, self.accepted, self.proposed):
-            estimate.update()
-
-    def expected(
-        self, curve: Sequence[float], caller: float, steps: Sequence[float] | None = None
-    ) -> tuple[list[float], list[float]]:
-        """Expected tokens and seconds of a cycle by draft length, shape [most + 1] each.
-
-        Args:
-            curve: Seconds of a pass by rows, those of a plain pass that begins ahead at 0.
-            caller: Seconds that the caller takes for a token. A plain pass goes on meanwhile.
-            steps: Probabilities that each token is accepted when those before it were; by default as learnt.
-        """
-        fixed, per_token = self.times.fixed, self.times.per_token
-        tokens, seconds = [1.0], [max(curve[0], caller)]
-        count, product, lasting, spent, cost = 1.0, 1.0, 1.0, 0.0, fixed + curve[1]
-        for k, (step, going) in enumerate(zip(steps or self.accepted.steps, self.proposed.steps, strict=True), 1):
-            product *= step
-            count += product
-            tokens.append(count)
-            # Proposals that end here have k - 1 tokens, even if a longer one was asked for.
-            spent += lasting * (1.0 - going) * cost
-            lasting *= going
-            cost = fixed + per_token * k + curve[k + 1]
-            seconds.append(spent + lasting * cost + caller * count)
-        return tokens, seconds
 
 
 class LossAccount:
@@ -168,6 +81,7 @@ class ModelRecord:
         self.times = DraftTimes()
         self.losses = LossAccount(MODEL_SHARE)
         self._asked = self._doubt = self._benefit = self._price = 0.0  # sums over the times that it was asked
+        self._rested = 0  # cycles since it was last asked
         self._news = 0  # times that it was asked since anything was kept
 
     def gain(self, doubt: float, price: float) -> float:
@@ -177,17 +91,23 @@ class ModelRecord:
         """
         prior = self.PRIOR * max(0.1, 1.0 - price)
         benefit = (self._benefit + prior * self.HOPED) / (self._doubt + prior)
-        return benefit * doubt - (self._price + prior * price) / (self._asked + prior)
+        return benefit * doubt - (self.fading * self._price + prior * price) / (self._asked + prior)
+
+    @property
+    def fading(self) -> float:
+        """What its price counts for: the less, the longer ago it was asked last, since the machine may be free now."""
+        return COST_FADING ** max(0, self._rested - STALE)
 
     def settle(self, benefit: float, doubt: float, price: float) -> None:
         """Record how many more tokens there were for asking it, below 0 fewer, and the usual ``price`` of that."""
-        self._news += 1
+        self._news, self._rested = self._news + 1, 0
         self._fade()
         self._asked, self._doubt = self._asked + 1.0, self._doubt + doubt
         self._benefit, self._price = self._benefit + benefit, self._price + price
 
     def rest(self) -> None:
         """Let a cycle pass in which it was not asked."""
+        self._rested += 1
         self._fade()
         self.losses.rest()
 

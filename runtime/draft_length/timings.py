@@ -43,7 +43,6 @@ class PassTimes:
         self._once: dict[int, float] = {}  # single samples of earlier generations
         self._ratios: deque[float] = deque(maxlen=RECENT_SAMPLES)  # of samples to the carried medians
         self._cycle = 0
-        self._at_least: list[float] = []  # of the latest update; empty until it is asked for
 
     @property
     def compared(self) -> bool:
@@ -101,14 +100,17 @@ class PassTimes:
         """The curve at the sizes measured at least twice."""
         return {size: self.curve[size] for size in sorted(self._medians | self._carried)}
 
-    def at_least(self) -> list[float]:
-        """The curve with sizes that were not known at the latest `update` as cheap as the next smaller known one."""
-        if not self._at_least:
-            self._at_least = curve = self.curve[:]
-            for size in range(2, len(curve)):
-                if not self.known(size):
-                    curve[size] = min(curve[size], curve[size - 1])
-        return self._at_least
+    def at_least(self, budget: float) -> list[float]:
+        """The curve with sizes that are not known as cheap as the next smaller known one.
+
+        One that was measured at some time, or lies below one that was, is cheaper by ``budget`` plain passes at most.
+        """
+        curve, longest = self.curve[:], max(self._medians | self._carried)
+        margin = budget * curve[1]
+        for size in range(2, len(curve)):
+            if not self.known(size):
+                curve[size] = max(min(curve[size], curve[size - 1]), self.curve[min(size, longest)] - margin)
+        return curve
 
     def update(self) -> None:
         """Draw the curve through the medians, of which there must be one."""
@@ -127,7 +129,6 @@ class PassTimes:
         for size in range(last + 1, len(curve)):
             curve[size] = top + slope * (size - last)
         curve[0] = min(ahead, curve[1])  # a slow caller makes it seem longer
-        self._at_least = []
 
     def _points(self) -> dict[int, float]:
         """The medians by size, with the scaled ones of earlier generations."""

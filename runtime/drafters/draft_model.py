@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.sampling.samplers import confidence
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated

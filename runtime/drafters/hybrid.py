@@ -33,9 +33,9 @@ from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from spectool.runtime.decoding.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MODEL_SHARE, ModelRecord, StatedAcceptance
 from spectool.runtime.draft_length.timings import OUTLIER
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
 
 if TYPE_CHECKING:
@@ -121,8 +121,6 @@ class HybridDrafter(Drafter):
     Attributes:
         drafters: The members.
     """
-
-    chooses_length = True
 
     def __init__(self, drafters: Sequence[Drafter], *, clock: Callable[[], float] = perf_counter) -> None:
         """Combine ``drafters``, whose seconds are those of ``clock``."""
@@ -285,14 +283,15 @@ class HybridDrafter(Drafter):
         record, prices = model.record, self._prices
         if not record.times.measured:
             record.times.fixed, record.times.per_token = 0.0, _UNMEASURED * prices.plain
-        gain = record.gain(self._found.doubt, prices.rate * record.times.per_token)
+        rate = prices.rate * record.fading  # the machine may have become free
+        gain = record.gain(self._found.doubt, rate * record.times.per_token)
         if gain <= 0.0 or record.losses.left + model.invested <= 0.0:
             return 0.0
         if model.missed > _MISSED:
             seconds = record.times.per_missed * model.missed
             left = max(self._usual_cycles - self._cycles, self._cycles)
             affordable = record.losses.left >= min(seconds / prices.plain, MODEL_SHARE * ALLOWANCE)
-            if not affordable or gain * left <= prices.rate * seconds:
+            if not affordable or gain * left <= rate * seconds:
                 return 0.0
         return gain
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
-from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess

@@ -13,7 +13,7 @@ preferred while more of its tokens are accepted. The arm has to be chosen before
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.translation.protocol import FURTHER, DraftSource, Translator
 
 if TYPE_CHECKING:

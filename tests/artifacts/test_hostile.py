@@ -13,8 +13,8 @@ from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.artifacts import hostile
 from spectool.tests.running import TOKENIZER

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, Styles, legend, styles_of_output
-from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.drafters.drafter import Cycle
 from spectool.tokenization.token_bytes import byte_symbols
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.measure.emulate import replay
-from spectool.runtime.decoding.drafter import Proposal
+from spectool.runtime.drafters.drafter import Proposal
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
-from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 

@@ -20,8 +20,8 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.measure.emulate import replay
-from spectool.runtime.decoding.drafter import accepted_length
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
 from spectool.tokenization.opening import open_tokenizer

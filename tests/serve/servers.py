@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from openai import OpenAI
 
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server

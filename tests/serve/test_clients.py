@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai import InternalServerError, RateLimitError
 
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, complete, eventually, series

@@ -3,7 +3,7 @@
 import re
 from threading import Thread
 
-from spectool.runtime.decoding.drafter import Cycle
+from spectool.runtime.drafters.drafter import Cycle
 from spectool.serve.metrics import Metrics
 
 LINE = re.compile(

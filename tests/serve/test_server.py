@@ -13,9 +13,9 @@ from mlx_lm.models.cache import make_prompt_cache
 from openai import APIStatusError, NotFoundError
 
 from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.draft_length.measured import model_key
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spectool.measure.bench.run_file import RUN_FILE, Run
-from spectool.runtime.decoding.drafter import Drafter, accepted_length
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.drafter import Drafter, accepted_length
 
 TARGET = str(demo_path("target"))
 TOKENS = 20

@@ -12,9 +12,9 @@ import pytest
 from spectool import SpectoolError
 from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.measure.bench.timing import Configuration, Target
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.loading import load_model
 

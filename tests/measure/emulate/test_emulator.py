@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.measure.emulate import replay
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 

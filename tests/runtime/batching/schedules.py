@@ -9,9 +9,9 @@ import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step, open_text
 from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
 

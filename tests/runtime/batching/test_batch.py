@@ -10,12 +10,12 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import open_text
-from spectool.runtime.decoding.prediction import PredictionDrafter
 from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds

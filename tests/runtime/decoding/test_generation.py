@@ -8,10 +8,10 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.drafter import Cycle
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated

@@ -13,10 +13,10 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from spectool import RuntimeUnsupported
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.strategies import IntersectionTranslator
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter

@@ -8,10 +8,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint

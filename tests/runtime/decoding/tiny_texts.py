@@ -4,8 +4,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.drafters.drafter import Drafter
 
 PROMPT = [7, 8, 9, 7, 8]
 

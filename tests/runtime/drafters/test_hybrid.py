@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from spectool.artifacts.pass_costs import DraftFacts
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
@@ -260,8 +260,7 @@ def test_a_failing_member_leaves_the_others_working(method: str, caplog: pytest.
 
 
 def test_cheap_drafters_do_without_mlx() -> None:
-    rooms = {"decoding": ("drafter",), "drafters": ("lookup", "history", "hybrid")}
-    modules = [f"spectool.runtime.{room}.{name}" for room, names in rooms.items() for name in names]
+    modules = [f"spectool.runtime.drafters.{name}" for name in ("drafter", "lookup", "history", "hybrid")]
     modules += ["spectool.runtime.loading", "spectool.commands.shared.display"]
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

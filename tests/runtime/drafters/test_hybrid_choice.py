@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
-from spectool.runtime.decoding.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.draft_length.controller import Controller
+from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.drafter import Drafter
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.models import Counted, perturbed, plain, tiny_model

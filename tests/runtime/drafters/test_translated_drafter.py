@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.emulate import replay
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource

@@ -8,9 +8,9 @@ import pytest
 from mlx_lm.sample_utils import make_sampler
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.drafter import Drafter, Proposal
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.models import perturbed, plain, tiny_model

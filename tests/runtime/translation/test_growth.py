@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 
 from spectool.lab.prompt_lookup import PromptLookupDrafter
-from spectool.runtime.decoding.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter

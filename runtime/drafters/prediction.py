@@ -10,7 +10,7 @@ is a few times as long as what has just matched, so that two tokens that agree b
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from spectool.runtime.decoding.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 
 _CONTEXT = 2  # tokens by which a place is found again
 _SURE = 8  # matching tokens after which a place is taken to be the right one

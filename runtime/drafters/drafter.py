@@ -70,16 +70,14 @@ class Drafter:
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
-        chooses_length: Whether it chooses the length of each proposal by what passes cost.
         cache: Cache of its draft model; None where there is none.
         costs: Knows what passes cost; None where the draft length is fixed, or other texts share the pass. The loop
-            sets it before ``start`` and before each proposal.
+            sets it before each proposal.
         report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
     name: str
     costs_a_pass: bool = False
-    chooses_length: bool = False
     costs: "Controller | None" = None
     cache: "TextCache | None" = None
     report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
