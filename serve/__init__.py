@@ -1,6 +1,6 @@
 """The HTTP server: OpenAI's and Anthropic's protocols in front of one engine that owns the models.
 
-HTTP        app, with completions, responses and messages     Starlette, on the main thread
+HTTP        app, protocols                                    Starlette, on the main thread
   |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
 Job                                                           one answer to a request
   |  engine, answers, prompt_caches                           MLX, on the engine's thread

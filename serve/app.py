@@ -18,27 +18,18 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from spectool.serve import messages, responses
 from spectool.serve.answers import Delta, Job, Prompt
-from spectool.serve.completions import ChatWriter, CompletionWriter
+from spectool.serve.bodies import RequestRefused, checked, parse_json, quoted, wrong_field
 from spectool.serve.engine import Engine
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocol import MESSAGES, as_json, encoded, now
-from spectool.serve.requests import (
-    ChatRequest,
-    CompletionRequest,
-    GenerationRequest,
-    RequestRefused,
-    checked,
-    parse_json,
-    quoted,
-    without_effect,
-    wrong_field,
-)
+from spectool.serve.protocols import messages, responses
+from spectool.serve.protocols.common import MESSAGES, as_json, encoded, now
+from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled

@@ -23,11 +23,11 @@ from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.serve.answers import Answer, Job
+from spectool.serve.bodies import RequestRefused
 from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
-from spectool.serve.requests import RequestRefused
 
 _TIDY_SECONDS = 0.2
 STOPPING = "the server is stopping"

@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spectool.runtime.sampling.samplers import WrongSetting
+from spectool.serve.bodies import RequestRefused, wrong_field
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
-from spectool.serve.protocol import error_document
-from spectool.serve.requests import RequestRefused, wrong_field
+from spectool.serve.protocols.common import error_document
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
+from spectool.serve.bodies import wrong_field
 from spectool.serve.models import LoadedModel
-from spectool.serve.requests import ChatRequest, GenerationRequest, wrong_field
+from spectool.serve.requests import ChatRequest, GenerationRequest
 
 
 class _Form(NamedTuple):

@@ -11,17 +11,11 @@ from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
+from spectool.serve.bodies import RequestRefused, wrong_field
 from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import (
-    ChatRequest,
-    CompletionRequest,
-    GenerationRequest,
-    Message,
-    RequestRefused,
-    wrong_field,
-)
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, Message
 
 
 def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai.types.responses import ResponseTextDeltaEvent, ResponseTextDoneEvent
 
-from spectool.serve import responses
 from spectool.serve.answers import Delta, Job, Prompt
+from spectool.serve.protocols import responses
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving

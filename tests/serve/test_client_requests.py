@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from openai import APIError, BadRequestError
 
-from spectool.serve import messages, prompts, responses
+from spectool.serve import prompts
 from spectool.serve.answers import Answer
-from spectool.serve.requests import ChatRequest, checked
+from spectool.serve.bodies import checked
+from spectool.serve.protocols import messages, responses
+from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter

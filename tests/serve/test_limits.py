@@ -14,11 +14,12 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.serve import responses
 from spectool.serve.answers import Answer, Job, Prompt
+from spectool.serve.bodies import checked
 from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, checked
+from spectool.serve.protocols import responses
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from spectool.serve.requests import ChatRequest, CompletionRequest, RequestRefused, checked
+from spectool.serve.bodies import RequestRefused, checked
+from spectool.serve.requests import ChatRequest, CompletionRequest
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.serve.servers import connect, exchange, get, post, serving, without_drafter

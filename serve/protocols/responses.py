@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Job
-from spectool.serve.protocol import (
+from spectool.serve.bodies import RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.protocols.common import (
     Block,
     BlockWriter,
     Event,
@@ -17,7 +18,7 @@ from spectool.serve.protocol import (
     now,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.requests import ChatRequest
 
 # What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
 _OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Job
-from spectool.serve.protocol import (
+from spectool.serve.bodies import RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.protocols.common import (
     MESSAGES,
     Block,
     BlockWriter,
@@ -17,7 +18,7 @@ from spectool.serve.protocol import (
     new_id,
     own_tools,
 )
-from spectool.serve.requests import ChatRequest, RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.requests import ChatRequest
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.

@@ -14,7 +14,8 @@ from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Delta, Job
-from spectool.serve.requests import ChatRequest, RequestRefused, quoted, wrong_field
+from spectool.serve.bodies import RequestRefused, quoted, wrong_field
+from spectool.serve.requests import ChatRequest
 from spectool.serve.tool_calls import Call
 
 MESSAGES = "/v1/messages"

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spectool.serve.answers import Delta, Job, TokenLogprob, TokenLogprobs
-from spectool.serve.protocol import Event, called, counts, drafting_figures, new_id, now
-from spectool.serve.requests import GenerationRequest, RequestRefused
+from spectool.serve.bodies import RequestRefused
+from spectool.serve.protocols.common import Event, called, counts, drafting_figures, new_id, now
+from spectool.serve.requests import GenerationRequest
 from spectool.serve.tool_calls import Call
 
 _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
