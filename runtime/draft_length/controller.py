@@ -27,7 +27,7 @@ from spectool.runtime.draft_length.timings import OUTLIER, RECENT_SAMPLES, Draft
 MAX_PREDICTED_TOKENS = 64  # the most draft tokens of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that comes back to the budget of exploration
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
-UPDATED_CYCLES = 4  # cycles for which the curve of known sizes holds: drawing it takes longer than a look-up
+UPDATED_CYCLES = 4  # cycles for which the curve holds, unless a new size is measured: drawing it takes some time
 BUSY_SHARE = 0.8  # of the processor time that a pass gets on an idle machine, below which its time is not learnt from
 ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
 _DECAY = 0.98  # weight of a cycle with drafts in what is reported, when another has followed
@@ -115,8 +115,7 @@ class Controller:
             self.draft_times.update()
             self._reach = min(2 * max(1, *passes.measured()) - 1, self.longest)
             self.pass_seconds = passes.at_least(max(0.0, self._exploration_budget))
-            known = passes.compared and passes.known(min(self._reach, most) + 1)
-            self._cycles_to_update = UPDATED_CYCLES if known else 1
+            self._cycles_to_update = UPDATED_CYCLES if passes.compared else 1
         length = min(self._reach, most)
         # What earlier generations measured holds for this one once a pass is compared with it.
         return length if passes.compared else next((k for k in range(length, 0, -1) if passes.known(k + 1)), 0)
