@@ -81,7 +81,7 @@ class ModelRecord:
         self.times = DraftTimes()
         self.losses = LossAccount(MODEL_SHARE)
         self._asked = self._doubt = self._benefit = self._price = 0.0  # sums over the times that it was asked
-        self._rested = 0  # cycles since it was last asked
+        self._rested = 0  # cycles since it was last asked, or half of them when it was asked again, and so on
         self._news = 0  # times that it was asked since anything was kept
 
     def gain(self, doubt: float, price: float) -> float:
@@ -100,7 +100,7 @@ class ModelRecord:
 
     def settle(self, benefit: float, doubt: float, price: float) -> None:
         """Record how many more tokens there were for asking it, below 0 fewer, and the usual ``price`` of that."""
-        self._news, self._rested = self._news + 1, 0
+        self._news, self._rested = self._news + 1, self._rested // 2  # one look may not be enough
         self._fade()
         self._asked, self._doubt = self._asked + 1.0, self._doubt + doubt
         self._benefit, self._price = self._benefit + benefit, self._price + price
