@@ -349,7 +349,9 @@ class HybridDrafter(Drafter):
         """A member's proposal, after ``guessed`` of another one if any; an empty one from a member that fails."""
         drafter = member.drafter
         ask = partial(drafter.extend, guessed) if guessed else drafter.propose
-        return self._attempt(member, lambda: ask(limit).cut(limit)) or Proposal((), drafter.name)
+        proposal = self._attempt(member, lambda: ask(limit).cut(limit)) or Proposal((), drafter.name)
+        # What was drawn may not be shortened afterwards, as proposals of look-ups are. So theirs are guesses.
+        return proposal if isinstance(member, _Model) else proposal._replace(distribution=None)
 
     def _attempt(self, member: _Member, act: Callable[[], _Result]) -> _Result | None:
         """Let a member act; one that fails is switched off until the next ``start``."""

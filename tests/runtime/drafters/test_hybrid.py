@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import mlx.core as mx
 import pytest
 
 from spectool.artifacts.pass_costs import DraftFacts
@@ -264,3 +265,21 @@ def test_cheap_drafters_do_without_mlx() -> None:
     modules += ["spectool.runtime.loading", "spectool.commands.shared.display"]
     code = f"import sys, {', '.join(modules)}; sys.exit('mlx' in sys.modules or 'mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_look_up_has_drawn_counts_as_a_guess() -> None:
+    """It is shortened after it was drawn, which would change the distribution of what the target accepts."""
+
+    class Drawing(Fixed):
+        def propose(self, limit: int) -> Proposal:
+            return super().propose(limit)._replace(distribution=mx.ones((len(self._tokens), 9)) / 9)
+
+    class DrawingModel(Drawing):
+        costs_a_pass = True
+
+    for kind, drawn in ((Drawing, False), (DrawingModel, True)):
+        hybrid = HybridDrafter([kind([1, 2, 3], "drawing")])
+        hybrid.start([7])
+        proposal = hybrid.propose(3)
+        assert list(proposal.tokens) == [1, 2, 3][: len(proposal.tokens)] and proposal.tokens
+        assert (proposal.distribution is not None) == drawn
