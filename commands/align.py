@@ -38,6 +38,12 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     Then drafts are lost, but the output stays the same.
 
     \b
+    string free      share of drafts that are translated without encoding any text
+    lossy texts      passages that a tokenizer does not keep, left out here
+    lost joins       share of translated tokens that differ
+    riskiest tokens  those that following text replaces most often
+
+    \b
     Example:
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
     """

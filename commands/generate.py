@@ -93,8 +93,9 @@ def generate(
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
         spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 -p "Hej"
     """
-    templated = {"--system-prompt": system_prompt, "--prefill-response": prefill_response}
-    needing = [option for option, text in templated.items() if text is not None]
+    templated: dict[str, Any] = {"--system-prompt": system_prompt, "--prefill-response": prefill_response}
+    templated["--chat-template-config"] = template_variables or None
+    needing = [option for option, given in templated.items() if given is not None]
     if ignore_chat_template and needing:
         raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
     if show_drafts and (as_json or sampling.stop_strings):

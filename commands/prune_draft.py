@@ -64,7 +64,9 @@ def prune_draft(
         manifest = prune_model(directory, whole, sources, out, say, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
-        finish(manifest, {**manifest.statistics, "pass ms": times})
+        facts = {**manifest.statistics, "pass ms": times}
+        facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
+        finish(manifest, facts)
     if not as_json:
         say_next(["align", "--draft", str(out)], "--target TARGET")
 

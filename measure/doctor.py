@@ -73,7 +73,7 @@ def measure_costs(
         found[depth] = {rows: _typical(each) for rows, each in samples.items()}
         shares.append(median(sample.share for sample in _undisturbed(samples[1])))
     if _on_processor() and min(shares) < BUSY_SHARE * _OF_ITSELF:
-        progress("other programs are using the processor: run it again when they are done")
+        progress("other programs are using the processor: run `spectool doctor` again when they are done")
     progress(f"bits of {INPUTS} texts")
     return PassCosts(
         model=name,

@@ -220,7 +220,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         except KeyboardInterrupt as stop:
-            say(str(stop) or "Interrupted. Nothing was left half-written.")
+            say(str(stop) or "Interrupted. No file was left half-written.")
             sys.exit(130)
         except (click.ClickException, click.exceptions.Exit):
             raise

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import click
+
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
@@ -15,8 +17,11 @@ def check_drafting(drafting: DraftingChoice) -> None:
     """Check the dictionaries and the alignment that are named before a model is loaded, which takes longer.
 
     Raises:
+        UsageError: An alignment is named without a draft model.
         ArtifactError: One is damaged.
     """
+    if drafting.alignment is not None and drafting.draft_model is None:
+        raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
     for artifact in drafting.dictionaries:
         if isinstance(artifact, Path):
             read_manifest(artifact)
@@ -49,15 +54,15 @@ def open_model(
         from spectool.runtime.mlx_lm_compat import make_prompt_cache
 
         require_quantizable(make_prompt_cache(model, cache.max_kv_size), model, cache.kv_bits, cache.kv_group_size)
-    drafter = load_drafter(tokenizer, **drafting.sources, say=say)
     fixed = drafting.num_draft_tokens
+    drafter = None if fixed == 0 else load_drafter(tokenizer, **drafting.sources, say=say)
     if drafter is not None and fixed and (most := longest_exact(model)) is not None and fixed > most:
         say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
     elif drafter is not None and fixed is None and longest_exact(model) == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
     arguments = {
         "drafter": drafter,
-        "num_draft_tokens": drafting.num_draft_tokens,
+        "num_draft_tokens": fixed,
         "verify": drafting.verify,
         **asdict(cache),
         **_sampling_arguments(tokenizer, sampling),

@@ -199,7 +199,7 @@ def test_hashing_a_large_file_can_be_interrupted(artifact: Path) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "Interrupted. Nothing was left half-written.\n"
+    assert result.stderr == "Interrupted. No file was left half-written.\n"
 
 
 def test_a_flipped_byte(artifact: Path) -> None:

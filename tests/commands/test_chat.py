@@ -233,9 +233,11 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--alignment", "no.align"], "no.align"),
+        (["--draft-model", "x", "--alignment", "no.align"], "no.align"),
         (["--chat-template-config", "[]"], "expected a JSON object"),
         (["--ignore-chat-template", "--system-prompt", "x"], "needs the chat template"),
+        (["--ignore-chat-template", "--chat-template-config", '{"x": 1}'], "needs the chat template"),
+        (["--model", str(demo_path("target")), "--chat-template-config", '{"x": 1}'], "has no chat template"),
     ],
 )
 def test_generate_refuses_options_that_act_on_nothing(path: str, arguments: list[str], message: str) -> None:

@@ -36,7 +36,8 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
         (["--prompt", "a", "--dict", "x" * 300], "File name too long). Check name and permissions"),
         (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "~nobody-here/x.dict: cannot be read"),
-        (["--prompt", "a", "--no-dict", "--alignment", "x" * 300], "File name too long). Check name and permissions"),
+        (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
+        (["--prompt", "a", "--draft", "y", "--alignment", "x" * 300], "File name too long). Check name"),
         (["--prompt", "a", "--model", "x" * 300], "File name too long). Check name and permissions"),
         (
             ["--prompt", "a", "--dict", "x", "--no-dict"],
@@ -65,8 +66,8 @@ def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "models").symlink_to(demo_path("target").parent)
     found = CliRunner().invoke(main, ["generate", "-p", "Most", "-m", "2", "--model=~/models/target"])
     assert found.exit_code == 0, found.output
-    for option in ("--dict=~/no.dict", "--alignment=~/no.align", "--draft-model=~/no"):
-        result = CliRunner().invoke(main, ["generate", "-p", "a", "--model=~/models/target", option])
+    for options in (["--dict=~/no.dict"], ["--draft=x", "--alignment=~/no.align"], ["--draft-model=~/no"]):
+        result = CliRunner().invoke(main, ["generate", "-p", "a", "--model=~/models/target", *options])
         assert result.exit_code == 1 and str(tmp_path / "no") in result.output, result.output
 
 
@@ -217,3 +218,13 @@ def test_an_answer_begins_without_the_space_of_the_tokenizer_unless_it_continues
     assert written("-p", "Wczoraj wieczorem", "--prefill-response", "w domu") == f" {own}"
     assert written("-p", "Wczoraj wieczorem w domu", "--ignore-chat-template") == f" {own}"
     assert not written("-p", "Wczoraj wieczorem w domu", "--show-drafts").lstrip("<[{").startswith(" ")
+
+
+def test_plain_decoding_claims_no_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path))
+    model = str(demo_path("target"))
+    assert CliRunner().invoke(main, ["build-dict", "--tokenizer", model, "--corpus", "sample:pl"]).exit_code == 0
+    command = ["generate", "--model", model, "-p", "Most", "-m", "4", "--num-draft-tokens"]
+    drafted, plain = (CliRunner().invoke(main, [*command, length]) for length in ("4", "0"))
+    assert "drafting from" in drafted.stderr and "drafting from" not in plain.stderr, plain.stderr
+    assert plain.stdout == drafted.stdout
