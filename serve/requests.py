@@ -289,6 +289,11 @@ class ChatRequest(GenerationRequest):
         """How many of the most probable tokens to show."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
+    @property
+    def lacks_logprobs(self) -> bool:
+        """Whether it asks for probable tokens without asking for probabilities."""
+        return bool(self.top_logprobs) and not self.logprobs
+
 
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
@@ -307,4 +312,5 @@ class CompletionRequest(GenerationRequest):
 
 def without_effect(request: BaseModel) -> list[str]:
     """The fields of a request that nothing here takes into account."""
-    return sorted(set(request.model_extra or ()) - _WITHOUT_EFFECT)
+    unused = {"top_logprobs"} if isinstance(request, ChatRequest) and request.lacks_logprobs else set[str]()
+    return sorted(unused | set(request.model_extra or ()) - _WITHOUT_EFFECT)

@@ -87,6 +87,8 @@ def generate_step(
             have, ``prompt_cache`` is another model's, the model's caches allow no quantisation, or (`TokenOutOfRange`)
             the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
+    if unknown := settings.keys() - GenerationSettings.__dataclass_fields__.keys():
+        raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}")
     target = open_text(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spectool.serve.bodies import RequestRefused, checked
-from spectool.serve.requests import ChatRequest, CompletionRequest
+from spectool.serve.requests import ChatRequest, CompletionRequest, without_effect
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.serve.servers import connect, exchange, get, post, serving, without_drafter
@@ -273,6 +273,9 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
     status, headers, _ = exchange(server, post(TEXT, {**body, **strange}))
     assert (status, headers["x-spectool-ignored-fields"]) == (200, "?, ignore_eos, max_token")
     assert '"ignore_eos"' in caplog.text
+    chat = {"messages": [{"role": "user", "content": "Most"}], "max_tokens": 1, "top_logprobs": 2}
+    assert without_effect(checked(ChatRequest, chat)) == ["top_logprobs"]
+    assert without_effect(checked(ChatRequest, {**chat, "logprobs": True})) == []
 
 
 def test_fields_that_ask_for_nothing_special_are_let_through(server: Server) -> None:

@@ -130,6 +130,11 @@ def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     assert total.accepted == sum(cycle.accepted for cycle in cycles) == total.accepted_by["oracle"]
 
 
+def test_an_unknown_argument_is_refused_by_its_name(model: Any) -> None:
+    with pytest.raises(TypeError, match=r"generate_step\(\) got an unexpected keyword argument 'temp'"):
+        generate_step([1], model, temp=0.5)
+
+
 def test_an_empty_prompt_is_refused(model: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match="at least one token"):
         generate_step(mx.array([], dtype=mx.int32), model)
