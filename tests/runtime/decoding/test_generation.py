@@ -11,7 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.drafters.drafter import Cycle
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
@@ -128,6 +128,19 @@ def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     assert total.tokens == len(got)
     assert total.proposed == sum(len(cycle.proposal) for cycle in cycles) == total.proposed_by["oracle"]
     assert total.accepted == sum(cycle.accepted for cycle in cycles) == total.accepted_by["oracle"]
+
+
+class _Nameless(Drafter):
+    """Has no name, and names no drafter that could be counted."""
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal([7], [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [_Nameless, Drafter])
+@pytest.mark.parametrize("length", [4, None])
+def test_a_drafter_needs_no_name(model: Any, text: list[int], kind: type[Drafter], length: int | None) -> None:
+    assert generated(model, kind(), 6, num_draft_tokens=length) == text[:6]
 
 
 def test_an_empty_prompt_is_refused(model: Any) -> None:
