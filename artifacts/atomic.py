@@ -102,6 +102,8 @@ def check_replaceable(
     folder = next(parent for parent in above if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o")
+    if out.resolve() == Path.cwd():  # which would then be a directory that is no longer anywhere
+        raise ArtifactError(f"{out}: is the current directory, expected another one. Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir() or not (out / MANIFEST).is_file():

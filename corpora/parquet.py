@@ -14,6 +14,7 @@ from spectool.corpora.files import InputFile, opened
 _ROWS_AT_ONCE = 1024
 _BATCH_BYTES = 4 * 2**20
 _BUFFER = 1 << 20
+_TEXTS = ("string", "large_string", "string_view")  # Arrow's types of text
 
 
 def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -56,12 +57,12 @@ def _columns(path: str, field: str, schema: Any) -> list[str]:
     if field not in schema.names:
         raise missing_column(path, field, schema.names)
     text = kind(field)
-    if not (types.is_string(text) or types.is_large_string(text) or types.is_null(text)):
+    if str(text) not in (*_TEXTS, "null"):
         raise CorpusError(f"{path}: expected text in column {field!r}, got {text}. Name another column: SOURCE#COLUMN")
     if field == "id" or "id" not in schema.names:
         return [field]
     own = kind("id")
-    return [field, "id"] if types.is_string(own) or types.is_large_string(own) or types.is_integer(own) else [field]
+    return [field, "id"] if str(own) in _TEXTS or types.is_integer(own) else [field]
 
 
 def _rows_at_once(group: Any) -> int:

@@ -73,7 +73,7 @@ class Grammar:
             rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
         try:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
         matcher = self.matcher()
         matcher.compute_bitmask()  # finds more errors

@@ -27,6 +27,7 @@ from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.runtime.sampling.token_ids import given_ids
 from spectool.runtime.translation.protocol import DraftSource
 from spectool.tokenization.fingerprint import short
 
@@ -73,7 +74,7 @@ def save_prompt_cache(
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
     check_save_path(path, cache)
-    facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(list(tokens))}
+    facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(given_ids("tokens", tokens))}
     entries = list(cache)
     held = None if draft is None else draft.cache
     # An empty cache has no arrays to write, and is what a draft model begins with anyway.

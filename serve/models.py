@@ -14,7 +14,7 @@ from spectool.runtime.draft_length.controller_pool import new_controller
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
-from spectool.runtime.sampling.samplers import kept_by_xtc
+from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
 from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
@@ -48,6 +48,7 @@ class LoadedModel:
         model, tokenizer = load_model(options.model, lazy=True)
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
+        Sampling(options.temp, options.top_p, options.min_p, top_k=options.top_k)
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
         self.tokens = open_tokenizer(tokenizer)
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know

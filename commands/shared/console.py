@@ -15,6 +15,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from spectool import SpectoolError
 from spectool.artifacts.atomic import check_replaceable
@@ -228,9 +229,20 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             context = click.get_current_context(silent=True)
             if context is not None and context.find_root().params.get("debug"):
                 raise
-            raise click.ClickException(in_a_line(error)) from error
+            raise click.ClickException(_as_typed(in_a_line(error), context)) from error
 
     return run
+
+
+def _as_typed(message: str, context: click.Context | None) -> str:
+    """An error that begins with the name of an argument, with the option for it if one was typed."""
+    name, colon, problem = message.partition(":")
+    option = f"--{name.replace('_', '-')}"
+    typed = context is not None and any(
+        option in parameter.opts and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        for parameter in context.command.params
+    )
+    return f"{option}{colon}{problem}" if typed else message
 
 
 def in_a_line(error: Exception) -> str:

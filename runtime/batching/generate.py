@@ -10,7 +10,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.streaming import encode_prompt, require_grammar
+from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.draft_length.controller_pool import new_controller
@@ -118,7 +118,7 @@ def batch_generate(
         require_tokens("prompt", ids, vocabulary_size(model), tokenizer)
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
-    stream, ends = kwargs.pop("stream", generation_stream), frozenset(tokenizer.eos_token_ids)
+    stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
     batch = Batch(model, rows, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]

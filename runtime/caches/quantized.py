@@ -23,13 +23,13 @@ def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_s
     kind = getattr(model, "model_type", None) or type(model).__name__
     if without:
         raise RuntimeUnsupported(
-            f"model type {kind}: kv_bits needs caches with a quantised form, got {', '.join(sorted(without))}. "
-            "Generate without kv_bits."
+            f"kv_bits: model type {kind}: expected caches with a quantised form, got {', '.join(sorted(without))}. "
+            "Leave it out"
         )
     if reason := _reason_against(model, bits, group_size):
         raise RuntimeUnsupported(
-            f"model type {kind}: kv_bits={bits} with groups of {group_size}: the model cannot read a cache that is "
-            f"quantised like that ({reason}). Generate without kv_bits."
+            f"kv_bits: model type {kind} cannot read a cache of {bits} bits in groups of {group_size} ({reason}). "
+            "Leave it out"
         )
 
 

@@ -198,4 +198,4 @@ class Proposer:
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         if not tokens and drawn is None:
             return NOTHING
-        return Proposal(tokens, proposal.source, proposal.probabilities[: len(tokens)], drawn)
+        return Proposal(tokens, str(proposal.source), proposal.probabilities[: len(tokens)], drawn)

@@ -16,7 +16,7 @@ from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
-from spectool.runtime.sampling.token_ids import TokenOutOfRange, predicted_ids
+from spectool.runtime.sampling.token_ids import TokenOutOfRange, given_ids, require_text
 
 
 @dataclass
@@ -93,14 +93,16 @@ def stream_generate(
     stream = kwargs.setdefault("stream", generation_stream)
     require_grammar(kwargs.get("grammar"), tokenizer)
     own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
-    ends = frozenset(tokenizer.eos_token_ids)
+    ends = text_ends(tokenizer, kwargs)
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None
     if prediction is not None:
         from spectool.runtime.drafters.prediction import PredictionDrafter
 
-        ids = encode_answer(tokenizer, prediction) if isinstance(prediction, str) else predicted_ids(prediction)
-        predicted = PredictionDrafter(ids)
+        if isinstance(prediction, str):
+            require_text("prediction", prediction)
+            prediction = encode_answer(tokenizer, prediction)
+        predicted = PredictionDrafter(given_ids("prediction", prediction, "a text or token ids"))
     with wired_limit(model, [stream]):
         try:
             steps = generate_step(
@@ -180,8 +182,14 @@ def require_grammar(grammar: Any, tokenizer: Any) -> None:
         grammar.require(tokenizer)
 
 
+def text_ends(tokenizer: Any, settings: dict[str, Any]) -> frozenset[int]:
+    """Token ids that end a text: the tokenizer's own, and ``stop_tokens``, which are taken out of ``settings``."""
+    return frozenset([*tokenizer.eos_token_ids, *given_ids("stop_tokens", settings.pop("stop_tokens", ()))])
+
+
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     """Token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
+    require_text("prompt", prompt)
     bos = tokenizer.bos_token
     ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
     return ids

@@ -18,7 +18,7 @@ from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal, accepted_length
 from spectool.runtime.sampling.randomness import Randomness
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
-from spectool.runtime.sampling.token_ids import as_ids, require_tokens
+from spectool.runtime.sampling.token_ids import given_ids, require_tokens
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
 from spectool.runtime.settings import QUANTIZED_KV_START
 
@@ -136,7 +136,7 @@ class TextState:
                 of the prompt, the cached tokens or a logit bias.
         """
         self.prompt, self.settings, self._vocabulary = prompt, settings, vocabulary
-        self.cached = as_ids(settings.cached_tokens)
+        self.cached = given_ids("cached_tokens", settings.cached_tokens)
         self.processors = tuple(settings.logits_processors or ())
         require_tokens("prompt", prompt, vocabulary)
         require_tokens("cached_tokens", self.cached, vocabulary)
@@ -160,7 +160,7 @@ class TextState:
         self.committed = self.yielded = 0
         self.ended = settings.max_tokens == 0
         self._max_tokens = settings.max_tokens if settings.max_tokens >= 0 else sys.maxsize
-        self._stops = frozenset(settings.stop_tokens)
+        self._stops = frozenset(given_ids("stop_tokens", settings.stop_tokens))
         # All committed tokens, where processors read them.
         self._history = mx.array([*self.cached, *prompt], dtype=mx.int32) if self.processors else None
 

@@ -76,7 +76,7 @@ class Drafter:
         report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
-    name: str
+    name: str = "drafter"
     costs_a_pass: bool = False
     costs: "Controller | None" = None
     cache: "TextCache | None" = None

@@ -33,6 +33,7 @@ from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MODEL_SHARE, ModelRecord, StatedAcceptance
 from spectool.runtime.draft_length.timings import OUTLIER
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
@@ -123,8 +124,14 @@ class HybridDrafter(Drafter):
     """
 
     def __init__(self, drafters: Sequence[Drafter], *, clock: Callable[[], float] = perf_counter) -> None:
-        """Combine ``drafters``, whose seconds are those of ``clock``."""
-        self.drafters = tuple(drafters)
+        """Combine ``drafters``, whose seconds are those of ``clock``.
+
+        Raises:
+            RuntimeUnsupported: They are not a list of drafters, or there is none.
+        """
+        self.drafters = tuple(drafters) if isinstance(drafters, Sequence) else ()
+        if not self.drafters or not all(isinstance(drafter, Drafter) for drafter in self.drafters):
+            raise RuntimeUnsupported(f"drafters: expected a list of drafters, got {drafters!r:.100}")
         # A look-up among the members may propose for free.
         self.costs_a_pass = all(drafter.costs_a_pass for drafter in self.drafters)
         self.cache = next((drafter.cache for drafter in self.drafters if drafter.cache is not None), None)

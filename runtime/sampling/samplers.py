@@ -186,10 +186,10 @@ def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **pena
     """
     for name, value in penalties.items():
         if name.endswith("_context_size"):
-            _number(name, value, True, 0, MOST_RECENT)
+            penalties[name] = _number(name, value, True, 0, MOST_RECENT)
         elif name in PENALTIES and value is not None and value != 0:
             least, most, *_ = PENALTIES[name]
-            _number(name, value, False, least, most, expected="0 or a number")
+            penalties[name] = _number(name, value, False, least, most, expected="0 or a number")
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     return [*biases, *sample_utils.make_logits_processors(**penalties)]
 

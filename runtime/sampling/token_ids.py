@@ -74,14 +74,26 @@ def prompt_ids(prompt: mx.array | Sequence[int]) -> list[int]:
     return _from_array("prompt", prompt) if isinstance(prompt, mx.array) else as_ids(prompt)
 
 
-def predicted_ids(prediction: mx.array | Sequence[int]) -> list[int]:
-    """Token ids of a prediction, of which the model need not have all; `RuntimeUnsupported` if it is something else."""
-    if isinstance(prediction, mx.array):
-        return _from_array("prediction", prediction)
-    ids = as_ids(prediction) if isinstance(prediction, Iterable) else []
-    if not isinstance(prediction, Iterable) or not all(map(is_id, ids)):
-        raise RuntimeUnsupported(f"prediction: expected a text or token ids, got {type(prediction).__name__}")
+def given_ids(name: str, tokens: mx.array | Iterable[int], expected: str = "token ids") -> list[int]:
+    """Token ids given as ``name``, of which the model need not have all; `RuntimeUnsupported` for something else."""
+    if isinstance(tokens, mx.array):
+        return _from_array(name, tokens)
+    ids = as_ids(tokens) if isinstance(tokens, Iterable) else []
+    if not isinstance(tokens, Iterable) or not all(map(is_id, ids)):
+        raise RuntimeUnsupported(f"{name}: expected {expected}, got {tokens!r:.100}")
     return ids
+
+
+def require_text(name: str, text: str) -> None:
+    """Raise `RuntimeUnsupported` if a text, given as ``name``, has half a character, which tokenizers do not read."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise RuntimeUnsupported(
+            f"{name}: expected a text, got the lone surrogate {half!r} at {error.start}, which is half a character. "
+            "Leave it out: text.encode(errors='ignore').decode()"
+        ) from None
 
 
 def _from_array(name: str, tokens: mx.array) -> list[int]:

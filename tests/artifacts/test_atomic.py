@@ -87,6 +87,14 @@ def test_what_is_not_an_artifact_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
 
 
+def test_the_current_directory_is_not_replaced(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (artifact, tmp_path / "new"):
+        place.mkdir(exist_ok=True)
+        monkeypatch.chdir(place)
+        with pytest.raises(ArtifactError, match=r"is the current directory.* Choose another -o"):
+            build(Path())
+
+
 def test_no_directory_can_be_made_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(

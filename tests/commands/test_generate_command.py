@@ -160,7 +160,13 @@ def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -
     for group, fits in (("64", True), ("128", False)):
         result = CliRunner().invoke(main, [*quantised, "--kv-group-size", group, "--quantized-kv-start", "0"])
         assert result.exit_code == (0 if fits else 1), result.output
-        assert fits or "(its heads have 64 numbers; 64 would fit). Generate without kv_bits" in result.stderr
+        assert fits or re.search(r"Error: --kv-bits: .* \(its heads have 64 numbers; 64 would fit\)", result.stderr)
+
+
+@pytest.mark.parametrize("option", ["--temp", "--repetition-penalty"])
+def test_what_the_library_refuses_is_named_as_it_was_typed(option: str) -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", option, "1e-9"]
+    assert f"Error: {option}: expected 0 or " in CliRunner().invoke(main, command).stderr
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,13 @@ def table(path: Path, **columns: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
+    "kind",
+    [
+        pyarrow.string(),
+        pyarrow.large_string(),
+        pyarrow.string_view(),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    ],
 )
 def test_parquet_ids_and_columns(tmp_path: Path, kind: pyarrow.DataType) -> None:
     texts = pyarrow.array(["а", None, "и\u0306\0", "г", "ґ"], pyarrow.string()).cast(kind)

@@ -178,6 +178,7 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
         (lambda t: Grammar(t, "json_schema", {"propertyNames": {"pattern": "a"}}), "propertyNames"),
         (lambda t: Grammar(t, "json_schema", {"$ref": "http://127.0.0.1:1/x"}), "127.0.0.1"),
         (lambda t: Grammar(t, "json_schema", {"enum": [float("nan")]}), "JSON can express"),
+        (lambda t: Grammar(t, "json_schema", Grammar), "JSON can express"),
         (lambda t: Grammar(t, "json_schema", "{"), "json_schema: .*read"),
         pytest.param(
             lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}),

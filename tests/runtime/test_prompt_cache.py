@@ -109,6 +109,17 @@ def test_files_without_a_draft(tmp_path: Path) -> None:
         assert [token for token, _, _ in steps] == text[5:]
 
 
+@pytest.mark.parametrize("kind", [tuple, np.array, mx.array])
+def test_the_ids_of_the_tokens_may_have_any_form(kind: Any, tmp_path: Path) -> None:
+    path, model = tmp_path / "cache.safetensors", tiny_model()
+    cache = make_prompt_cache(model)
+    mx.eval(model(mx.array([PROMPT]), cache=cache))
+    save_prompt_cache(path, cache, tokens=kind(PROMPT))
+    assert load_prompt_cache(path).tokens == PROMPT
+    with pytest.raises(RuntimeUnsupported, match=r"^tokens: expected token ids, got None"):
+        save_prompt_cache(path, cache, tokens=None)  # type: ignore[arg-type]
+
+
 def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     """The cache of a draft model is found through a translator, and through a hybrid."""
     path, model = tmp_path / "cache.safetensors", tiny_model()

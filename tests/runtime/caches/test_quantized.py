@@ -27,7 +27,7 @@ def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
             try:
                 maybe_quantize_kv_cache(cache, 0, size, 8)
             except ValueError:
-                with pytest.raises(RuntimeUnsupported, match=rf"groups of {size}: .*its heads have"):
+                with pytest.raises(RuntimeUnsupported, match=rf"groups of {size} \(its heads have"):
                     generate_step([5, 6, 7], model, **options)
             else:
                 assert len(list(generate_step([5, 6, 7], model, **options))) == 3
@@ -40,11 +40,11 @@ def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
         ("mamba2", "got ArraysCache"),
         ("falcon_h1", "got CacheList"),
         ("deepseek_v41", "got LayerCache"),
-        ("deepseek_v3", "cannot read a cache that is quantised"),
+        ("deepseek_v3", "cannot read a cache of 8 bits"),
     ],
 )
 def test_what_would_fail_halfway_or_do_nothing_is_refused_before_any_work(kind: str, reason: str) -> None:
-    with pytest.raises(RuntimeUnsupported, match=rf"model type {kind}: .*{reason}"):
+    with pytest.raises(RuntimeUnsupported, match=rf"^kv_bits: model type {kind}.*{reason}"):
         generate_step([5, 6, 7], tiny_model(kind), kv_bits=8, kv_group_size=32)
 
 
@@ -69,5 +69,5 @@ def test_each_model_is_tried_once_for_bits_and_a_group_size() -> None:
 def test_the_error_names_the_size_and_only_what_helps() -> None:
     model = tiny_model()
     require_quantizable(make_prompt_cache(model), model, 8, 32)
-    with pytest.raises(RuntimeUnsupported, match=r"groups of 64: .*\(its heads have 32 numbers; 32 would fit\)"):
+    with pytest.raises(RuntimeUnsupported, match=r"groups of 64 \(its heads have 32 numbers; 32 would fit\)"):
         require_quantizable(make_prompt_cache(model), model, 8, 64)

@@ -11,7 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.drafters.drafter import Cycle
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
@@ -135,13 +135,26 @@ def test_an_unknown_argument_is_refused_by_its_name(model: Any) -> None:
         generate_step([1], model, temp=0.5)
 
 
+class _Nameless(Drafter):
+    """Has no name, and names no drafter that could be counted."""
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal([7], [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [_Nameless, Drafter])
+@pytest.mark.parametrize("length", [4, None])
+def test_a_drafter_needs_no_name(model: Any, text: list[int], kind: type[Drafter], length: int | None) -> None:
+    assert generated(model, kind(), 6, num_draft_tokens=length) == text[:6]
+
+
 def test_an_empty_prompt_is_refused(model: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match="at least one token"):
         generate_step(mx.array([], dtype=mx.int32), model)
 
 
 def test_a_window_has_no_quantised_form() -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"gemma3_text.*RotatingKVCache.*without kv_bits"):
+    with pytest.raises(RuntimeUnsupported, match=r"^kv_bits: .*gemma3_text.*RotatingKVCache"):
         generate_step(mx.array(PROMPT), tiny_model("gemma3_text"), kv_bits=8)
 
 

@@ -4,10 +4,12 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import pytest
 
+from spectool import RuntimeUnsupported
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
 from spectool.runtime.drafters.drafter import Drafter, Proposal
@@ -283,3 +285,9 @@ def test_what_a_look_up_has_drawn_counts_as_a_guess() -> None:
         proposal = hybrid.propose(3)
         assert list(proposal.tokens) == [1, 2, 3][: len(proposal.tokens)] and proposal.tokens
         assert (proposal.distribution is not None) == drawn
+
+
+@pytest.mark.parametrize("wrong", [[], "pl.dict", Fixed([1], "a"), [Fixed([1], "a"), None]])
+def test_members_that_are_no_drafters_are_refused(wrong: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="drafters: expected a list of drafters"):
+        HybridDrafter(wrong)

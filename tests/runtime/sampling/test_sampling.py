@@ -273,3 +273,11 @@ def test_the_largest_biases_and_penalties_together_leave_probabilities() -> None
         assert mx.isfinite(log_probabilities(logits)).all(), settings
         for temperature in (1e-6, 1.0, 1e308):
             assert mx.allclose(block_sum(Sampling(temperature).probabilities(logits)), mx.ones(1)), settings
+
+
+def test_penalties_may_be_numbers_of_numpy() -> None:
+    logits, tokens = mx.array(logits_of(3)), mx.array([1, 1, 4])
+    names = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+    made = [checked_processors(**dict.fromkeys(names, number)) for number in (2.0, np.float32(2), np.int64(2))]
+    expected, *others = [processed(logits, processors, tokens) for processors in made]
+    assert all(mx.array_equal(other, expected) for other in others)

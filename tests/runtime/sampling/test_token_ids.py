@@ -15,7 +15,15 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
 from spectool.cli import main
-from spectool.runtime import Sampling, generate, generate_step, load_drafter, make_logits_processors
+from spectool.runtime import (
+    Sampling,
+    batch_generate,
+    generate,
+    generate_step,
+    load_drafter,
+    make_logits_processors,
+    stream_generate,
+)
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
@@ -197,7 +205,7 @@ def test_generate_says_so_in_one_line(
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
-    assert error.startswith("Error: prompt: ")
+    assert error.startswith("Error: --prompt: ")
 
 
 def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
@@ -263,8 +271,30 @@ def test_a_large_bias_holds_for_drafts_too(bias: float, temp: float) -> None:
         ({"sampler": lambda logprobs: mx.array([100_000])}, "sampler"),
         ({"sampler": lambda logprobs: mx.array([-1])}, "sampler"),
         ({"logits_processors": make_logits_processors({1536: 100.0})}, "logit_bias"),
+        ({"stop_tokens": 5}, "stop_tokens"),
+        ({"stop_tokens": "a"}, "stop_tokens"),
+        ({"stop_tokens": mx.array([0.5])}, "stop_tokens"),
+        ({"cached_tokens": None}, "cached_tokens"),
     ],
 )
 def test_what_no_generation_can_do_is_refused_by_name(options: dict[str, Any], name: str) -> None:
     with pytest.raises(RuntimeUnsupported, match=f"^{name}: "):
         list(generate_step([7], tiny_model(), **{"max_tokens": 4, **options}))
+
+
+@pytest.mark.parametrize("kind", [list, set, mx.array])
+def test_stop_tokens_are_added_to_those_of_the_tokenizer(loaded: tuple[Any, Any], kind: Any) -> None:
+    model, tokenizer = loaded
+    *_, last = responses = list(stream_generate(model, tokenizer, "Most w Jaworowcu", max_tokens=8))
+    stop, expected = responses[3].token, "".join(response.text for response in responses[:3])
+    assert stop not in [response.token for response in responses[:3]] and last.finish_reason == "length"
+    stops = {"stop_tokens": kind([stop, 1]), "max_tokens": 8}
+    assert generate(model, tokenizer, "Most w Jaworowcu", **stops) == expected
+    assert batch_generate(model, tokenizer, ["Most w Jaworowcu"], **stops).texts == [expected]
+
+
+def test_half_a_character_is_refused_by_name(loaded: tuple[Any, Any]) -> None:
+    for options in ({"prompt": "a\udcff"}, {"prompt": "a", "prediction": "\ud83d"}):
+        *_, name = options
+        with pytest.raises(RuntimeUnsupported, match=rf"^{name}: .*lone surrogate '\\ud"):
+            generate(*loaded, **options)
