@@ -68,11 +68,14 @@ def save_prompt_cache(
         tokens: Token ids that ``cache`` holds, for ``cached_tokens`` of a later generation.
 
     Raises:
-        RuntimeUnsupported: The file has another suffix, holds something else, or cannot be written.
+        RuntimeUnsupported: The file has another suffix, holds something else, or cannot be written, or ``cache`` has no
+            entries.
     """
     path = Path(path)
     if path.suffix != _SUFFIX:
         raise RuntimeUnsupported(f"{path}: expected a file name that ends in {_SUFFIX}. Call it {path}{_SUFFIX}")
+    if not cache:
+        raise RuntimeUnsupported("cache: expected a prompt cache with an entry for each layer, got none")
     check_save_path(path, cache)
     facts = {**(metadata or {}), TARGET_CACHES: str(len(cache)), TARGET_TOKENS: json.dumps(given_ids("tokens", tokens))}
     entries = list(cache)

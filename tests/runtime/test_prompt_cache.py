@@ -201,6 +201,8 @@ def test_only_a_prompt_cache_is_replaced(tmp_path: Path) -> None:
     theirs = path.read_bytes()
     save_prompt_cache(path, cache, tokens=[2])  # in place of ours
     assert path.read_bytes() != theirs
+    with pytest.raises(RuntimeUnsupported, match="cache: expected a prompt cache"):
+        save_prompt_cache(path, [])
     model.save_weights(str(path))
     weights = path.read_bytes()
     headers = [len(text).to_bytes(8, "little") + text for text in (b"[]", b'{"__metadata__":1}', b'{"a":')]
