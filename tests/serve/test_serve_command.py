@@ -119,7 +119,7 @@ def test_what_clients_send_cannot_write_to_the_terminal() -> None:
     [
         (["--model", "./nowhere"], "no such directory"),
         (["--model", TARGET, "--draft-model", OTHER], "cannot load this model"),
-        (["--model", TARGET, "--alignment", "nowhere.align"], "nowhere.align"),
+        (["--model", TARGET, "--draft-model", OTHER, "--alignment", "nowhere.align"], "nowhere.align"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
         (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
         (["--model", TARGET, "--temp", "1e-9"], "--temp: expected 0 or at least"),
