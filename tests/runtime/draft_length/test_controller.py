@@ -108,7 +108,7 @@ class Machine:
         return self.generate(tokens)
 
     def generate(self, tokens: int, context: int = 0) -> list[Step]:
-        """Generate after a context of so many tokens, with what earlier generations have learnt."""
+        """Generate ``tokens`` after a context of ``context`` tokens; what earlier generations learnt still counts."""
         steps, controller, self.at = list[Step](), self.controller, 0
         controller.begin(self.prompt)
         self.drafter.costs = controller
@@ -152,7 +152,7 @@ class Machine:
         return steps
 
     def answer(self, tokens: int, count: int, contexts: Sequence[int]) -> list[list[Step]]:
-        """So many short generations, each after one of the contexts, drawn at random."""
+        """Run ``count`` short generations, each after a randomly chosen context."""
         return [self.generate(tokens, self.rng.choice(contexts)) for _ in range(count)]
 
     def measured(self, seconds: float, length: int) -> float:
