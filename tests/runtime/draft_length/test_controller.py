@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from statistics import median
 from time import perf_counter, sleep
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
+from spectool.runtime.draft_length.timings import RECENT_SAMPLES
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
@@ -279,16 +281,17 @@ def test_no_consumer_makes_drafting_slower_than_plain_decoding(curve: str, draft
 
 def test_the_time_of_plain_passes_is_the_wall_time_of_a_token_whatever_the_caller_does() -> None:
     model, prompt = tiny_model(), prompts(1)[0]
-    for seconds, most in ((0.0, 300), (0.02, 60)):  # passes of a millisecond: enough of them to outlast other work
+    for seconds in (0.0, 0.02):
         controller, times = Controller(), list[float]()
         controller.keep_exact(0)
-        steps = generate_step(mx.array(prompt), model, drafter=Guesser(), num_draft_tokens=controller, max_tokens=most)
+        steps = generate_step(mx.array(prompt), model, drafter=Guesser(), num_draft_tokens=controller, max_tokens=60)
         for _, logprobs, _ in steps:
             mx.eval(logprobs + 1)  # waits for the pass under way, as mlx-lm's server does
             sleep(seconds)
             times.append(perf_counter())
         controller.passes.update()
-        typical = sorted(after - before for before, after in pairwise(times))[len(times) // 2]
+        # Of the passes that it went by, the latest ones: other work on the machine comes and goes.
+        typical = median(after - before for before, after in pairwise(times[-RECENT_SAMPLES - 1 :]))
         assert 0.5 * typical <= max(controller.passes.curve[1], controller.caller_seconds) <= 2 * typical
 
 
