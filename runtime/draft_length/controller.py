@@ -2,8 +2,10 @@
 
 Every cycle measures the time of the drafter and of the target's pass. A drafter chooses the length of each proposal by
 these costs (`HybridDrafter`). It is asked for the longest proposal that does not go too far beyond what was measured,
-and two rules bound what this can cost:
+and three rules bound what this can cost:
 
+- *Plain passes are measured now and then*, since everything is compared with them: the more rarely, the more drafting
+  seems to gain.
 - *Exploration has a budget.* A size of passes that was never measured, or not lately, is taken to be as cheap as the
   next smaller known one, or cheaper than expected by what the budget has left. What it costs more is taken off.
 - *Losses are bounded.* The time that drafting really lost against plain decoding is summed up. Beyond `ALLOWANCE` plain
@@ -27,6 +29,9 @@ from spectool.runtime.draft_length.timings import OUTLIER, RECENT_SAMPLES, Draft
 MAX_PREDICTED_TOKENS = 64  # the most draft tokens of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that comes back to the budget of exploration
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
+FEW_PLAIN = 8  # plain passes, below which one more may cost the share of exploration
+PLAIN_SHARE = 0.002  # share of the tokens that measuring plain passes may cost afterwards while all cycles have drafts
+PLAIN_COST = 0.05  # plain passes that such a pass is taken to cost at least
 UPDATED_CYCLES = 4  # cycles for which the curve holds, unless a new size is measured: drawing it takes some time
 BUSY_SHARE = 0.8  # of the processor time that a pass gets on an idle machine, below which its time is not learnt from
 ENOUGH_VERIFIED = 16  # draft tokens verified before `Controller.state` reports anything
@@ -74,10 +79,12 @@ class Controller:
         self.longest_exact: int | None = None
         self._losses = LossAccount()
         self._caller_times: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for a token, by cycle
+        self._first = True  # whether the next cycle is the first one of a generation
         self._missed = 0  # tokens that the drafter has yet to read
         self._committed = 1  # tokens of the latest cycle
         self._exploration_budget = EXPLORATION_BUDGET  # plain passes that exploration may still cost
         self.pass_seconds = self.passes.curve
+        self._plain_budget = 0.0  # plain passes that measuring one may cost
         self._reach = 0  # the longest length that does not go too far beyond what was measured
         self._cycles_to_update = 0  # cycles until the curve is drawn again
         self._recent = [0.0] * 5  # cycles with drafts, their draft tokens, the accepted ones, all tokens, and seconds
@@ -103,7 +110,7 @@ class Controller:
         self.passes.begin()
         self.draft_times.begin()
         self._caller_times.clear()
-        self._missed, self._cycles_to_update = prompt, 0
+        self._missed, self._cycles_to_update, self._first = prompt, 0, True
 
     def choose(self, most: int = MAX_DRAFT_TOKENS) -> int:
         """Number of tokens, up to ``most``, that a drafter may propose; 0 leaves it alone."""
@@ -113,9 +120,12 @@ class Controller:
         if self._cycles_to_update <= 0:
             passes.update()
             self.draft_times.update()
-            self._reach = min(2 * max(1, *passes.measured()) - 1, self.longest)
+            self._reach = self._longest_affordable()
             self.pass_seconds = passes.at_least(max(0.0, self._exploration_budget))
             self._cycles_to_update = UPDATED_CYCLES if passes.compared else 1
+        if self._plain_budget >= max(PLAIN_COST, self._speedup - 1.0):
+            self._plain_budget = 0.0
+            return 0
         length = min(self._reach, most)
         # What earlier generations measured holds for this one once a pass is compared with it.
         return length if passes.compared else next((k for k in range(length, 0, -1) if passes.known(k + 1)), 0)
@@ -150,6 +160,7 @@ class Controller:
         if caller_seconds is not None:
             self._caller_times.append(caller_seconds / self._committed)
         self._committed = committed
+        first, self._first = self._first, False
         self.verified += proposed
         self._cycles_to_update -= 1
         if pass_seconds and self._is_busy(pass_seconds, processor_seconds):
@@ -173,8 +184,12 @@ class Controller:
         # Not this pass's own seconds: the first one of a size compiles, and later ones are noisier than plain ones.
         spent += self.passes.typical(proposed + 1) + self.caller_seconds * committed
         if plain := self._plain_seconds:
-            self._losses.settle(committed - spent / plain, committed)
+            won = committed - spent / plain
+            # What the caller takes is not known in the first cycle, so nothing is won there.
+            self._losses.settle(min(won, 0.0) if first else won, committed)
         new = (1, proposed, min(proposed, committed - 1), committed, spent)
+        share = PLAIN_SHARE if self.passes.plain_count >= FEW_PLAIN else EXPLORATION_SHARE
+        self._plain_budget = self._plain_budget + share * committed if proposed else 0.0
         self._recent = [_DECAY * before + each for before, each in zip(self._recent, new, strict=True)]
 
     def _is_busy(self, pass_seconds: float, processor_seconds: float | None) -> bool:
@@ -198,10 +213,24 @@ class Controller:
             draft_token_ms=self.draft_times.per_token * 1e3,
         )
 
+    def _longest_affordable(self) -> int:
+        """The longest length that does not go too far beyond what was measured, nor costs more than may be lost."""
+        curve, rows = self.passes.curve, max(1, *self.passes.measured())
+        length = min(2 * rows - 1, self.longest)
+        while length >= rows and curve[length + 1] > curve[1] * (1.0 + self._losses.left):
+            length -= 1
+        return length
+
     @property
     def caller_seconds(self) -> float:
         """Seconds that the caller takes for a token, as far as this generation has shown."""
         return median_low(self._caller_times) if self._caller_times else 0.0
+
+    @property
+    def _speedup(self) -> float:
+        """Tokens per second of the recent cycles with drafts over plain decoding; 0 before there are any."""
+        *_, tokens, seconds = self._recent
+        return tokens * self._plain_seconds / seconds if seconds else 0.0
 
     @property
     def _plain_seconds(self) -> float:

@@ -11,11 +11,13 @@ from math import inf
 from statistics import median_low
 
 RECENT_SAMPLES = 7  # that a median is taken over
+PLAIN_SAMPLES = 14  # the same of plain passes, with which everything is compared
 OUTLIER = 3.0  # what takes more than this many times the expected seconds was disturbed
 STALE = 256  # cycles after which a figure is to be measured again
 _LAG = 8  # up to this many missed tokens, a proposal costs what it always costs
 _RECENT = 32  # proposals that count; earlier ones may have been of a busier machine or a shorter context
 _FADING = 0.97  # weight of a figure, from cycle to cycle, where two cannot both be right
+_HIDDEN = 1.25  # times as long as other passes over one token: one that began ahead has waited for the caller
 _LEAST_WEIGHT = 1e-9
 _FASTER = 2.0  # times as fast as expected: from here on it is no accident
 
@@ -32,17 +34,21 @@ class PassTimes:
     Attributes:
         curve: Expected seconds by tokens, shape [longest + 1]. Between measured sizes it is interpolated; beyond them
             it rises as it did from the smallest to the largest.
+        plain_count: Plain passes recorded so far, of either kind.
     """
 
     def __init__(self, longest: int) -> None:
         self.curve = [0.0] * (longest + 1)
-        self._samples: list[deque[float]] = [deque(maxlen=RECENT_SAMPLES) for _ in self.curve]
+        self._samples = [
+            deque[float](maxlen=RECENT_SAMPLES if size > 1 else PLAIN_SAMPLES) for size in range(longest + 1)
+        ]
         self._seen = [0] * (longest + 1)  # cycle of the latest sample
         self._medians: dict[int, float] = {}
         self._carried: dict[int, float] = {}  # medians of earlier generations
         self._once: dict[int, float] = {}  # single samples of earlier generations
         self._ratios: deque[float] = deque(maxlen=RECENT_SAMPLES)  # of samples to the carried medians
         self._cycle = 0
+        self.plain_count = 0
 
     @property
     def compared(self) -> bool:
@@ -60,6 +66,8 @@ class PassTimes:
             lone = {size: samples[0] for size, samples in enumerate(self._samples) if len(samples) == 1}
             self._once = {size: time * ratio for size, time in self._once.items()} | lone
             self._carried = self._points()
+            if 0 in self._carried:
+                self._carried[0] = min(self._carried.values())  # it may have waited for the caller
         self._medians.clear()
         self._ratios.clear()
         for samples in self._samples:
@@ -77,6 +85,7 @@ class PassTimes:
             samples.append(before * self._ratio())  # one vote, too
         samples.append(seconds)
         self._seen[tokens] = self._cycle
+        self.plain_count += tokens < 2
         if tokens in self._carried:
             self._ratios.append(seconds / self._carried[tokens])
         if len(samples) > 1:
@@ -116,7 +125,9 @@ class PassTimes:
         """Draw the curve through the medians, of which there must be one."""
         found = self._points()
         ahead = found.pop(0, inf)
-        sizes, times = zip(*sorted((found or {1: ahead}).items()), strict=True)
+        if 1 not in found:
+            found[1] = min([ahead, *found.values()])  # all plain passes have begun ahead
+        sizes, times = zip(*sorted(found.items()), strict=True)
         weights = [max(_FADING ** (self._cycle - self._seen[size]), _LEAST_WEIGHT) for size in sizes]
         points = list(zip(sizes, rising(times, weights), strict=True))
         curve, (first, base) = self.curve, points[0]
@@ -128,7 +139,7 @@ class PassTimes:
         slope = max(0.0, top - base) / max(1, last - first)
         for size in range(last + 1, len(curve)):
             curve[size] = top + slope * (size - last)
-        curve[0] = min(ahead, curve[1])  # a slow caller makes it seem longer
+        curve[0] = ahead if ahead < _HIDDEN * curve[1] else curve[1]  # not the lower one, which noise makes too low
 
     def _points(self) -> dict[int, float]:
         """The medians by size, with the scaled ones of earlier generations."""

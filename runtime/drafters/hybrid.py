@@ -34,7 +34,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.draft_length.record import ALLOWANCE, MAX_DRAFT_TOKENS, MODEL_SHARE, ModelRecord, StatedAcceptance
+from spectool.runtime.draft_length.record import (
+    ALLOWANCE,
+    MAX_DRAFT_TOKENS,
+    MAX_LOSS,
+    MODEL_SHARE,
+    ModelRecord,
+    StatedAcceptance,
+)
 from spectool.runtime.draft_length.timings import OUTLIER
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
@@ -297,8 +304,12 @@ class HybridDrafter(Drafter):
         if model.missed > _MISSED:
             seconds = record.times.per_missed * model.missed
             left = max(self._usual_cycles - self._cycles, self._cycles)
-            affordable = record.losses.left >= min(seconds / prices.plain, MODEL_SHARE * ALLOWANCE)
-            if not affordable or gain * left <= rate * seconds:
+            passes, affordable = record.fading * seconds / prices.plain, record.losses.left
+            if model.reads:  # again: what it has missed is no investment in the rest of the text
+                affordable = max(affordable, MODEL_SHARE * MAX_LOSS * self._cycles - model.invested)
+            else:
+                passes = min(passes, MODEL_SHARE * ALLOWANCE)
+            if passes > affordable or gain * left <= rate * seconds:
                 return 0.0
         return gain
 

@@ -221,7 +221,7 @@ def test_short_generations_go_on_with_what_earlier_ones_have_learnt(
         # All after the first few together: one alone is over before it has learnt anything.
         reached = speedup([step for answer in answers[4:] for step in answer], 0)
         # What hardly loses or gains anything cannot be told from what does: its times are 5% off.
-        assert reached >= (0.96 if right == 0.0 else 0.94)
+        assert reached >= 0.97
         if right == 1.0 and len(contexts) == 1:
             assert reached >= 0.93 * machine.best(1.0) / machine.speed(0, 1.0)
 
@@ -276,7 +276,7 @@ def test_no_consumer_makes_drafting_slower_than_plain_decoding(curve: str, draft
         right: Callable[[int], float] = lambda at, share=share: share  # noqa: E731
         machine = Machine(CURVES[curve], draft, right, seed, consumer=consumer, **NOISY)
         answers = machine.answer(150, 20, (0,))
-        assert speedup([step for answer in answers[2:] for step in answer], 0) >= 0.94
+        assert speedup([step for answer in answers[2:] for step in answer], 0) >= 0.95
 
 
 def test_the_time_of_plain_passes_is_the_wall_time_of_a_token_whatever_the_caller_does() -> None:
@@ -305,7 +305,7 @@ def test_a_drafter_that_is_partly_right_never_slows_down(curve: str, draft: str,
     for seed in (1, 2):
         machine = Machine(CURVES[curve], draft, lambda at: acceptance, seed, **NOISY)
         steps = machine.run(2500)
-        assert speedup(steps) >= 0.96
+        assert speedup(steps) >= 0.97
         shares.append(speedup(steps) / machine.best(acceptance))
     print([round(share, 3) for share in shares])
     assert max(shares) >= 0.85
@@ -345,7 +345,7 @@ def test_short_proposals_are_no_reason_to_stop() -> None:
 
 
 def test_a_drafter_that_has_to_catch_up_is_asked_the_more_rarely() -> None:
-    machine = Machine(CURVES["flat, a GPU"], "small model", lambda at: 0.0, 1, per_missed=0.02, **NOISY)
+    machine = Machine(CURVES["flat, a GPU"], "small model", lambda at: 0.0, 1, per_missed=0.05, **NOISY)
     assert speedup(machine.run(4000)) >= 0.96
 
 
