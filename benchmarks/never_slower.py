@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 import click
@@ -23,7 +23,6 @@ import mlx.core as mx
 from mlx_lm.models import llama
 from pass_cost import pass_cost
 
-from spectool.measure.intervals import geometric_mean
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Proposal

@@ -98,11 +98,6 @@ def speedup_interval(ratios: Sequence[float], level: float = LEVEL) -> Estimate:
     return Estimate(float(np.exp(found.value)), low, high, found.n)
 
 
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The geometric mean of speed-ups, without an interval."""
-    return float(np.exp(np.log(np.asarray(ratios, dtype=np.float64)).mean()))
-
-
 @lru_cache(maxsize=4)
 def _subsets(n: int) -> NDArray[np.float64]:
     """Weights of ``n`` values in the means of subsets, shape [subsets, n]: the words of a linear code, scaled."""

@@ -8,6 +8,7 @@ Source: paper on cross-family speculative decoding for Polish, Tables 2 to 11, w
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from statistics import geometric_mean
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from spectool.lab.paper_tables.cost_model import (
 )
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
 from spectool.measure.bench.results import NO_FIGURE, cell
-from spectool.measure.intervals import Estimate, geometric_mean, mean_interval, speedup_interval
+from spectool.measure.intervals import Estimate, mean_interval, speedup_interval
 
 _ABSURD = 10.0  # a break-even acceptance from here on is only reported as large
 _BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import product
+from statistics import geometric_mean
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from scipy import stats
 
 from spectool.measure.intervals import (
     FEWEST,
-    geometric_mean,
     interval_ends,
     mean_interval,
     speedup_interval,

@@ -1,6 +1,7 @@
 """The papers' tables of a run against counting generation by generation and cycle by cycle."""
 
 from pathlib import Path
+from statistics import geometric_mean
 
 import pandas as pd
 import pytest
@@ -11,7 +12,6 @@ from spectool.lab.paper_tables.cost_model import agreement, expected_tokens
 from spectool.lab.paper_tables.tables import acceptance_by_kind, bucket, draft_length, speed_by_kind
 from spectool.lab.paper_tables.trials import TrialFrames, trial_frames
 from spectool.measure.bench.run_file import Block, read_run
-from spectool.measure.intervals import geometric_mean
 from spectool.tests.measure.bench.runs import drawn_blocks, write_run
 
 

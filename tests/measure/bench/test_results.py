@@ -3,6 +3,7 @@
 from collections import Counter
 from math import exp
 from pathlib import Path
+from statistics import geometric_mean
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from spectool.measure.bench.results import (
     verdicts,
 )
 from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Run, read_run
-from spectool.measure.intervals import FEWEST, LEAST, geometric_mean
+from spectool.measure.intervals import FEWEST, LEAST
 
 from .runs import QWEN, Truth, block, drawn_blocks, generation, header_of, write_run
 
