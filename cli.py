@@ -4,18 +4,22 @@ Command modules are light: what they need is imported when a command runs, so th
 ``spectool --help`` and the offline stages never import mlx.
 """
 
-import importlib
-import io
-import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-import click
+try:
+    import importlib
+    import io
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Any
 
-from spectool import __version__
-from spectool.commands.shared.console import guarded, in_a_line, without_colours
+    import click
+
+    from spectool import __version__
+    from spectool.commands.shared.console import guarded, in_a_line, without_colours
+except KeyboardInterrupt:  # before any command could take notice
+    sys.exit(130)
 
 _PURPOSES = {
     "Use": {

@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -100,8 +101,12 @@ def check_replaceable(
     """
     above = out.resolve().parents or (out.resolve(),)  # the root has no parents
     folder = next(parent for parent in above if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise ArtifactError(f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o")
+    try:  # os.access says yes to root, even where nothing can be made
+        Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
+    except OSError as error:
+        raise ArtifactError(
+            f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o"
+        ) from error
     if out.resolve() == Path.cwd():  # which would then be a directory that is no longer anywhere
         raise ArtifactError(f"{out}: is the current directory, expected another one. Choose another -o")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):

@@ -23,7 +23,6 @@ from spectool.commands.shared.model_options import (
 )
 from spectool.commands.shared.options import Decorator, Text, Whole, command, option
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import LONGEST_DRAFT
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _COUNT = Whole(1)
@@ -136,11 +135,8 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    length = drafting.num_draft_tokens
-    if length is not None and length > LONGEST_DRAFT:
-        raise click.UsageError(f"--num-draft-tokens: expected auto or 0 to {LONGEST_DRAFT}, got {length}")
     check_drafting(drafting)
-    started = ServerOptions(model=model, num_draft_tokens=length, verify=drafting.verify, **options)
+    started = ServerOptions(model=model, num_draft_tokens=drafting.num_draft_tokens, verify=drafting.verify, **options)
     _check_origins(started.allowed_origins)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines())

@@ -15,6 +15,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+_HEAD = 1000  # bytes of a binary file among which there is nearly always a zero byte
 _WIDEST = 4  # bytes of a character
 _SURE = 4  # letters that are valid UTF-8 are no coincidence
 
@@ -57,6 +58,10 @@ def text_blocks(path: str, chunks: Iterable[bytes], asked: str | None) -> Iterat
     stream, head = filter(None, chunks), b""
     while len(head) < len(codecs.BOM_UTF32_LE) and (chunk := next(stream, b"")):
         head += chunk
+    if head.startswith(b"%PDF"):
+        raise CorpusError(
+            f"{path}: expected text, got a PDF. Extract its text first, for example: pdftotext FILE NEW.txt"
+        )
     encoding = _encoding_of(path, head, asked)
     pieces: Iterator[bytes] = chain([head], stream)
     if "\n".encode(encoding) != b"\n":
@@ -100,12 +105,10 @@ def _decoded(path: str, line: int, raw: bytes, encoding: str) -> str:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
         line += raw[: error.start].count(b"\n")
-        raise _not_text(f"{path}:{line}", encoding, error) from error
+        place = f"{path}:{line}"
+        raise (_binary(place, encoding) if 0 in raw[:_HEAD] else _not_text(place, encoding, error)) from error
     if raw.count(0) * 100 > len(raw):  # UTF-8 and most other encodings would take them for control characters
-        raise CorpusError(
-            f"{path}:{line}: expected {encoding}, got zero bytes. Name the encoding of the file, such as "
-            "--encoding utf-16-le, or another file if it is not text"
-        )
+        raise _binary(f"{path}:{line}", encoding)
     if encoding != "utf-8" and not raw.isascii() and _is_utf8(raw):
         raise CorpusError(f"{path}:{line}: expected {encoding}, got UTF-8. Leave out --encoding {encoding}")
     text = text.replace("\r\n", "\n")
@@ -120,6 +123,13 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return len(text) - len(text.encode("ascii", "ignore")) >= _SURE
+
+
+def _binary(place: str, encoding: str) -> CorpusError:
+    return CorpusError(
+        f"{place}: expected {encoding}, got zero bytes, so this is not text. Name another file, or the encoding if it "
+        "has such bytes: --encoding utf-16-le"
+    )
 
 
 def _not_text(place: str, encoding: str, error: UnicodeDecodeError) -> CorpusError:

@@ -95,7 +95,7 @@ def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[byte
     other data is an error and never a shorter text, except that a ``.zst`` file may lack the checksum that tells
     damage.
     """
-    decompressed = counted = 0
+    counted = 0
     with opened(path, reading) as stream:
         size = reading.versions[path][2]
         if compression and not size:
@@ -105,15 +105,13 @@ def byte_chunks(path: Path, compression: str, reading: Reading) -> Iterator[byte
                 position = stream.tell()
                 reading.counts.bytes_read += position - counted
                 counted = position
-                decompressed += len(chunk)
                 yield chunk
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not compression:
-                raise CorpusError(f"{path}: reading failed after {decompressed} bytes ({error})") from error
-            step = "Fetch the file again" if decompressed else "Fetch it again, or rename it if it is not compressed"
+                raise CorpusError(f"{path}: reading failed ({error})") from error
             raise CorpusError(
-                f"{path}: expected a whole {compression} archive, got one that breaks off or is damaged "
-                f"after {decompressed} bytes of text ({error}). {step}"
+                f"{path}: expected a whole {compression} archive, got one that breaks off or is damaged ({error}). "
+                "Fetch it again, or rename it if it is not compressed"
             ) from error
     reading.counts.bytes_read += size - counted
 

@@ -104,7 +104,7 @@ def check_save_path(path: Path, cache: Sequence[Any] = ()) -> None:
             f"{path}: a prompt cache of class {', '.join(lost)} cannot be saved, since mlx-lm could not read it back. "
             "Generate without saving it"
         )
-    if path.exists() and not _is_prompt_cache(path):
+    if path.exists() and not (path.is_file() and _is_prompt_cache(path)):
         raise RuntimeUnsupported(
             f"{path}: exists and is not a prompt cache, so it is not replaced. Choose another name, or remove it first"
         )
@@ -130,6 +130,8 @@ def load_prompt_cache(path: Path | str, draft: Drafter | DraftSource | None = No
         RuntimeUnsupported: The file is not a prompt cache, or its draft part is of another model.
     """
     try:
+        if not Path(path).is_file():  # opening a pipe would wait for its writer
+            raise FileNotFoundError("no regular file has this name")
         entries, metadata = mlx_lm_cache.load_prompt_cache(str(path), return_metadata=True)
         metadata = dict(metadata or {})
         split = int(metadata.pop(TARGET_CACHES, len(entries)))

@@ -198,7 +198,7 @@ drafting_options = gathered(
     ),
     _drafting(
         "--num-draft-tokens",
-        type=DraftLength(0),
+        type=DraftLength(0, 64),
         default="auto",
         show_default=True,
         metavar="auto|N",

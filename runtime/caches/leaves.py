@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import mlx.core as mx
+
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches import windows
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache
+from spectool.runtime.per_model import once_per_model
 
 # What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.
 _INSTEAD = (RotatingKVCache, QuantizedKVCache)
@@ -26,7 +29,7 @@ def flatten(cache: Sequence[Any]) -> list[Any]:
 
 
 def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
-    """Raise `RuntimeUnsupported` if ``cache`` has not the entries that ``model`` makes, so is another model's."""
+    """Raise `RuntimeUnsupported` if ``cache`` has not the entries or heads of ``model``, so is another model's."""
     if not hasattr(model, "make_cache") and not hasattr(model, "layers"):
         return  # something that is called like a model and makes no cache
     expected, found = flatten(make_prompt_cache(model)), flatten(cache)
@@ -39,6 +42,30 @@ def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
             f"prompt_cache: expected a cache of this model, {_in_words(expected)}, got {_in_words(found)}. "
             "Make one with make_prompt_cache(model)"
         )
+    if any(_heads(leaf) for leaf in found):
+        for own, leaf in zip(_heads_of(model), map(_heads, found), strict=False):
+            if own and leaf and own != leaf:
+                raise RuntimeUnsupported(
+                    f"prompt_cache: expected a cache of this model, with keys and values of {own} (heads × size), got "
+                    f"{leaf}. Make one with make_prompt_cache(model)"
+                )
+
+
+@once_per_model
+def _heads_of(model: Any) -> list[str]:
+    """The heads of a model's caches, from a pass that is built and not computed; none if that fails."""
+    cache = make_prompt_cache(model)
+    try:
+        model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)
+    except Exception:  # the generation itself will say why
+        return []
+    return list(map(_heads, flatten(cache)))
+
+
+def _heads(leaf: Any) -> str:
+    """Numbers and sizes of the heads of keys and values; empty where ``leaf`` holds none, or quantised ones."""
+    arrays = [getattr(leaf, name, None) for name in ("keys", "values")]
+    return " and ".join(f"{each.shape[1]} × {each.shape[-1]}" for each in arrays if isinstance(each, mx.array))
 
 
 def _in_words(leaves: Sequence[Any]) -> str:

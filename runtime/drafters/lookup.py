@@ -11,6 +11,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
@@ -48,8 +49,17 @@ class LookupDrafter(Drafter):
 
         Raises:
             ValueError: There is nothing to draft from.
+            RuntimeUnsupported: Something is no open dictionary, such as its path.
         """
-        dictionaries = [dictionary] if isinstance(dictionary, Dictionary) else list(dictionary or ())
+        given: Any = [] if dictionary is None else dictionary
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        dictionaries: list[Dictionary] = [*given] if several else [given]
+        for each in dictionaries:
+            if not isinstance(each, Dictionary):
+                raise RuntimeUnsupported(
+                    f"dictionary: expected an open dictionary, got {str(each)!r:.100}. Open one by its path with "
+                    "Dictionary(Path(…)), or call load_drafter(tokenizer, dictionary=…)"
+                )
         if not dictionaries and not history:
             raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
         self.name = "+".join(["dictionary"] * bool(dictionaries) + ["history"] * history)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_directory
+from spectool.artifacts.atomic import atomic_directory, check_replaceable
 from spectool.artifacts.manifest import Manifest, read_manifest, seal, verify_files
 
 from .small_artifact import build
@@ -101,6 +101,19 @@ def test_no_directory_can_be_made_there(tmp_path: Path) -> None:
         ArtifactError, match=r"file/x: cannot be written \(.*file is not a writable directory\)\. Choose another -o"
     ):
         build(tmp_path / "file" / "x")
+
+
+def test_that_nothing_can_be_made_there_is_known_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in /proc, where permissions do not say so."""
+
+    def refused(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    with pytest.raises(ArtifactError, match="is not a writable directory"):
+        check_replaceable(tmp_path / "x")
 
 
 def test_a_link_to_an_artifact_stays_a_link(artifact: Path, tmp_path: Path) -> None:

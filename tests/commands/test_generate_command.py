@@ -34,6 +34,7 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
+        (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
         (["--prompt", "a", "--dict", "x" * 300], "File name too long). Check name and permissions"),
         (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "~nobody-here/x.dict: cannot be read"),
         (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),

@@ -106,10 +106,14 @@ def test_tables_in_another_encoding(tmp_path: Path) -> None:
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    for content in (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", gzip.compress(POLISH.encode()), b"\x00\x01" * 99):
+    for content in (gzip.compress(POLISH.encode()), b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\n", b"\x00\x01" * 99):
         path.write_bytes(content)
-        with pytest.raises(CorpusError, match=r"a\.txt:\d: expected utf-8, got "):
+        with pytest.raises(CorpusError, match=r"a\.txt:\d: expected utf-8, got zero bytes, so this is not text"):
             texts(path)
+    path.write_bytes(b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n")
+    for how in ({}, {"encoding": "cp1250"}):
+        with pytest.raises(CorpusError, match=r"a\.txt: expected text, got a PDF\. Extract"):
+            texts(path, **how)
 
 
 def test_a_mark_alone_is_no_text(tmp_path: Path) -> None:

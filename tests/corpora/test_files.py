@@ -67,7 +67,7 @@ def test_a_truncated_last_member_is_an_error(tmp_path: Path, suffix: str) -> Non
     whole = COMPRESS[suffix](TEXT)
     for kept in [1, 2, 5, 11, 20, len(whole) // 2, len(whole) - 1]:
         path.write_bytes(whole + whole[:kept])
-        with pytest.raises(CorpusError, match=rf"after {len(TEXT)} bytes of text|damaged after"):
+        with pytest.raises(CorpusError, match=r"is damaged \("):
             read(path, suffix)
 
 
@@ -88,7 +88,7 @@ def test_a_flipped_byte_is_an_error(tmp_path: Path, suffix: str) -> None:
         flipped = whole.copy()
         flipped[place] ^= 0x55
         path.write_bytes(flipped)
-        with pytest.raises(CorpusError, match="breaks off or is damaged after"):
+        with pytest.raises(CorpusError, match=r"breaks off or is damaged \("):
             read(path, suffix)
 
 
@@ -96,7 +96,7 @@ def test_a_flipped_byte_is_an_error(tmp_path: Path, suffix: str) -> None:
 def test_another_format_under_the_suffix_is_an_error(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(TEXT)
-    with pytest.raises(CorpusError, match=rf"expected a whole {suffix} archive.*after 0 bytes"):
+    with pytest.raises(CorpusError, match=rf"expected a whole {suffix} archive.* is damaged \(.*rename it"):
         read(path, suffix)
 
 
@@ -105,7 +105,7 @@ def test_truncation_stops_a_corpus(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     whole = COMPRESS[suffix](TEXT * 20)
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CorpusError, match=r"breaks off or is damaged after \d+ bytes of text"):
+    with pytest.raises(CorpusError, match=r"breaks off or is damaged \("):
         list(open_corpus(str(path)))
 
 

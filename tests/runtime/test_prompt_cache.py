@@ -1,6 +1,7 @@
 """Saved prompt caches: a generation continues from a loaded one as from the one that was saved, target and draft."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,16 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         load_prompt_cache(path)
     with pytest.raises(RuntimeUnsupported, match="expected a prompt cache"):
         load_prompt_cache(tmp_path / "absent.safetensors")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "cache.safetensors")
+    os.write(writer := os.open(path, os.O_RDWR), b"x" * 20)  # so that reading it would not hang this test
+    with pytest.raises(RuntimeUnsupported, match="expected a prompt cache, got FileNotFoundError: no regular file"):
+        load_prompt_cache(path)
+    with pytest.raises(RuntimeUnsupported, match="exists and is not a prompt cache"):
+        save_prompt_cache(path, [KVCache()])
+    os.close(writer)
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:

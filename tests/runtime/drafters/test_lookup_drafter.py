@@ -3,9 +3,11 @@
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spectool import RuntimeUnsupported
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.build.counting.options import CountOptions
@@ -113,6 +115,14 @@ def test_each_token_has_its_probability(chain: Dictionary) -> None:
 def test_nothing_to_draft_from_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a dictionary, the history, or both"):
         LookupDrafter()
+
+
+@pytest.mark.parametrize("given", ["pl.dict", Path("pl.dict"), [Path("pl.dict")]])
+def test_a_path_is_no_open_dictionary(given: Any) -> None:
+    with pytest.raises(
+        RuntimeUnsupported, match=r"expected an open dictionary, got 'pl\.dict'\. Open one .* load_drafter"
+    ):
+        LookupDrafter(given)
 
 
 def test_history_alone_needs_one_repeated_token() -> None:
