@@ -203,10 +203,10 @@ class Controller:
         measured = {max(size, 1): time for size, time in self.passes.measured().items()}
         if 1 not in measured or self.verified < ENOUGH_VERIFIED:
             return None
-        cycles, proposed, accepted, tokens, seconds = self._recent
+        cycles, proposed, accepted, *_ = self._recent
         return ControllerState(
             draft_length=round(proposed / cycles) if cycles else 0,
-            speedup=tokens * self._plain_seconds / seconds if seconds else None,
+            speedup=self._speedup or None,
             acceptance=accepted / proposed if proposed else 0.0,
             pass_ms={size: time * 1e3 for size, time in measured.items()},
             draft_ms=self.draft_times.fixed * 1e3,
