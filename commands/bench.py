@@ -40,7 +40,7 @@ _WAYS = ("exact", "rejection")
 )
 @option(
     "--num-draft-tokens",
-    type=DraftLength(1, 64),
+    type=DraftLength(1),
     multiple=True,
     metavar="auto|N",
     help="Draft length; auto by default, may be repeated.",

@@ -36,7 +36,7 @@ from spectool.commands.shared.options import (
 @option(
     "--num-draft-tokens",
     "length",
-    type=DraftLength(0, 64),
+    type=DraftLength(0),
     default="auto",
     show_default=True,
     metavar="auto|N",

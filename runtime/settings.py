@@ -6,6 +6,7 @@ from typing import NamedTuple
 LEAST_DIVISOR = 1e-6  # logits divided by less than this leave float32
 MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 QUANTIZED_KV_START = 5000  # tokens in the cache, as in mlx-lm
+LONGEST_DRAFT = 64  # tokens that may be drafted at once
 GROUP_SIZES = (32, 64, 128)  # numbers that MLX can quantise together
 
 

@@ -21,11 +21,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from spectool.runtime.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
+from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
 from spectool.serve.bodies import joined
 from spectool.serve.options import DEFAULT_MODEL
 
-_LONGEST_DRAFT = 64  # that a request may ask for
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 # Fields of OpenAI's that change nothing about a text, so that nobody needs to hear that they have no effect.
@@ -196,7 +195,7 @@ class GenerationRequest(_Given):
     logit_bias: dict[_TokenId, _Bias] = {}
     seed: int | None = _whole(0)
     stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
-    num_draft_tokens: int | None = _whole(0, _LONGEST_DRAFT)
+    num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
     response_format: _Format | None = None
     structured_outputs: _StructuredOutputs | None = None
     chat_template: _Started = None

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
-from spectool.runtime.settings import GROUP_SIZES, QUANTIZED_KV_START, SAMPLER
+from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
 
 _NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
 
@@ -21,6 +21,10 @@ class DraftLength(click.IntRange):
     """A number of draft tokens, or ``auto``, which becomes None."""
 
     name = "draft length"
+
+    def __init__(self, least: int) -> None:
+        """Allow ``least`` to `LONGEST_DRAFT` tokens."""
+        super().__init__(least, LONGEST_DRAFT)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or None."""
@@ -198,7 +202,7 @@ drafting_options = gathered(
     ),
     _drafting(
         "--num-draft-tokens",
-        type=DraftLength(0, 64),
+        type=DraftLength(0),
         default="auto",
         show_default=True,
         metavar="auto|N",

@@ -25,8 +25,9 @@ from typing import NamedTuple
 from spectool import RuntimeUnsupported
 from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
 from spectool.runtime.draft_length.timings import OUTLIER, RECENT_SAMPLES, DraftTimes, PassTimes
+from spectool.runtime.settings import LONGEST_DRAFT
 
-MAX_PREDICTED_TOKENS = 64  # the most draft tokens of a text that the answer is expected to repeat
+MAX_PREDICTED_TOKENS = LONGEST_DRAFT  # of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that comes back to the budget of exploration
 EXPLORATION_BUDGET = 2.0  # plain passes that exploration may cost at once, and at the beginning
 FEW_PLAIN = 8  # plain passes, below which one more may cost the share of exploration
