@@ -160,6 +160,7 @@ def main(
             result = {
                 "model": model,
                 "clients": clients,
+                "tokens": tokens,
                 "temperature": heat,
                 **{
                     f"{name}_{of}": ratios(runs, name, of)
