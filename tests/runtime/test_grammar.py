@@ -114,7 +114,9 @@ def matches(value: Any, schema: Any) -> bool:
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("verify", ["exact", "rejection"])
-@pytest.mark.parametrize("drafting", ["forced tokens alone", "draft model", "guesses"])
+@pytest.mark.parametrize(
+    "drafting", ["forced tokens alone", "draft model", pytest.param("guesses", marks=pytest.mark.system)]
+)
 def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verify: Any) -> None:
     model, sampling = tiny_model(vocabulary=8, scale=2.0), Sampling(temp=0.9, top_p=0.95)
     drafter: Drafter | None = None
@@ -154,6 +156,7 @@ def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verif
     assert total.accepted > 0 and not total.failures
 
 
+@pytest.mark.system  # ten seconds
 def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
     model, tokenizer, _ = demo()
     grammar = Grammar(tokenizer, "regex", "[b-d]?(a{1000}){1000}")

@@ -93,8 +93,8 @@ def slow() -> Slow:
     return Slow()
 
 
-def measured(slow: Slow, *others: Configuration, tokens: int = TOKENS) -> dict[str, Generation]:
-    target = Target(slow, [Configuration(), *others], frozenset(), tokens)
+def measured(model: Any, *others: Configuration, tokens: int = TOKENS) -> dict[str, Generation]:
+    target = Target(model, [Configuration(), *others], frozenset(), tokens)
     return {one.drafter: one for one in target.measure(PROMPT, 0.0, (0,), lambda number: None)}
 
 
@@ -128,7 +128,8 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
     assert row.draft_seconds < TOLERANCE
 
 
-@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.system), False])
+@pytest.mark.system
+@pytest.mark.parametrize("alone", [True, False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
     drafter = Reader() if alone else HybridDrafter([Silent(), Reader()])
@@ -158,7 +159,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
     assert [count for count in fed if count > 1] == [len(PROMPT) - 1] * 4, "twice to warm up, and twice measured"
 
 
-def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> None:
+def test_configurations_without_a_draft_length_go_on_learning() -> None:
     drafter = Silent()
     auto, two = (Configuration(f"silent {k}", k, drafter) for k in (None, 2))
     target = Target(load_model(str(demo_path("target")))[0], [Configuration(), auto, two], frozenset(), 12)
@@ -168,16 +169,17 @@ def test_configurations_without_a_draft_length_go_on_learning(slow: Slow) -> Non
     assert all(controller.passes.measured() for controller in auto.controllers.values())
 
 
-def test_every_configuration_is_run_before_it_is_measured(slow: Slow) -> None:
+def test_every_configuration_is_run_before_it_is_measured() -> None:
     drafters = [Silent(), Silent()]
     some = [Configuration(f"silent {place}", 2, drafter) for place, drafter in enumerate(drafters)]
-    measured(slow, *some, tokens=1)
+    measured(load_model(str(demo_path("target")))[0], *some, tokens=1)
     assert [drafter.starts for drafter in drafters] == [4, 4]  # to read the prompt and to run, both times
 
 
-def test_a_drafter_that_fails_is_no_measurement(slow: Slow) -> None:
+def test_a_drafter_that_fails_is_no_measurement() -> None:
+    model, _ = load_model(str(demo_path("target")))
     with pytest.raises(SpectoolError, match="drafter broken fails and cannot be measured: ValueError: no more"):
-        measured(slow, Configuration("broken", 2, Broken()))
+        measured(model, Configuration("broken", 2, Broken()))
 
 
 def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there() -> None:

@@ -21,6 +21,8 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import KINDS, LONE, perturbed, plain, prompts, tiny_model
 
+LARGE = {"deepseek_v41"}  # kinds that take longer than all others, so they are tested with the system tests
+
 # Relative to the largest absolute logit.
 TIE = {None: 1e-5, 8: 1e-4}
 
@@ -124,7 +126,9 @@ def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | No
 
 
 @pytest.mark.filterwarnings("ignore:drafts end where the text is 64 tokens long")
-@pytest.mark.parametrize("kind", [*KINDS, *LONE])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.system) if kind in LARGE else kind for kind in (*KINDS, *LONE)]
+)
 def test_every_model_class_and_kind_of_cache(kind: str) -> None:
     check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
 

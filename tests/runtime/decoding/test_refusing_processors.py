@@ -94,7 +94,12 @@ def test_right_drafts_before_the_refused_one_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("drafter", "verify", "runs"),
-    [("stubborn", "rejection", 500), ("guesses", "exact", 150), ("model", "exact", 100), ("model", "rejection", 150)],
+    [
+        pytest.param("stubborn", "rejection", 500, marks=pytest.mark.system),
+        ("guesses", "exact", 150),
+        ("model", "exact", 100),
+        ("model", "rejection", 150),
+    ],
 )
 def test_drawn_text_keeps_its_distribution(drafter: str, verify: str, runs: int) -> None:
     model = tiny_model(vocabulary=8, scale=2.0)

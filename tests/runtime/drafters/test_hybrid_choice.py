@@ -149,7 +149,15 @@ def test_a_hybrid_of_one_drafts_where_its_member_is_sure_enough_for_what_rows_co
         assert cut >= 1.05 * alone
 
 
-@pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        "flat",
+        pytest.param("rising", marks=pytest.mark.system),
+        pytest.param("between", marks=pytest.mark.system),
+        "steps of 8",
+    ],
+)
 @pytest.mark.parametrize("name", ["look-up", "model"])
 def test_noise_does_not_stop_drafts_that_pay(curve: str, name: str) -> None:
     print("seeds 1 to 5")

@@ -331,7 +331,7 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
     assert draw_tokens(NextTokens(scorer, rows, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
 
 
-@pytest.mark.parametrize("drawn_right", [True, False])
+@pytest.mark.parametrize("drawn_right", [True, pytest.param(False, marks=pytest.mark.system)])
 def test_the_way_that_has_more_accepted_is_asked(
     drawn_right: bool, translator: Callable[[str], ByteAlignedTranslator]
 ) -> None:
