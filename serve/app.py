@@ -147,7 +147,8 @@ class Service:
             told = isinstance(writer, responses.ResponseWriter) and code == "context_length_exceeded"
             if not begun and not told:
                 raise
-            yield encoded([writer.error(refusal_of(error))])
+            head = b"" if begun else encoded(writer.begin([]))
+            yield head + encoded([writer.error(refusal_of(error))])
         finally:
             for job in jobs:
                 job.cancelled = True

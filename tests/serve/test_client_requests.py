@@ -239,7 +239,8 @@ def test_a_stream_of_responses_says_that_the_conversation_is_too_long(
     """Codex shortens a conversation then, but not after an error with the status 400."""
     monkeypatch.setattr(server.engine.model, "longest_token", 1e-4)
     asked: Any = {"model": "demo", "input": "Wczoraj"}
-    (event,) = client(server).responses.create(**asked, stream=True)
+    with client(server).responses.stream(**asked) as stream:  # which requires that response.created comes first
+        *_, event = stream
     assert event.type == "response.failed" and event.response.error
     assert event.response.error.code == "context_length_exceeded"
     with pytest.raises(BadRequestError, match="prompt is too long"):
