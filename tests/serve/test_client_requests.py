@@ -24,6 +24,7 @@ USER = {"role": "user", "content": "a"}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
 SHOWN = (
     "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}[{{ m.role }}]"
+    "{{ 'no calls' if m.tool_calls is defined and not m.tool_calls else '' }}"
     "{{ m.reasoning_content or '' }}|{{ m.content }}{% for call in m.tool_calls or [] %}"
     "{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}{% endfor %}"
 )
@@ -54,7 +55,10 @@ def read_by_model(server: Server, path: str, body: dict[str, Any], template: str
     return texts[0]
 
 
-CALLED = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+def called(arguments: str | None = "{}") -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+
+
 USED = {"type": "tool_use", "id": "c", "name": "weather", "input": {}}
 BILLING = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=abcde;"}
 DOCUMENT = {
@@ -84,11 +88,24 @@ DOCUMENT = {
             {
                 "messages": [
                     USER,
-                    {"role": "assistant", "content": None, "function_call": CALLED["function"]},
+                    {"role": "assistant", "content": None, "function_call": called()["function"]},
                     {"role": "function", "name": "weather", "content": "Pada."},
                 ]
             },
             "[user]|a[assistant]|weather({})[tool]|Pada.",
+        ),
+        (
+            CHAT,
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": "b", "tool_calls": []},
+                    USER,
+                    {"role": "assistant", "tool_calls": [called(), called(None), called("null"), called("")]},
+                    {"role": "tool", "content": "r"},
+                ]
+            },
+            "[user]|a[assistant]|b[user]|a[assistant]|weather({})weather({})weather({})weather({})[tool]|r",
         ),
         (
             RESPONSES,
@@ -156,7 +173,7 @@ def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> No
     body = {"system": "I", "messages": turns}
     assert read_by_model(server, MESSAGES, body, STRICT) == "[system]|I[user]|a\n\na[assistant]|b[user]|S\n\na"
     result = {"role": "tool", "tool_call_id": "c", "content": "r"}
-    calls = [USER, {"role": "assistant", "tool_calls": [CALLED, CALLED]}, result, result]
+    calls = [USER, {"role": "assistant", "tool_calls": [called(), called()]}, result, result]
     with pytest.raises(AssertionError, match="roles"):  # what cannot be joined is refused as before
         read_by_model(server, CHAT, {"messages": calls}, STRICT)
 
@@ -222,6 +239,16 @@ def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
         (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
         (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
         (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "tool_calls": [called('{"a": "\\ud83d"}')]}, USER]},
+            r"messages: expected arguments of calls in JSON, got .*ud83d.* \(.*hex escape",
+        ),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "tool_calls": [called("[" * 5000)]}, USER]},
+            r"messages: expected arguments of calls in JSON, got .* \(recursion limit",
+        ),
         (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: expected none, because nothing is stored"),
         (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: expected none, because nothing is stored"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"item_reference"'),
