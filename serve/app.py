@@ -18,10 +18,12 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from spectool import RuntimeUnsupported
 from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.bodies import RequestRefused, checked, parse_json, quoted, wrong_field
 from spectool.serve.engine import Engine
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
+from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
@@ -127,6 +129,8 @@ class Service:
                     yield head + b": waiting\n\n"
                     head = b""
                     continue
+                if isinstance(event, RuntimeUnsupported) and wanted.constrained:
+                    raise wrong_grammar(wanted, event)
                 if isinstance(event, Exception):
                     raise event
                 if copies := later.pop(index, None):

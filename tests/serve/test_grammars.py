@@ -118,6 +118,7 @@ def test_other_forms_and_addresses(chatting: Server) -> None:
         ({"structured_outputs": {"regex": "a", "json_object": True}}, "structured_outputs", "one of"),
         ({"structured_outputs": {"grammar": "start: word"}}, "structured_outputs", "word"),
         ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs", "grammar"),
+        ({"structured_outputs": {"grammar": 'start: "a" start'}}, "structured_outputs", "cannot continue"),
         ({"tool_choice": "required"}, "tool_choice", "no tools"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice", "no"),
         (
