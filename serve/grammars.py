@@ -80,7 +80,8 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     rules = []
     for i, name in enumerate(names):
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
-        (rule,) = rules_of("json_schema", tools[name].get("parameters") or {"type": "object"})
+        schema = tools[name].get("parameters") or {}
+        (rule,) = rules_of("json_schema", {"type": "object", **schema} if isinstance(schema, dict) else schema)
         rules.append({**rule, "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
 
