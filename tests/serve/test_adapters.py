@@ -70,7 +70,8 @@ def test_tools_of_messages(chatting: Server) -> None:
     }
     search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "pogoda"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
-    asked["messages"][1]["content"] += [search, found]  # by a model that ran elsewhere
+    ran = {"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {}}
+    asked["messages"][1]["content"] += [search, found, ran]  # by a model that ran elsewhere
     api = anthropic(chatting).messages
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         message = api.create(**asked)

@@ -148,6 +148,8 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
         (CHAT, "response_format", {"type": "json_schema"}, "response_format: .*have a schema, got {.*"),
         (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, ".*json_schema.schema: .*, got nothing"),
         (TEXT, "prompt", ["a"] * 17, "prompt: List should have at most 16 items, .*,…"),
+        (TEXT, "prompt", [], r"prompt: List should have at least 1 item.*, got \[\]"),
+        (TEXT, "prompt", [[1], []], r"prompt\[1\]: List should have at least 1 item.*, got \[\]"),
     ],
 )
 def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
@@ -322,8 +324,12 @@ def test_keys_are_asked_for() -> None:
             assert refusal(running, get(path))[0] == 401
         for path in ("/health", "/"):
             assert exchange(running, get(path))[0] == 200
-        for headers in ({"Authorization": "Bearer two"}, {"authorization": "bearer  two"}, {"x_api_key": "two"}):
+        right = {"x_api_key": "two"}
+        for headers in ({"Authorization": "Bearer two"}, {"authorization": "bearer  two"}, right):
             assert exchange(running, post(TEXT, GOOD, **headers))[0] == 200
+        for wrong in ("Bearer none", "Basic dHdv"):  # what clients of two keys send in the other header
+            assert exchange(running, post(TEXT, GOOD, Authorization=wrong, **right))[0] == 200
+        assert exchange(running, post(TEXT, GOOD, x_api_key="sésame"))[0] == 200
 
 
 def test_a_head_request_gets_the_headers_alone(server: Server) -> None:
