@@ -35,6 +35,7 @@ from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRe
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
+_LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
@@ -94,7 +95,7 @@ class Service:
             if ignored := without_effect(wanted):
                 logging.warning("these fields have no effect: %s", quoted(ignored))
                 shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
-                headers[IGNORED_HEADER] = ", ".join(shown)
+                headers[IGNORED_HEADER] = ", ".join(shown)[:_LONGEST_HEADER]
             parts = self._parts(request.scope["spectool.client"], wanted, writer(wanted), long)
             first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
             if not wanted.stream:

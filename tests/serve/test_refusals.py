@@ -275,6 +275,8 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
     status, headers, _ = exchange(server, post(TEXT, {**body, **strange}))
     assert (status, headers["x-spectool-ignored-fields"]) == (200, "?, ignore_eos, max_token")
     assert '"ignore_eos"' in caplog.text
+    many = exchange(server, post(TEXT, {**body, **{f"field{i}": 1 for i in range(1000)}}))[1]
+    assert 1000 < len(many["x-spectool-ignored-fields"]) < 5000  # more than clients read was an error for them
     chat = {"messages": [{"role": "user", "content": "Most"}], "max_tokens": 1, "top_logprobs": 2}
     assert without_effect(checked(ChatRequest, chat)) == ["top_logprobs"]
     assert without_effect(checked(ChatRequest, {**chat, "logprobs": True})) == []
