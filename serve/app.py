@@ -75,6 +75,7 @@ class Service:
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
+            allow_private_network=True,  # which Chrome asks for where a public site wants to reach this machine
             expose_headers=[IGNORED_HEADER],
         )
         gate = Middleware(Gate, options=options, metrics=metrics, host=host, paths=frozenset(self._methods))

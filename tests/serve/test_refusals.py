@@ -246,6 +246,10 @@ def test_a_page_may_ask_when_it_is_allowed(server: Server) -> None:
     status, headers, _ = exchange(server, post(TEXT, GOOD, Origin="http://localhost:3000"))
     assert (status, headers["access-control-allow-origin"]) == (200, "http://localhost:3000")
     assert "access-control-allow-origin" not in exchange(server, post(TEXT, GOOD))[1]
+    asked = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n\r\n"
+    for origin, allowed in (("http://localhost:3000", 200), ("http://example.org", 400)):
+        head = get(TEXT, "OPTIONS").removesuffix(b"\r\n") + f"Origin: {origin}\r\n{asked}".encode()
+        assert exchange(server, head)[0] == allowed
 
 
 def test_the_server_still_answers(server: Server) -> None:
