@@ -56,10 +56,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if isinstance(config, dict) and config.get("format"):
         form = body.pop("output_config")["format"]
     chat["response_format"] = form
-    thinking = body.pop("thinking", None)
-    if isinstance(thinking, dict):
-        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
-    return checked(ChatRequest, {**body, **chat})
+    thinking, variables = body.pop("thinking", None), body.get("chat_template_kwargs") or {}
+    if isinstance(thinking, dict) and isinstance(variables, dict):
+        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled", **variables}
+    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

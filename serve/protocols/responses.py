@@ -56,7 +56,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         tools = [each for tool in tools for each in _flattened(tool)]
         tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
     chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    return checked(ChatRequest, {**body, **chat})
+    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
 
 def _flattened(tool: Any) -> list[Any]:

@@ -232,6 +232,19 @@ def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
     assert messages.chat_of({**asked, "output_format": form}).form == ("json_schema", SCHEMA)
 
 
+def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
+    """Nothing that a client sends is dropped without a word."""
+    form = {"type": "json_object", "schema": SCHEMA}
+    for request in (
+        responses.chat_of({"input": "a", "response_format": form, "max_completion_tokens": 3}),
+        messages.chat_of({"messages": [USER], "response_format": form, "stop": ["b"], "max_tokens": 3}),
+    ):
+        assert (request.form, request.limit) == (("json_schema", SCHEMA), 3)
+    assert request.stop == ["b"]
+    thinking = {"messages": [USER], "thinking": {"type": "enabled"}, "chat_template_kwargs": {"a": 1}}
+    assert messages.chat_of(thinking).chat_template_kwargs == {"enable_thinking": True, "a": 1}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "problem"),
     [
