@@ -72,6 +72,7 @@ DOCUMENT = {
     ("path", "body", "text"),
     [
         (CHAT, {"messages": [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}]}, "[user]|ab"),
+        (CHAT, {"messages": [USER, {"role": "assistant", "content": ""}]}, "[user]|a"),
         (CHAT, {"messages": [USER, {"role": "assistant", "content": None, "refusal": "no"}]}, "[user]|a[assistant]|no"),
         (
             CHAT,
@@ -109,8 +110,8 @@ DOCUMENT = {
         ),
         (
             RESPONSES,
-            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}]},
-            "[user]|a[assistant]|",
+            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}, USER]},
+            "[user]|a[assistant]|[user]|a",
         ),
         (
             RESPONSES,
