@@ -58,7 +58,10 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
 
 def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> RequestRefused:
     """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
-    return wrong_field(request.form_field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
+    field = "response_format" if request.structured_outputs is None else "structured_outputs"
+    if isinstance(request, ChatRequest) and request.callable_names is not None:
+        field = "tools"
+    return wrong_field(field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
 def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:

@@ -234,11 +234,6 @@ class GenerationRequest(_Given):
         return ("json_schema", wanted.flat_schema) if wanted is not None and wanted.flat_schema is not None else _JSON
 
     @property
-    def form_field(self) -> str:
-        """The name of the field that says so."""
-        return "response_format" if self.structured_outputs is None else "structured_outputs"
-
-    @property
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
         return self.structured_outputs is not None or getattr(self.response_format, "type", "text") != "text"
@@ -294,11 +289,6 @@ class ChatRequest(GenerationRequest):
         if isinstance(self.tool_choice, _NamedTool):
             return [self.tool_choice.name]
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
-
-    @property
-    def form_field(self) -> str:
-        """The name of the field that says what an answer has to look like."""
-        return super().form_field if self.callable_names is None else "tools"
 
     @property
     def constrained(self) -> bool:
