@@ -18,10 +18,12 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from spectool import RuntimeUnsupported
 from spectool.serve.answers import Delta, Job, Prompt
 from spectool.serve.bodies import RequestRefused, checked, parse_json, quoted, wrong_field
 from spectool.serve.engine import Engine
 from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
+from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
@@ -33,6 +35,7 @@ from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRe
 
 _QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
+_LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
@@ -72,6 +75,7 @@ class Service:
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
+            allow_private_network=True,  # which Chrome asks for where a public site wants to reach this machine
             expose_headers=[IGNORED_HEADER],
         )
         gate = Middleware(Gate, options=options, metrics=metrics, host=host, paths=frozenset(self._methods))
@@ -92,7 +96,7 @@ class Service:
             if ignored := without_effect(wanted):
                 logging.warning("these fields have no effect: %s", quoted(ignored))
                 shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
-                headers[IGNORED_HEADER] = ", ".join(shown)
+                headers[IGNORED_HEADER] = ", ".join(shown)[:_LONGEST_HEADER]
             parts = self._parts(request.scope["spectool.client"], wanted, writer(wanted), long)
             first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
             if not wanted.stream:
@@ -127,6 +131,8 @@ class Service:
                     yield head + b": waiting\n\n"
                     head = b""
                     continue
+                if isinstance(event, RuntimeUnsupported) and wanted.constrained:
+                    raise wrong_grammar(wanted, event)
                 if isinstance(event, Exception):
                     raise event
                 if copies := later.pop(index, None):
@@ -147,7 +153,8 @@ class Service:
             told = isinstance(writer, responses.ResponseWriter) and code == "context_length_exceeded"
             if not begun and not told:
                 raise
-            yield encoded([writer.error(refusal_of(error))])
+            head = b"" if begun else encoded(writer.begin([]))
+            yield head + encoded([writer.error(refusal_of(error))])
         finally:
             for job in jobs:
                 job.cancelled = True

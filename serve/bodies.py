@@ -67,7 +67,7 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     except ValidationError as error:
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
         errors = error.errors(include_url=False)
-        deepest = max(errors, key=lambda each: (each["type"] == "too_long", len(each["loc"])))
+        deepest = max(errors, key=lambda each: (each["type"] in ("too_long", "too_short"), len(each["loc"])))
         path, got = _place(body, deepest["loc"], missing=deepest["type"] == "missing")
         name = str(deepest["loc"][0]) if deepest["loc"] else "body"
         problem = _PLAIN_WORDS.get(deepest["type"], deepest["msg"].replace(" after validation", ""))

@@ -99,8 +99,11 @@ class Gate:
         if not self._options.api_keys:
             return ""
         scheme, _, token = (authorization or "").partition(" ")
-        presented = (token.strip() if scheme.lower() == "bearer" else key or "").encode()
-        matches = [hmac.compare_digest(each.encode(), presented) for each in self._options.api_keys]
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        # Starlette decodes headers as Latin-1, and clients write UTF-8.
+        presented, other = (each.encode("latin-1") for each in (token, key or ""))
+        same = hmac.compare_digest
+        matches = [same(each.encode(), presented) | same(each.encode(), other) for each in self._options.api_keys]
         return f"key {matches.index(True)}" if any(matches) else None
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
-from spectool.serve.bodies import wrong_field
+from spectool.serve.bodies import RequestRefused, wrong_field
 from spectool.serve.models import LoadedModel
 from spectool.serve.requests import ChatRequest, GenerationRequest
 
@@ -41,22 +41,27 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
     """
     chat = request if isinstance(request, ChatRequest) else None
     reasoning = None if chat is None else thinks
-    if chat is not None and chat.callable_names is not None:
-        field = "tools"
-    elif request.structured_outputs is not None and request.response_format is not None:
+    calls = None if chat is None else chat.callable_names
+    if calls is None and request.structured_outputs is not None and request.response_format is not None:
         raise wrong_field("structured_outputs", "expected none, because response_format says what an answer looks like")
-    else:
-        field = "response_format" if request.structured_outputs is None else "structured_outputs"
     try:
-        if chat is not None and chat.callable_names is not None:
-            rules = _calls(chat, model, chat.callable_names)
+        if chat is not None and calls is not None:
+            rules = _calls(chat, model, calls)
         else:
             rules = rules_of(*request.form)
             if chat is not None and chat.offered:
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
     except RuntimeUnsupported as error:
-        raise wrong_field(field, str(error).removeprefix("rules: ")) from error  # the client has written none
+        raise wrong_grammar(request, error) from error
+
+
+def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> RequestRefused:
+    """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
+    field = "response_format" if request.structured_outputs is None else "structured_outputs"
+    if isinstance(request, ChatRequest) and request.callable_names is not None:
+        field = "tools"
+    return wrong_field(field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
 def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
@@ -78,7 +83,8 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     rules = []
     for i, name in enumerate(names):
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
-        (rule,) = rules_of("json_schema", tools[name].get("parameters") or {"type": "object"})
+        schema = tools[name].get("parameters") or {}
+        (rule,) = rules_of("json_schema", {"type": "object", **schema} if isinstance(schema, dict) else schema)
         rules.append({**rule, "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
 

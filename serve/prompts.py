@@ -1,9 +1,10 @@
 """From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
+
+from pydantic_core import from_json
 
 from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
 from spectool.runtime.decoding.answer_text import encode_answer
@@ -11,7 +12,7 @@ from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
-from spectool.serve.bodies import RequestRefused, wrong_field
+from spectool.serve.bodies import RequestRefused, quoted, wrong_field
 from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
@@ -112,13 +113,17 @@ def _for_template(message: Message) -> dict[str, Any]:
         fields.setdefault("reasoning_content", fields["reasoning"])
     if "function_call" in fields:
         fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
-    for call in fields.get("tool_calls") or ():
+    if not fields.get("tool_calls"):
+        fields.pop("tool_calls", None)  # templates take an empty list for calls
+    for call in fields.get("tool_calls", ()):
         function = call.get("function")
-        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+        if isinstance(function, dict):
+            given = function.get("arguments") or "{}"
             try:
-                function["arguments"] = json.loads(function["arguments"] or "{}")
+                function["arguments"] = (from_json(given) if isinstance(given, str) else given) or {}
             except ValueError as error:
-                raise wrong_field("messages", f"expected arguments of calls in JSON ({error})") from error
+                problem = f"expected arguments of calls in JSON, got {quoted(given)} ({error})"
+                raise wrong_field("messages", problem) from error
     return fields
 
 

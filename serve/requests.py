@@ -266,6 +266,18 @@ class ChatRequest(GenerationRequest):
             self.tool_choice = self.tool_choice.mode
         return self
 
+    @model_validator(mode="after")
+    def _leave_out_an_empty_beginning(self) -> Self:
+        """A last message of the assistant's is continued, but one that is empty only stands for the answer."""
+        last = self.messages[-1]
+        if (
+            last.role == "assistant"
+            and len(self.messages) > 1
+            and not (last.content or last.tool_calls or last.model_extra)
+        ):
+            self.messages.pop()
+        return self
+
     @property
     def offered(self) -> list[dict[str, Any]]:
         """The tools that the model gets to see."""

@@ -134,5 +134,8 @@ class Splitter:
             arguments = json.loads(arguments)
         if call["name"] not in self._names or not isinstance(arguments, dict):
             raise ValueError
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        # JSON can escape half of a surrogate pair, which UTF-8 does not have.
+        written = written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         # Templates of Mistral's refuse other identifiers than of nine letters and digits.
-        return Call(uuid4().hex[:9], call["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+        return Call(uuid4().hex[:9], call["name"], written)

@@ -28,7 +28,8 @@ _OWN_NAMES = {
     (MESSAGES, "stop"): "stop_sequences",
     (MESSAGES, "response_format"): "output_config.format",
 }
-
+# Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 Event = dict[str, Any]
 """An event of a stream."""
@@ -132,7 +133,7 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
 
 def as_json(content: Any) -> str:
     """JSON as all answers are written."""
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_LINE_ENDS)
 
 
 def new_id(prefix: str) -> str:

@@ -22,7 +22,7 @@ from spectool.serve.requests import ChatRequest
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
-_OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result")
+_OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
 # What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
 _FOR_ANTHROPIC = "x-anthropic-billing-header:"
 
@@ -56,10 +56,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if isinstance(config, dict) and config.get("format"):
         form = body.pop("output_config")["format"]
     chat["response_format"] = form
-    thinking = body.pop("thinking", None)
-    if isinstance(thinking, dict):
-        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled"}
-    return checked(ChatRequest, {**body, **chat})
+    thinking, variables = body.pop("thinking", None), body.get("chat_template_kwargs") or {}
+    if isinstance(thinking, dict) and isinstance(variables, dict):
+        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled", **variables}
+    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif kind == "tool_result":
             result = joined(block.get("content") or "", "messages")
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
-        elif kind not in _OTHERS_SIDE:
+        elif kind not in _OTHERS_SIDE and not str(kind).endswith("_tool_result"):
             texts.append(block)
     if texts or "tool_calls" in own:
         yield {"role": role, "content": joined(texts, "messages"), **own}

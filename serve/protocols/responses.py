@@ -29,7 +29,7 @@ _CUSTOM = {
     "required": ["input"],
     "additionalProperties": False,
 }
-_NO_LOGPROBS: dict[str, list[Any]] = {"logprobs": []}  # which clients require
+_PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -56,7 +56,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         tools = [each for tool in tools for each in _flattened(tool)]
         tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
     chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    return checked(ChatRequest, {**body, **chat})
+    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
 
 def _flattened(tool: Any) -> list[Any]:
@@ -127,7 +127,7 @@ class ResponseWriter(BlockWriter):
         """The whole response."""
         prompt, written, cached = counts(jobs)
         usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
-        usage["input_tokens_details"] = {"cached_tokens": cached or 0}
+        usage["input_tokens_details"] = {"cached_tokens": cached or 0, "cache_write_tokens": 0}
         usage["output_tokens_details"] = {"reasoning_tokens": sum(job.reasoning for job in jobs)}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
         why = "max_output_tokens" if self.end == "length" else self.end
@@ -152,28 +152,26 @@ class ResponseWriter(BlockWriter):
             yield self._event(f"{name}.done", **self._place(block), **{field: item[field]})
             return
         yield self._event("output_item.added", output_index=block.index, item={**item, "content": []})
-        if block.kind == "text":
-            yield self._event("content_part.added", **self._place(block), content_index=0, part=_part(""))
+        yield self._event("content_part.added", **self._place(block), content_index=0, part=_part(block))
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
-        name = "output_text.delta" if block.kind == "text" else "reasoning_text.delta"
-        logprobs = _NO_LOGPROBS if block.kind == "text" else {}
-        yield self._event(name, **self._place(block), content_index=0, delta=text, **logprobs)
+        yield self._text("delta", block, delta=text)
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of an item."""
-        place = self._place(block)
-        if block.kind == "text":
-            yield self._event("output_text.done", **place, content_index=0, text=block.text, **_NO_LOGPROBS)
-            yield self._event("content_part.done", **place, content_index=0, part=_part(block.text))
-        elif block.kind == "reasoning":
-            yield self._event("reasoning_text.done", **place, content_index=0, text=block.text)
+        if not block.call:
+            yield self._text("done", block, text=block.text)
+            yield self._event("content_part.done", **self._place(block), content_index=0, part=_part(block))
         yield self._event("output_item.done", output_index=block.index, item=self._item(block))
 
     def _event(self, name: str, **content: Any) -> Event:
         self._number += 1
         return {"type": f"response.{name}", "sequence_number": self._number - 1, **content}
+
+    def _text(self, name: str, block: Block, **content: Any) -> Event:
+        logprobs: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}  # which clients require
+        return self._event(f"{_PARTS[block.kind]}.{name}", **self._place(block), content_index=0, **content, **logprobs)
 
     def _place(self, block: Block) -> dict[str, Any]:
         return {"item_id": self._ids[block.index], "output_index": block.index}
@@ -200,10 +198,10 @@ class ResponseWriter(BlockWriter):
                 return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
             return {**call, "type": "function_call", "arguments": arguments}
         if block.kind == "reasoning":
-            content = [{"type": "reasoning_text", "text": block.text}]
-            return {**base, "type": "reasoning", "summary": [], "content": content}
-        return {**base, "type": "message", "role": "assistant", "content": [_part(block.text)]}
+            return {**base, "type": "reasoning", "summary": [], "content": [_part(block)]}
+        return {**base, "type": "message", "role": "assistant", "content": [_part(block)]}
 
 
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": []}
+def _part(block: Block) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": _PARTS[block.kind], "text": block.text}
+    return {**part, "annotations": []} if block.kind == "text" else part

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from spectool.runtime.decoding.streaming import stream_generate
@@ -125,6 +126,17 @@ def test_a_stop_text_in_a_call_ends_the_answer_there(chatting: Server) -> None:
 def test_every_character_arrives(chatting: Server) -> None:
     for written in ("\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
         assert chat(chatting, written).message.content == written
+
+
+def test_a_stream_can_be_read_line_by_line(chatting: Server) -> None:
+    """LiteLLM reads the lines that httpx finds, which knows more ends of lines than a stream of events has."""
+    written, asked = "a\x85b\u2028c\u2029d", {"messages": MESSAGES, "max_tokens": 50, "stream": True}
+    with (
+        writing_down(chatting, written),
+        httpx.stream("POST", f"{chatting.url}/v1/chat/completions", json=asked, timeout=60) as answer,
+    ):
+        chunks = [json.loads(line[6:]) for line in answer.iter_lines() if line not in ("", "data: [DONE]")]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == written
 
 
 def test_the_first_space_of_a_continuation_is_there(server: Server) -> None:

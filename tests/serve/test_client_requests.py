@@ -24,6 +24,7 @@ USER = {"role": "user", "content": "a"}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
 SHOWN = (
     "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}[{{ m.role }}]"
+    "{{ 'no calls' if m.tool_calls is defined and not m.tool_calls else '' }}"
     "{{ m.reasoning_content or '' }}|{{ m.content }}{% for call in m.tool_calls or [] %}"
     "{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}{% endfor %}"
 )
@@ -54,7 +55,10 @@ def read_by_model(server: Server, path: str, body: dict[str, Any], template: str
     return texts[0]
 
 
-CALLED = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+def called(arguments: str | None = "{}") -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+
+
 USED = {"type": "tool_use", "id": "c", "name": "weather", "input": {}}
 BILLING = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=abcde;"}
 DOCUMENT = {
@@ -68,6 +72,7 @@ DOCUMENT = {
     ("path", "body", "text"),
     [
         (CHAT, {"messages": [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}]}, "[user]|ab"),
+        (CHAT, {"messages": [USER, {"role": "assistant", "content": ""}]}, "[user]|a"),
         (CHAT, {"messages": [USER, {"role": "assistant", "content": None, "refusal": "no"}]}, "[user]|a[assistant]|no"),
         (
             CHAT,
@@ -84,16 +89,29 @@ DOCUMENT = {
             {
                 "messages": [
                     USER,
-                    {"role": "assistant", "content": None, "function_call": CALLED["function"]},
+                    {"role": "assistant", "content": None, "function_call": called()["function"]},
                     {"role": "function", "name": "weather", "content": "Pada."},
                 ]
             },
             "[user]|a[assistant]|weather({})[tool]|Pada.",
         ),
         (
+            CHAT,
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": "b", "tool_calls": []},
+                    USER,
+                    {"role": "assistant", "tool_calls": [called(), called(None), called("null"), called("")]},
+                    {"role": "tool", "content": "r"},
+                ]
+            },
+            "[user]|a[assistant]|b[user]|a[assistant]|weather({})weather({})weather({})weather({})[tool]|r",
+        ),
+        (
             RESPONSES,
-            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}]},
-            "[user]|a[assistant]|",
+            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}, USER]},
+            "[user]|a[assistant]|[user]|a",
         ),
         (
             RESPONSES,
@@ -156,7 +174,7 @@ def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> No
     body = {"system": "I", "messages": turns}
     assert read_by_model(server, MESSAGES, body, STRICT) == "[system]|I[user]|a\n\na[assistant]|b[user]|S\n\na"
     result = {"role": "tool", "tool_call_id": "c", "content": "r"}
-    calls = [USER, {"role": "assistant", "tool_calls": [CALLED, CALLED]}, result, result]
+    calls = [USER, {"role": "assistant", "tool_calls": [called(), called()]}, result, result]
     with pytest.raises(AssertionError, match="roles"):  # what cannot be joined is refused as before
         read_by_model(server, CHAT, {"messages": calls}, STRICT)
 
@@ -215,6 +233,19 @@ def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
     assert messages.chat_of({**asked, "output_format": form}).form == ("json_schema", SCHEMA)
 
 
+def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
+    """Nothing that a client sends is dropped without a word."""
+    form = {"type": "json_object", "schema": SCHEMA}
+    for request in (
+        responses.chat_of({"input": "a", "response_format": form, "max_completion_tokens": 3}),
+        messages.chat_of({"messages": [USER], "response_format": form, "stop": ["b"], "max_tokens": 3}),
+    ):
+        assert (request.form, request.limit) == (("json_schema", SCHEMA), 3)
+    assert request.stop == ["b"]
+    thinking = {"messages": [USER], "thinking": {"type": "enabled"}, "chat_template_kwargs": {"a": 1}}
+    assert messages.chat_of(thinking).chat_template_kwargs == {"enable_thinking": True, "a": 1}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "problem"),
     [
@@ -222,6 +253,16 @@ def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
         (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
         (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
         (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "tool_calls": [called('{"a": "\\ud83d"}')]}, USER]},
+            r"messages: expected arguments of calls in JSON, got .*ud83d.* \(.*hex escape",
+        ),
+        (
+            CHAT,
+            {"messages": [USER, {"role": "assistant", "tool_calls": [called("[" * 5000)]}, USER]},
+            r"messages: expected arguments of calls in JSON, got .* \(recursion limit",
+        ),
         (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: expected none, because nothing is stored"),
         (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: expected none, because nothing is stored"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"item_reference"'),
@@ -239,7 +280,8 @@ def test_a_stream_of_responses_says_that_the_conversation_is_too_long(
     """Codex shortens a conversation then, but not after an error with the status 400."""
     monkeypatch.setattr(server.engine.model, "longest_token", 1e-4)
     asked: Any = {"model": "demo", "input": "Wczoraj"}
-    (event,) = client(server).responses.create(**asked, stream=True)
+    with client(server).responses.stream(**asked) as stream:  # which requires that response.created comes first
+        *_, event = stream
     assert event.type == "response.failed" and event.response.error
     assert event.response.error.code == "context_length_exceeded"
     with pytest.raises(BadRequestError, match="prompt is too long"):

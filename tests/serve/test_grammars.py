@@ -53,9 +53,13 @@ def test_openai_s_client_gets_json_of_its_schema_streamed_and_not(chatting: Serv
     assert free.choices[0].finish_reason == "length"
 
 
+def named(tool: str) -> Any:
+    return {"type": "function", "function": {"name": tool}}
+
+
 @pytest.mark.system
 def test_calls_that_are_required_are_made(chatting: Server) -> None:
-    for choice in ("required", {"type": "function", "function": {"name": "time"}}):
+    for choice in ("required", named("time")):
         answer = ask(chatting, tools=TOOL, tool_choice=choice).choices[0]
         ends = ("tool_calls", "length") if choice == "required" else ("tool_calls",)  # there may be many
         assert answer.finish_reason in ends and not (answer.message.content or "").strip().partition("<tool_call>")[0]
@@ -63,6 +67,10 @@ def test_calls_that_are_required_are_made(chatting: Server) -> None:
         assert set(names) <= {"weather", "time"} if choice == "required" else names == ["time"]
         for call in answer.message.tool_calls:
             assert json.loads(call.function.arguments)["city"] in ("Kraków", "Київ")
+    untyped: Any = [{"type": "function", "function": {"name": "f", "parameters": {"required": ["a"]}}}]
+    untyped[0]["function"]["parameters"] |= {"properties": {"a": {"const": 1}}, "additionalProperties": False}
+    (call,) = ask(chatting, tools=untyped, tool_choice=named("f")).choices[0].message.tool_calls
+    assert json.loads(call.function.arguments) == {"a": 1}  # arguments are an object, whether the schema says so or not
     body = {"max_tokens": 200, "messages": [{"role": "user", "content": "a"}]}
     tools = [{"name": tool["function"]["name"], "input_schema": CITY} for tool in TOOL]
     status, message = posted(chatting, "/v1/messages", {**body, "tools": tools, "tool_choice": {"type": "any"}})
@@ -118,6 +126,7 @@ def test_other_forms_and_addresses(chatting: Server) -> None:
         ({"structured_outputs": {"regex": "a", "json_object": True}}, "structured_outputs", "one of"),
         ({"structured_outputs": {"grammar": "start: word"}}, "structured_outputs", "word"),
         ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs", "grammar"),
+        ({"structured_outputs": {"grammar": 'start: "a" start'}}, "structured_outputs", "cannot continue"),
         ({"tool_choice": "required"}, "tool_choice", "no tools"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice", "no"),
         (

@@ -148,6 +148,8 @@ def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
         (CHAT, "response_format", {"type": "json_schema"}, "response_format: .*have a schema, got {.*"),
         (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, ".*json_schema.schema: .*, got nothing"),
         (TEXT, "prompt", ["a"] * 17, "prompt: List should have at most 16 items, .*,…"),
+        (TEXT, "prompt", [], r"prompt: List should have at least 1 item.*, got \[\]"),
+        (TEXT, "prompt", [[1], []], r"prompt\[1\]: List should have at least 1 item.*, got \[\]"),
     ],
 )
 def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
@@ -244,6 +246,10 @@ def test_a_page_may_ask_when_it_is_allowed(server: Server) -> None:
     status, headers, _ = exchange(server, post(TEXT, GOOD, Origin="http://localhost:3000"))
     assert (status, headers["access-control-allow-origin"]) == (200, "http://localhost:3000")
     assert "access-control-allow-origin" not in exchange(server, post(TEXT, GOOD))[1]
+    asked = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n\r\n"
+    for origin, allowed in (("http://localhost:3000", 200), ("http://example.org", 400)):
+        head = get(TEXT, "OPTIONS").removesuffix(b"\r\n") + f"Origin: {origin}\r\n{asked}".encode()
+        assert exchange(server, head)[0] == allowed
 
 
 def test_the_server_still_answers(server: Server) -> None:
@@ -273,6 +279,8 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
     status, headers, _ = exchange(server, post(TEXT, {**body, **strange}))
     assert (status, headers["x-spectool-ignored-fields"]) == (200, "?, ignore_eos, max_token")
     assert '"ignore_eos"' in caplog.text
+    many = exchange(server, post(TEXT, {**body, **{f"field{i}": 1 for i in range(1000)}}))[1]
+    assert 1000 < len(many["x-spectool-ignored-fields"]) < 5000  # more than clients read was an error for them
     chat = {"messages": [{"role": "user", "content": "Most"}], "max_tokens": 1, "top_logprobs": 2}
     assert without_effect(checked(ChatRequest, chat)) == ["top_logprobs"]
     assert without_effect(checked(ChatRequest, {**chat, "logprobs": True})) == []
@@ -322,8 +330,12 @@ def test_keys_are_asked_for() -> None:
             assert refusal(running, get(path))[0] == 401
         for path in ("/health", "/"):
             assert exchange(running, get(path))[0] == 200
-        for headers in ({"Authorization": "Bearer two"}, {"authorization": "bearer  two"}, {"x_api_key": "two"}):
+        right = {"x_api_key": "two"}
+        for headers in ({"Authorization": "Bearer two"}, {"authorization": "bearer  two"}, right):
             assert exchange(running, post(TEXT, GOOD, **headers))[0] == 200
+        for wrong in ("Bearer none", "Basic dHdv"):  # what clients of two keys send in the other header
+            assert exchange(running, post(TEXT, GOOD, Authorization=wrong, **right))[0] == 200
+        assert exchange(running, post(TEXT, GOOD, x_api_key="sésame"))[0] == 200
 
 
 def test_a_head_request_gets_the_headers_alone(server: Server) -> None:

@@ -33,3 +33,10 @@ def test_white_space_after_a_call_comes_with_the_text_after_it(pieces: list[str]
     parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
     assert "".join(part.text for part in parts) == text
     assert sum(len(part.calls) for part in parts) == calls
+
+
+def test_half_of_a_surrogate_pair_is_a_replacement_character() -> None:
+    """JSON can escape it, but no answer can hold it."""
+    written = [CALL.replace("{}", f'{{"city": "{city}"}}') for city in ("\\ude00", "\\ud83d\\ude00")]
+    parts = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False).add("".join(written), last=True)
+    assert [json.loads(call.arguments)["city"] for call in parts.calls] == ["\ufffd", "\U0001f600"]
