@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -51,12 +51,9 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
-    from spectool.tokenization.opening import open_tokenizer
 
     source = open_text(corpus, **reads)
-    sides = open_tokenizer(draft), open_tokenizer(target)
-    for side in sides:
-        say_notes(side)
+    sides = opened(draft), opened(target)
     drafting, targeted = (side.fingerprint for side in sides)
     if drafting == targeted:
         raise click.UsageError(

@@ -1,11 +1,12 @@
 """The command ``inspect``."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool.commands.shared.console import show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
@@ -64,6 +65,8 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
+    if sys.stderr.isatty():  # a large vocabulary takes ten seconds
+        say(f"opening {source}")
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

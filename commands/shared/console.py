@@ -56,14 +56,18 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def say_notes(tokenizer: "Tokenizer") -> None:
-    """Write the notes about a tokenizer to stderr, and which text it does not keep."""
+def opened(source: str | Path) -> "Tokenizer":
+    """The tokenizer of that name, with its notes on stderr, and which text it does not keep."""
+    from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
+    say(f"opening {source}")  # a large vocabulary takes ten seconds
+    tokenizer = open_tokenizer(source)
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
+    return tokenizer
 
 
 @contextmanager

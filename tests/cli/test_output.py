@@ -71,7 +71,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert keys == ["path", "bytes", "seconds", "target", "documents", "plain", "text"]
     steps = done.stderr.splitlines()
-    assert steps[0] == "splitting into tokens" and len(steps) == len(set(steps)) > 5
+    assert steps[:2] == [f"opening {TOKENIZER}", "splitting into tokens"] and len(steps) == len(set(steps)) > 5
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
     emulated = process("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert emulated.returncode == 0
