@@ -79,8 +79,8 @@ def build_dict(
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and min_count is not None:
-        raise click.UsageError("--min-count is for --corpus; --counts are counted already")
+    if counts is not None and (min_count is not None or any(reads.values())):
+        raise click.UsageError("--min-count, --encoding and --documents are for --corpus; --counts are counted already")
     counted = Counts(counts) if counts else None
     longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
     options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))

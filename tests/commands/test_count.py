@@ -48,7 +48,8 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
         (["count", "--corpus", "sample:pl"], "Missing option '--tokenizer'"),
         (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts DIR"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--corpus", "sample:pl"], "either --corpus C or"),
-        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "is for --corpus"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "are for --corpus"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--encoding", "cp1250"], "are for --corpus"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "/nowhere/x"], "/nowhere/x: no such artifact"),
     ],
 )
