@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,11 +35,11 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert not out.exists()
 
 
-def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path) -> None:
-    arguments = ("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--tokenizer", OTHER)
-    message = error_of(run(*arguments))
-    assert re.search(rf"uk\.dict: built for tokenizer \w{{8}}…, {OTHER} is \w{{8}}…\. Rebuild it: spectool", message)
-    assert f"spectool build-dict --tokenizer {OTHER} -o NEW.dict --corpus" in message
+def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path, tmp_path: Path) -> None:
+    other = shutil.copy(OTHER, tmp_path / "o'ther one.json")
+    message = error_of(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--tokenizer", other))
+    assert re.search(rf"uk\.dict: built for tokenizer \w{{8}}…, {other} is \w{{8}}…\. Rebuild it: spectool", message)
+    assert f"spectool build-dict --tokenizer {shlex.quote(str(other))} -o NEW.dict --corpus" in message
 
 
 def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
