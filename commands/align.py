@@ -67,7 +67,8 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         finish(manifest, judged)
         require_checked(path, manifest, say)
     if not as_json:
-        say(f"all figures: spectool inspect {shlex.quote(str(path))}")
+        shown = ["inspect", *["--"] * str(path).startswith("-"), str(path)]
+        say(f"all figures: spectool {shlex.join(shown)}")
         if judged["usable"]:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
             say_next(["generate", *models, "--alignment", str(path)])

@@ -1,5 +1,6 @@
 """The commands ``count`` and ``build-dict --counts``, as a user runs them."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -28,6 +29,12 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
     build = ("build-dict", "--tokenizer", TOKENIZER, "--counts", tmp_path / "x.counts", "-o", tmp_path / "a")
     small, large = (figures(*build, "--max-bytes", size)["statistics"] for size in ("14KB", "30KB"))
     assert small["entries"] < large["entries"] and large["max_context"] == 2, "as long as the counts allow"
+
+
+def test_the_next_command_can_be_pasted(tmp_path: Path) -> None:
+    done = run("count", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--orders", 2, "-o", tmp_path / "o'ne 1")
+    command = shlex.split(done.stderr.splitlines()[-1].removeprefix("next: spectool "))
+    assert run(*command, "-o", tmp_path / "x.dict").exit_code == 0
 
 
 @pytest.mark.parametrize(
