@@ -121,8 +121,8 @@ def _parts(value: Any) -> list[str]:
 def in_words(value: Any, depth: int = 0) -> str:
     """A value from JSON in a line; what is nested too deeply is left out.
 
-    >>> in_words({"max_bytes": 5_000_000, "exact": False, "sides": {"draft": [0.123456, None]}})
-    'max bytes 5,000,000, exact no, sides (draft 0.1235, none)'
+    >>> in_words({"max_bytes": 5_000_000, "exact": False, "reason": "", "sides": {"draft": [0.123456, None]}})
+    'max bytes 5,000,000, exact no, reason none, sides (draft 0.1235, none)'
     """
     if isinstance(value, Mapping | list | tuple):
         if depth == _DEEPEST:
@@ -137,7 +137,7 @@ def in_words(value: Any, depth: int = 0) -> str:
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, int | float):
         return f"{round(value, 4):,}"
-    return short(value) if _DIGEST.fullmatch(str(value)) else str(value)
+    return short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"
 
 
 def _named(key: str, value: Any, depth: int = 1) -> str:
