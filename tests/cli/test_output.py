@@ -79,29 +79,25 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
-def test_progress_on_a_terminal(work: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "bar"),
+    [("emulate --dict uk.dict --corpus sample:uk", b"replaying"), ("merge-dict uk.dict uk.dict -o m.dict", b"merging")],
+)
+def test_progress_on_a_terminal(work: Path, tmp_path: Path, arguments: str, bar: bytes) -> None:
+    (tmp_path / "uk.dict").symlink_to(work / "uk.dict")
     leader, follower = os.openpty()
     termios.tcsetwinsize(follower, (24, 100))
-    command = [
-        sys.executable,
-        "-m",
-        "spectool.cli",
-        "emulate",
-        "--dict",
-        str(work / "uk.dict"),
-        "--corpus",
-        "sample:uk",
-    ]
+    command = [sys.executable, "-m", "spectool.cli", *arguments.split()]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True, cwd=tmp_path)
         drawn = b""
         while select.select([leader], [], [], 0.2)[0]:
             drawn += os.read(leader, 65_536)
-        assert b"replaying: 100%" in drawn
+        assert bar + b": 100%" in drawn
     finally:
         os.close(follower)
         os.close(leader)
-    assert done.stdout.startswith(b"corpus ")
+    assert done.stdout.startswith((b"corpus ", b"path "))
 
 
 def test_a_reader_that_goes_away(work: Path) -> None:
