@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
+
+_DRAWING = [name for name in SAMPLING if name != "temp"]
+_QUANTISING = ("kv_group_size", "quantized_kv_start")
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
@@ -41,6 +45,11 @@ def open_model(
         SpectoolError: Something that is named cannot be used.
     """
     check_drafting(drafting)
+    source_of = click.get_current_context().get_parameter_source
+    for needed, given, names in (("--temp T", sampling.temp, _DRAWING), ("--kv-bits N", cache.kv_bits, _QUANTISING)):
+        unused = [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
+        if unused and not given:
+            say(f"no effect without {needed}: {', '.join(unused)}")
 
     import mlx.core as mx
 
