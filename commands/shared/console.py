@@ -245,6 +245,7 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     typed = context is not None and any(
         option in parameter.opts and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         for parameter in context.command.params
+        if name not in map(str, context.params.values())  # nor a model or file of that name
     )
     return f"{option}{colon}{problem}" if typed else message
 

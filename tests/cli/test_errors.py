@@ -42,6 +42,13 @@ def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path, t
     assert f"spectool build-dict --tokenizer {shlex.quote(str(other))} -o NEW.dict --corpus" in message
 
 
+def test_a_folder_with_the_name_of_an_option_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(TOKENIZER).parent, "draft")
+    refused = error_of(run("prune-draft", "--draft", "draft", "--corpus", "sample:pl", "-o", "draft"))
+    assert refused.startswith("Error: draft: exists and is not")
+
+
 def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
     shutil.copyfile(TOKENIZER, tmp_path / "t.json")
     build = ("build-dict", "--tokenizer", tmp_path / "t.json", "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
