@@ -14,6 +14,7 @@ from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 
 _DRAWING = [name for name in SAMPLING if name != "temp"]
+_LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 _QUANTISING = ("kv_group_size", "quantized_kv_start")
 
 
@@ -73,11 +74,19 @@ def open_model(
         "drafter": drafter,
         "num_draft_tokens": fixed,
         "verify": drafting.verify,
+        "prompt_progress_callback": _say_reading,
         **asdict(cache),
         **_sampling_arguments(tokenizer, sampling),
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
+
+
+def _say_reading(fed: int, total: int) -> None:
+    """Show on a terminal how much of a long prompt is read."""
+    if total >= _LONG_PROMPT and sys.stderr.isatty():
+        line = f"reading the prompt: {fed:,} of {total:,} tokens"
+        click.echo(f"\r{line}" if fed < total else f"\r{' ' * len(line)}\r", nl=False, err=True)
 
 
 def longest_exact(model: Any) -> int | None:

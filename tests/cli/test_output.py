@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spectool.commands.shared.console import show, table
+from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import TOKENIZER, process, run
 
 
@@ -81,7 +82,11 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 @pytest.mark.parametrize(
     ("arguments", "bar"),
-    [("emulate --dict uk.dict --corpus sample:uk", b"replaying"), ("merge-dict uk.dict uk.dict -o m.dict", b"merging")],
+    [
+        ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
+        ("merge-dict uk.dict uk.dict -o m.dict", b"merging: 100%"),
+        (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
+    ],
 )
 def test_progress_on_a_terminal(work: Path, tmp_path: Path, arguments: str, bar: bytes) -> None:
     (tmp_path / "uk.dict").symlink_to(work / "uk.dict")
@@ -93,11 +98,11 @@ def test_progress_on_a_terminal(work: Path, tmp_path: Path, arguments: str, bar:
         drawn = b""
         while select.select([leader], [], [], 0.2)[0]:
             drawn += os.read(leader, 65_536)
-        assert bar + b": 100%" in drawn
+        assert bar in drawn
     finally:
         os.close(follower)
         os.close(leader)
-    assert done.stdout.startswith((b"corpus ", b"path "))
+    assert bar not in done.stdout
 
 
 def test_a_reader_that_goes_away(work: Path) -> None:
