@@ -116,7 +116,6 @@ def test_interrupted(tmp_path: Path) -> None:
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
-    assert running.stderr.readline() == "splitting into tokens\n"
     while running.stderr.readline() != "counting 2-grams\n":  # tasks are finished, which is not worth a word here
         pass
     running.send_signal(signal.SIGINT)
