@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -51,12 +51,9 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
-    from spectool.tokenization.opening import open_tokenizer
 
     source = open_text(corpus, **reads)
-    sides = open_tokenizer(draft), open_tokenizer(target)
-    for side in sides:
-        say_notes(side)
+    sides = opened(draft), opened(target)
     drafting, targeted = (side.fingerprint for side in sides)
     if drafting == targeted:
         raise click.UsageError(
@@ -70,7 +67,8 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
         finish(manifest, judged)
         require_checked(path, manifest, say)
     if not as_json:
-        say(f"all figures: spectool inspect {shlex.quote(str(path))}")
+        shown = ["inspect", *["--"] * str(path).startswith("-"), str(path)]
+        say(f"all figures: spectool {shlex.join(shown)}")
         if judged["usable"]:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
             say_next(["generate", *models, "--alignment", str(path)])

@@ -8,7 +8,7 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import model_of, open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -76,18 +76,16 @@ def build_dict(
     from spectool.artifacts.counts import Counts
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
-    from spectool.tokenization.opening import open_tokenizer
 
     if (corpus is None) == (counts is None):
         raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and min_count is not None:
-        raise click.UsageError("--min-count is for --corpus; --counts are counted already")
+    if counts is not None and (min_count is not None or any(reads.values())):
+        raise click.UsageError("--min-count, --encoding and --documents are for --corpus; --counts are counted already")
     counted = Counts(counts) if counts else None
     longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
     options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))
     source: Any = None if corpus is None else open_text(corpus, **reads)
-    target = open_tokenizer(tokenizer)
-    say_notes(target)
+    target = opened(tokenizer)
     least = min_count or least_count(source)
     path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
     counting = CountOptions(min_count=least, memory=memory)

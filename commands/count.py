@@ -5,7 +5,7 @@ from typing import Any
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import open_text, say, say_notes, stage
+from spectool.commands.shared.console import open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -54,12 +54,12 @@ def count(
     """
     from spectool.artifacts.counts import Counts
     from spectool.build.counting.stage import count_text
-    from spectool.tokenization.opening import open_tokenizer
 
     options = CountOptions(orders=orders, min_count=min_count, memory=memory)
     source = open_text(corpus, **reads)
-    target = open_tokenizer(tokenizer)
-    say_notes(target)
+    target = opened(tokenizer)
     path = out or default_path(f"{slug(corpus)}.{target.fingerprint[:8]}-{digest(orders, min_count)}.counts")
     with stage(path, Counts.format, as_json, {"target": target.fingerprint}) as finish:
         finish(count_text(source, path, options, target, say))
+    if not as_json:
+        say_next(["build-dict", "--tokenizer", tokenizer, "--counts", str(path)], "")

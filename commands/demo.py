@@ -95,7 +95,8 @@ def _compare(path: Path, max_tokens: int) -> None:
     click.echo(f"output that differs from plain decoding: {sum(text != mine for text, mine in pairs)} of {len(pairs)}")
     click.echo(
         f"\nEach pass drafted {_DRAFT_TOKENS} tokens here. By default, spectool chooses that number by its own "
-        "measurements, and drafts only while it pays.\nTo see how much time it saves for your model: spectool bench"
+        "measurements, and drafts only while it pays.\nTo see what it saves for your model: "
+        "spectool setup MODEL --language pl"
     )
 
 

@@ -1,12 +1,13 @@
 """The command ``emulate``: a text replayed as if the target had written it, to count the passes that drafts save."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool.commands.shared.console import open_text, progress, show
+from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     Whole,
@@ -97,6 +98,8 @@ def emulate(
     recorded: Mapping[str, Any] = {}
     if tokenizer is None:
         recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
+    if sys.stderr.isatty():
+        say(f"opening {tokenizer or recorded['name']}")
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
     documents = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)

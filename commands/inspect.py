@@ -1,11 +1,13 @@
 """The command ``inspect``."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from spectool.commands.shared.console import show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
@@ -13,7 +15,7 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "fil
 
 @command("inspect")
 @click.argument("path", metavar="PATH")
-@option("--lookup", type=Text(), metavar="TEXT", help="Show what a dictionary proposes after this text.")
+@option("--lookup", type=Text(empty=False), metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @option(
     "--entries",
     type=Whole(0, 100_000),
@@ -40,8 +42,10 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
     manifest = None if is_tokenizer else read_manifest(directory)
     kind = manifest.format if manifest else "tokenizer"
-    if lookup is not None and kind != "spectool-dictionary":
-        raise click.UsageError(f"--lookup works on dictionaries; {path} is a {kind}")
+    source_of = click.get_current_context().get_parameter_source
+    for name in ("lookup", "entries", "tokenizer"):
+        if kind != "spectool-dictionary" and source_of(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
     if manifest is None:
         show(_tokenizer_facts(path), as_json)
         return
@@ -64,6 +68,8 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
+    if sys.stderr.isatty():  # a large vocabulary takes ten seconds
+        say(f"opening {source}")
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

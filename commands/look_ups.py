@@ -1,5 +1,6 @@
 """Entries of a dictionary in words, and a look-up step by step: how a text was split, and what would be drafted."""
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,5 +69,6 @@ def _tokenizer_of(dictionary: Dictionary, source: str | None, required: bool) ->
             raise
         say(f"{recorded['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
         return None
-    tokenizer.require(recorded, str(dictionary.path), f"spectool build-dict --tokenizer {tokenizer.name} …")
+    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
+    tokenizer.require(recorded, str(dictionary.path), rebuild)
     return tokenizer

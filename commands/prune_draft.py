@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import open_text, say, say_next, say_notes, stage
+from spectool.commands.shared.console import open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -54,12 +54,10 @@ def prune_draft(
     """
     from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
-    from spectool.tokenization.opening import open_tokenizer
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
     directory = model_directory(draft)
-    whole = open_tokenizer(directory)
-    say_notes(whole)
+    whole = opened(directory)
     with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, ids)
         say("timing passes of both models")

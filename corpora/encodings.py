@@ -135,10 +135,10 @@ def _binary(place: str, encoding: str) -> CorpusError:
 def _not_text(place: str, encoding: str, error: UnicodeDecodeError) -> CorpusError:
     raw = error.object[error.start : error.end]
     if encoding == "utf-8" and _is_utf8(error.object[: error.start]):
-        step = "The text before is UTF-8, so this place is damaged or cut off. Drop such bytes:"
-    else:
-        step = "Name the encoding of the file, such as --encoding cp1250, or drop damaged bytes:"
+        step = "The text before is UTF-8, so this place is damaged or cut off. Drop such bytes: iconv -c -f utf-8"
+    else:  # not every command has --encoding
+        step = "Name the encoding of the file, such as --encoding cp1250, or convert it, with -c if it is damaged: "
+        step += "iconv -f cp1250"
     return CorpusError(
-        f"{place}: expected {encoding}, got the byte{'s' * (len(raw) > 1)} {raw.hex(' ')}. {step} "
-        f"iconv -c -f {encoding} -t utf-8 FILE > NEW"
+        f"{place}: expected {encoding}, got the byte{'s' * (len(raw) > 1)} {raw.hex(' ')}. {step} -t utf-8 FILE > NEW"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import progress, say, say_notes, show, table
+from spectool.commands.shared.console import opened, progress, say, show, table
 from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
@@ -77,14 +77,11 @@ def ngrams(
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
     from spectool.measure.emulate import encode_text, replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
-    from spectool.tokenization.opening import open_tokenizer
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
-    sides = open_tokenizer(draft), open_tokenizer(target)
+    sides = opened(draft), opened(target)
     aligned = Alignment(find_artifact(alignment, ".align"))
     translators = {name: make_translator(name, aligned, *sides) for name in strategies}
-    for side in sides:
-        say_notes(side)
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
     texts = (ids for _, ids in encoded(sides[0], (document.text for document in with_progress(counted))))
     model = NgramModel.count(texts, sides[0].size, order)

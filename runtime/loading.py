@@ -81,7 +81,7 @@ def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
     """
     dictionary = Dictionary(find_artifact(path, ".dict"))
-    rebuild = f"spectool build-dict --tokenizer {tokenizer.name} -o NEW.dict --corpus …"
+    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} -o NEW.dict --corpus …"
     tokenizer.require(dictionary.tokenizer, str(path), rebuild)
     return dictionary
 

@@ -7,6 +7,8 @@ because NumPy and the tokenizer do their work outside Python's lock.
 """
 
 import hashlib
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,6 +42,7 @@ from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
 WINDOW_ORDERS = 8
+_THREADS = "spectool-count"
 _MOST_ROWS = 2**31 - 1
 
 _Task: TypeAlias = tuple[str, Callable[..., TaskResult], tuple[Any, ...]]
@@ -198,7 +201,7 @@ def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = Non
     results: list[TaskResult] = []
     waiting: deque[Future[TaskResult]] = deque()
     bar = tqdm(total=length_hint(tasks), desc=title, leave=False, disable=None if title else True)
-    pool = ThreadPoolExecutor(plan.threads)
+    pool = ThreadPoolExecutor(plan.threads, thread_name_prefix=_THREADS)
     try:
         for task in tasks:
             waiting.append(pool.submit(figures, *task))
@@ -208,6 +211,8 @@ def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = Non
         return [*results, *(future.result() for future in waiting)]
     finally:
         pool.shutdown(cancel_futures=True)
+        while any(thread.name.startswith(_THREADS) for thread in threading.enumerate()):
+            time.sleep(0.01)  # the pool does not know a thread whose start was interrupted
         bar.close()
 
 

@@ -1,5 +1,6 @@
 """The stage behind ``spectool build-dict``: token windows and tokenizer in, dictionary out."""
 
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -141,7 +142,7 @@ def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibra
 
 
 def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
-    advice = f"Count with `spectool count --tokenizer {tokenizer.name}`"
+    advice = f"Count with `spectool count --tokenizer {shlex.quote(tokenizer.name)}`"
     if counts.fingerprint != tokenizer.fingerprint:
         raise SpectoolError(
             f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint)}), expected "

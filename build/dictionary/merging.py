@@ -15,6 +15,8 @@ taken for (1 - p) s, which is what p leaves over, but no more than p / 2.
 from collections.abc import Sequence
 from pathlib import Path
 
+from tqdm import tqdm
+
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary
@@ -71,7 +73,8 @@ def merge(tables: Sequence[PredictionTable]) -> PredictionTable:
     followed: PredictionTable = {}  # after every context
     merged: PredictionTable = {}
     last_first = list(reversed(tables))
-    for context in sorted({context for table in tables for context in table}, key=lambda each: (len(each), each)):
+    contexts = sorted({context for table in tables for context in table}, key=lambda each: (len(each), each))
+    for context in tqdm(contexts, desc="merging", disable=None):
         proposals = [table.get(context) or longest_suffix(context, table) for table in last_first]
         best = max(filter(None, proposals), key=lambda proposal: proposal.probability)
         occurrences = sum(table[context].occurrences for table in tables if context in table)

@@ -56,14 +56,18 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def say_notes(tokenizer: "Tokenizer") -> None:
-    """Write the notes about a tokenizer to stderr, and which text it does not keep."""
+def opened(source: str | Path) -> "Tokenizer":
+    """The tokenizer of that name, with its notes on stderr, and which text it does not keep."""
+    from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
+    say(f"opening {source}")  # a large vocabulary takes ten seconds
+    tokenizer = open_tokenizer(source)
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
+    return tokenizer
 
 
 @contextmanager
@@ -117,8 +121,8 @@ def _parts(value: Any) -> list[str]:
 def in_words(value: Any, depth: int = 0) -> str:
     """A value from JSON in a line; what is nested too deeply is left out.
 
-    >>> in_words({"max_bytes": 5_000_000, "exact": False, "sides": {"draft": [0.123456, None]}})
-    'max bytes 5,000,000, exact no, sides (draft 0.1235, none)'
+    >>> in_words({"max_bytes": 5_000_000, "exact": False, "reason": "", "sides": {"draft": [0.123456, None]}})
+    'max bytes 5,000,000, exact no, reason none, sides (draft 0.1235, none)'
     """
     if isinstance(value, Mapping | list | tuple):
         if depth == _DEEPEST:
@@ -133,7 +137,7 @@ def in_words(value: Any, depth: int = 0) -> str:
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, int | float):
         return f"{round(value, 4):,}"
-    return short(value) if _DIGEST.fullmatch(str(value)) else str(value)
+    return short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"
 
 
 def _named(key: str, value: Any, depth: int = 1) -> str:
@@ -241,6 +245,7 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     typed = context is not None and any(
         option in parameter.opts and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         for parameter in context.command.params
+        if name not in map(str, context.params.values())  # nor a model or file of that name
     )
     return f"{option}{colon}{problem}" if typed else message
 

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
+
+_DRAWING = [name for name in SAMPLING if name != "temp"]
+_LONG_PROMPT = 256  # tokens, which a large model reads for seconds
+_QUANTISING = ("kv_group_size", "quantized_kv_start")
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
@@ -41,6 +46,11 @@ def open_model(
         SpectoolError: Something that is named cannot be used.
     """
     check_drafting(drafting)
+    source_of = click.get_current_context().get_parameter_source
+    for needed, given, names in (("--temp T", sampling.temp, _DRAWING), ("--kv-bits N", cache.kv_bits, _QUANTISING)):
+        unused = [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
+        if unused and not given:
+            say(f"no effect without {needed}: {', '.join(unused)}")
 
     import mlx.core as mx
 
@@ -64,11 +74,19 @@ def open_model(
         "drafter": drafter,
         "num_draft_tokens": fixed,
         "verify": drafting.verify,
+        "prompt_progress_callback": _say_reading,
         **asdict(cache),
         **_sampling_arguments(tokenizer, sampling),
     }
     mx.eval(model.parameters())
     return model, tokenizer, arguments
+
+
+def _say_reading(fed: int, total: int) -> None:
+    """Show on a terminal how much of a long prompt is read."""
+    if total >= _LONG_PROMPT and sys.stderr.isatty():
+        line = f"reading the prompt: {fed:,} of {total:,} tokens"
+        click.echo(f"\r{line}" if fed < total else f"\r{' ' * len(line)}\r", nl=False, err=True)
 
 
 def longest_exact(model: Any) -> int | None:

@@ -72,6 +72,7 @@ class Result:
             "high": self.speedup.high,
             "acceptance": self.acceptance,
             "tokens_per_pass": self.tokens_per_pass,
+            "plain_steps_per_pass": self.cycle,
             "different": None if self.temperature else sum(one.gap is not None for one, _ in self.pairs),
         }
 

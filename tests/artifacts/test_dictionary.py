@@ -164,7 +164,7 @@ def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level:
         f"{path}: built for tokenizer aaaaaaaa…, (loaded tokenizer) is {tokenizer.fingerprint[:8]}…"
     )
     # Not over this one.
-    assert "Rebuild it: spectool build-dict --tokenizer (loaded tokenizer) -o NEW.dict --corpus" in message
+    assert "Rebuild it: spectool build-dict --tokenizer '(loaded tokenizer)' -o NEW.dict --corpus" in message
 
 
 # Broken dictionaries. Each has a manifest that fits its files, so that only the named check can notice.

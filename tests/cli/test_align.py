@@ -27,15 +27,18 @@ def changeable(manifest: Manifest) -> tuple[dict[str, Any], Manifest]:
 
 
 @pytest.mark.system
-def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(work: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.align"
+def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("-x.align")
     printed = run("align", "--draft", OTHER, "--target", TOKENIZER, "--corpus", work / "few.txt", "-o", path)
     lines = printed.stdout.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("verdict "))
     assert first <= 20
     assert " ".join(" ".join(lines[first:]).split()) == f"verdict {judge(read_manifest(path))[1]}"
     assert printed.stderr.splitlines()[-2:] == [
-        f"all figures: spectool inspect {path}",
+        f"all figures: spectool inspect -- {path}",
         f"next: spectool generate --model MODEL --draft-model DRAFT --alignment {path} --prompt …",
     ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spectool.commands.shared.console import show, table
+from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import TOKENIZER, process, run
 
 
@@ -71,7 +72,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert keys == ["path", "bytes", "seconds", "target", "documents", "plain", "text"]
     steps = done.stderr.splitlines()
-    assert steps[0] == "splitting into tokens" and len(steps) == len(set(steps)) > 5
+    assert steps[:2] == [f"opening {TOKENIZER}", "splitting into tokens"] and len(steps) == len(set(steps)) > 5
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
     emulated = process("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert emulated.returncode == 0
@@ -79,29 +80,29 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
-def test_progress_on_a_terminal(work: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "bar"),
+    [
+        ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
+        ("merge-dict uk.dict uk.dict -o m.dict", b"merging: 100%"),
+        (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
+    ],
+)
+def test_progress_on_a_terminal(work: Path, tmp_path: Path, arguments: str, bar: bytes) -> None:
+    (tmp_path / "uk.dict").symlink_to(work / "uk.dict")
     leader, follower = os.openpty()
     termios.tcsetwinsize(follower, (24, 100))
-    command = [
-        sys.executable,
-        "-m",
-        "spectool.cli",
-        "emulate",
-        "--dict",
-        str(work / "uk.dict"),
-        "--corpus",
-        "sample:uk",
-    ]
+    command = [sys.executable, "-m", "spectool.cli", *arguments.split()]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True, cwd=tmp_path)
         drawn = b""
         while select.select([leader], [], [], 0.2)[0]:
             drawn += os.read(leader, 65_536)
-        assert b"replaying: 100%" in drawn
+        assert bar in drawn
     finally:
         os.close(follower)
         os.close(leader)
-    assert done.stdout.startswith(b"corpus ")
+    assert bar not in done.stdout
 
 
 def test_a_reader_that_goes_away(work: Path) -> None:

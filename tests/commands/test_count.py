@@ -1,5 +1,6 @@
 """The commands ``count`` and ``build-dict --counts``, as a user runs them."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -30,6 +31,12 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
     assert small["entries"] < large["entries"] and large["max_context"] == 2, "as long as the counts allow"
 
 
+def test_the_next_command_can_be_pasted(tmp_path: Path) -> None:
+    done = run("count", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--orders", 2, "-o", tmp_path / "o'ne 1")
+    command = shlex.split(done.stderr.splitlines()[-1].removeprefix("next: spectool "))
+    assert run(*command, "-o", tmp_path / "x.dict").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -48,7 +55,8 @@ def test_one_count_serves_every_dictionary(tmp_path: Path) -> None:
         (["count", "--corpus", "sample:pl"], "Missing option '--tokenizer'"),
         (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts DIR"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--corpus", "sample:pl"], "either --corpus C or"),
-        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "is for --corpus"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "are for --corpus"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--encoding", "cp1250"], "are for --corpus"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "/nowhere/x"], "/nowhere/x: no such artifact"),
     ],
 )

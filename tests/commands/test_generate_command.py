@@ -130,6 +130,14 @@ def test_nothing_drafted_is_said() -> None:
     assert facts["acceptance"] is None and facts["sources"] == {}
 
 
+def test_options_that_change_nothing_are_named() -> None:
+    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "1", "--top-p", "0.9"]
+    said = CliRunner().invoke(main, [*command, "--min-p", "0", "--kv-group-size", "32", "--temp", "0"]).stderr
+    assert "no effect without --temp T: --top-p, --min-p\n" in said
+    assert "no effect without --kv-bits N: --kv-group-size\n" in said
+    assert "no effect" not in CliRunner().invoke(main, [*command, "--temp", "0.5"]).stderr
+
+
 def test_the_source_of_the_gain_is_said() -> None:
     command = ["generate", "--model", str(demo_path("target")), "--draft-model", str(demo_path("draft"))]
     command += ["-p", "Wczoraj wieczorem w domu kultury", "-m", "40", "--num-draft-tokens", "4", "--no-history"]

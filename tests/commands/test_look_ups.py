@@ -10,6 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
 from spectool.commands.look_ups import explain
+from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
@@ -56,6 +57,13 @@ def test_special_tokens_have_names(tmp_path: Path) -> None:
     dictionary = dictionary_of(tmp_path / "x.dict", tokenizer, [("a", " a", 0.5)])
     assert explain(dictionary, tokenizer, "<s>") == {"tokens": "<s>", "proposal": []}
     assert explain(dictionary, tokenizer, "") == {"tokens": "", "proposal": []}
+
+
+@pytest.mark.parametrize("option", [("--lookup", "w"), ("--entries", 3), ("--tokenizer", demo_path("draft"))])
+def test_options_for_dictionaries_are_refused_elsewhere(option: tuple[object, ...]) -> None:
+    refused = run("inspect", demo_path("target"), *option)
+    assert refused.exit_code == 2
+    assert f"{option[0]} works on dictionaries" in refused.stderr
 
 
 def test_half_a_surrogate_is_a_usage_error() -> None:

@@ -150,6 +150,8 @@ def test_a_run_with_too_few_prompts_shows_no_speed_up(prompts: int, told: bool) 
     assert all((row[header.index("speed-up")] == "—") is not told for row in rows)
     assert ("too short to tell" in verdict.sentence) is not told
     assert all(one.figures()["speedup"] > 0 for one in verdict.results), "programs get it"
+    steps = [f"{one.figures()['plain_steps_per_pass']:.2f}" for one in verdict.results]
+    assert steps == [row[header.index("plain steps per pass")] for row in rows]
 
 
 def test_sources_and_temperatures_have_verdicts_of_their_own() -> None:
