@@ -17,6 +17,7 @@ the place at which each begins and the last one ends. The manifest's statistics 
 the ids of each side are joined on ids.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -136,7 +137,7 @@ class Alignment(Artifact):
             ArtifactError: It has another number of ids, or other bytes for a token that stands for a byte.
         """
         recorded = self.manifest.tokenizers
-        rebuild = f"spectool align --draft {draft.name} --target {target.name} -o NEW.align"
+        rebuild = shlex.join(["spectool", "align", "--draft", draft.name, "--target", target.name, "-o", "NEW.align"])
         try:
             for role, tokenizer in (("draft", draft), ("target", target)):
                 tokenizer.require(recorded[role], str(self.path), rebuild)

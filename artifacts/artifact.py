@@ -29,7 +29,8 @@ class Artifact:
         self.manifest = manifest = read_manifest(path)
         if manifest.format != self.format:
             raise ArtifactError(
-                f"{path}: is a {manifest.format}, expected a {self.format}. `spectool inspect {path}` explains it"
+                f"{path}: is a {manifest.format}, expected a {self.format}. "
+                f"`spectool inspect {shlex.quote(str(path))}` explains it"
             )
         if manifest.version != self.version:
             known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}

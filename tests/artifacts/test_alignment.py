@@ -73,7 +73,7 @@ def pair(
     tmp_path: Path, byte_level: Backend, sentence_piece: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Tokenizer, Tokenizer]:
     """An alignment of two tokenizers that exist."""
-    draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t", sentence_piece, Roles())
+    draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t 2", sentence_piece, Roles())
     monkeypatch.setitem(SIZES, "draft", draft.size)
     monkeypatch.setitem(SIZES, "target", target.size)
     with atomic_directory(tmp_path / "x.align") as directory:
@@ -92,7 +92,7 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
     alignment.require(draft, target)
     with pytest.raises(
         FingerprintMismatch,
-        match=r"x\.align: aligned in the other direction, .*spectool align --draft t --target d -o .*",
+        match=r"x\.align: aligned in the other direction, .*spectool align --draft 't 2' --target d -o .*",
     ):
         alignment.require(target, draft)
     for sides in ((draft, draft), (target, target)):
@@ -102,7 +102,7 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
     reseal(path, by_ids=(False, False), fingerprints=fingerprints_of(target, draft))
     with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
         Alignment(path).require(draft, target)
-    with pytest.raises(FingerprintMismatch, match=r"built for tokenizer \w+… with 261 ids, t is \w+… with 267"):
+    with pytest.raises(FingerprintMismatch, match=r"built for tokenizer \w+… with 261 ids, t 2 is \w+… with 267"):
         Alignment(path).require(target, draft)
 
 
