@@ -42,7 +42,6 @@ from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
 WINDOW_ORDERS = 8
-_THREADS = "spectool-count"
 _MOST_ROWS = 2**31 - 1
 
 _Task: TypeAlias = tuple[str, Callable[..., TaskResult], tuple[Any, ...]]
@@ -201,7 +200,8 @@ def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = Non
     results: list[TaskResult] = []
     waiting: deque[Future[TaskResult]] = deque()
     bar = tqdm(total=length_hint(tasks), desc=title, leave=False, disable=None if title else True)
-    pool = ThreadPoolExecutor(plan.threads, thread_name_prefix=_THREADS)
+    own = f"spectool-count-{id(results)}-"  # names of the threads of this pool alone
+    pool = ThreadPoolExecutor(plan.threads, thread_name_prefix=own)
     try:
         for task in tasks:
             waiting.append(pool.submit(figures, *task))
@@ -211,7 +211,7 @@ def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = Non
         return [*results, *(future.result() for future in waiting)]
     finally:
         pool.shutdown(cancel_futures=True)
-        while any(thread.name.startswith(_THREADS) for thread in threading.enumerate()):
+        while any(thread.name.startswith(own) for thread in threading.enumerate()):
             time.sleep(0.01)  # the pool does not know a thread whose start was interrupted
         bar.close()
 
