@@ -29,7 +29,7 @@ from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.common import MESSAGES, as_json, encoded, now
+from spectool.serve.protocols.common import MESSAGES, as_json, encoded, error_document, now
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
 
@@ -227,7 +227,8 @@ class Service:
             problem = f"{path}: expected {self._methods.get(path, 'GET')}, got {request.method}"
         else:
             problem = f"{path}: no such address. Expected one of {', '.join(self._methods)}"
-        raise RequestRefused(error.status_code, problem)
+        refusal = RequestRefused(error.status_code, problem)
+        return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)
 
 
 def _jobs(

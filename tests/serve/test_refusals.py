@@ -212,6 +212,11 @@ def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, status
     assert refusal(server, data)[0] == status
 
 
+def test_a_wrong_method_is_told_the_right_one(server: Server) -> None:
+    assert exchange(server, get(TEXT))[1]["allow"] == "post"
+    assert set(exchange(server, post("/metrics", {}))[1]["allow"].split(", ")) == {"get", "head"}
+
+
 @pytest.mark.parametrize(
     "data",
     [
