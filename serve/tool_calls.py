@@ -5,10 +5,13 @@ calls something that the request does not offer, is text like any other, markers
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
 class Call(NamedTuple):
@@ -50,6 +53,7 @@ class Splitter:
         self._began = self.thinks  # whether anything but white space has been written
         self._after_marker = False
         self._held = ""
+        self._in_strings = 0  # characters of a call up to which its strings have been searched for the end marker
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
 
     def add(self, text: str, last: bool = False) -> Parts:
@@ -95,10 +99,14 @@ class Splitter:
     def _take_call(self, parts: Parts, last: bool) -> bool:
         """Parse what follows the marker that was just passed; what is no call becomes text."""
         start, end = self._call
-        place = self._held.find(end) if end else -1
+        place = self._held.find(end, self._in_strings) if end else -1
+        while place >= 0 and _is_inside_string(self._held[:place]):
+            self._in_strings = place + len(end)
+            place = self._held.find(end, self._in_strings)
         if place < 0 and not last:
             self._held = start + self._held
             return False
+        self._in_strings = 0
         body = self._held if place < 0 else self._held[:place]
         calls = self._parsed(body)
         if calls is None:
@@ -139,3 +147,8 @@ class Splitter:
         written = written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         # Templates of Mistral's refuse other identifiers than of nine letters and digits.
         return Call(uuid4().hex[:9], call["name"], written)
+
+
+def _is_inside_string(text: str) -> bool:
+    """Whether a JSON object that begins like this is in the middle of a string."""
+    return text.lstrip().startswith("{") and _ESCAPED.sub("", text).count('"') % 2 == 1

@@ -40,3 +40,16 @@ def test_half_of_a_surrogate_pair_is_a_replacement_character() -> None:
     written = [CALL.replace("{}", f'{{"city": "{city}"}}') for city in ("\\ude00", "\\ud83d\\ude00")]
     parts = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False).add("".join(written), last=True)
     assert [json.loads(call.arguments)["city"] for call in parts.calls] == ["\ufffd", "\U0001f600"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_an_end_marker_in_a_string_does_not_end_a_call(size: int) -> None:
+    said = 'the parser ends at "</tool_call>" \\ and </tool_call>'
+    call = CALL.replace("{}", json.dumps({"said": said}))
+    broken = '<tool_call>{"name": "weather</tool_call>'
+    text = f"{call}{broken}{CALL} end"
+    splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
+    parts = [splitter.add(text[start : start + size]) for start in range(0, len(text), size)]
+    parts.append(splitter.add("", last=True))
+    assert [json.loads(call.arguments) for part in parts for call in part.calls] == [{"said": said}, {}]
+    assert "".join(part.text for part in parts) == f"{broken} end"
