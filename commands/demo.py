@@ -26,7 +26,12 @@ _PROMPTS = (
 
 @command("demo", json=False)
 @option("--max-tokens", type=Whole(8), default=64, show_default=True, help="Tokens for each prompt.")
-@option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dictionary there.")
+@option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the dictionary there. It replaces an earlier one.",
+)
 def demo(max_tokens: int, keep: Path | None) -> None:
     """Show what spectool does, offline, in less than a minute.
 
