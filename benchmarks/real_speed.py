@@ -41,6 +41,7 @@ from spectool.runtime.loading import load_model
 
 RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
 PLAIN = "mlx-lm, plain"
+LOOK_UPS = "dictionary + history"
 THEIRS = 4  # draft tokens of mlx-lm's own speculative decoding
 PASSES = (2, 5, 9, 17)  # tokens of the passes whose cost is shown
 PERIOD = 128  # positions after which the noise repeats
@@ -81,6 +82,7 @@ class Configuration:
         return {
             "speed": round(median(speeds), 3),
             "quartiles": [round(low, 3), round(high, 3)],
+            "speeds": [round(speed, 3) for speed in speeds],
             "other texts": self.other_texts,
             "tokens per pass": round(self.tokens / max(1, self.passes), 3),
             "acceptance": round(self.statistics.acceptance_rate, 3) if self.statistics.proposed else None,
@@ -145,8 +147,15 @@ def main(
     with RESULTS.open("a", encoding="utf-8") as file:
         for name, configuration in measured.items():
             figures = configuration.figures(measured[PLAIN])
-            click.echo(f"{name:<60} " + "  ".join(f"{key} {value}" for key, value in figures.items()))
+            click.echo(f"{name:<60} " + "  ".join(f"{key} {figures[key]}" for key in figures if key != "speeds"))
             file.write(json.dumps({**about, "configuration": name, **figures}) + "\n")
+        for name in measured:
+            if LOOK_UPS in name and not name.startswith(LOOK_UPS):
+                members = measured[name.replace(f" + {LOOK_UPS}", "")], measured[name[name.index(LOOK_UPS) :]]
+                better = map(min, *(member.seconds for member in members))
+                gains = [best / all for best, all in zip(better, measured[name].seconds, strict=True)]
+                click.echo(f"{name}, over its better member in each answer: {median(gains):.3f}")
+                click.echo("   " + " ".join(f"{gain:.2f}" for gain in gains))
 
 
 def ours(model: Any, drafter: Any, length: int | None) -> Configuration:
@@ -173,12 +182,12 @@ def theirs(model: Any, draft: Any) -> Configuration:
 def drafters(target: str, language: str, same: str | None, drafts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield every drafter by name."""
     where, look_ups = str(real_model(target)), {"dictionary": dictionary_of(target, language)}
-    yield "dictionary + history", load_drafter(where, **look_ups)
+    yield LOOK_UPS, load_drafter(where, **look_ups)
     for draft in filter(None, (same, *drafts)):
         pair: dict[str, Any] = {"draft_model": load_model(real_model(draft))}
         pair |= {} if draft == same else {"alignment": alignment_of(draft, target, language)}
         yield draft, load_drafter(where, **pair, history=False)
-        yield f"{draft} + dictionary + history", load_drafter(where, **look_ups, **pair)
+        yield f"{draft} + {LOOK_UPS}", load_drafter(where, **look_ups, **pair)
 
 
 def drawn(temperature: float, prompt: int, vocabulary: int) -> Callable[[mx.array, mx.array], mx.array]:
