@@ -256,12 +256,11 @@ class Engine:
         if self._writing.pop(answer.target, None) is None:
             return
         job, prompt, add = answer.job, answer.job.prompt.tokens, self._metrics.add
-        usable = not broken and self._remove(answer.target)
+        held = None if broken else self._remove(answer.target)
         if not self._writing:
             self._wired.close()
-        if usable:
-            held = [*prompt, *job.tokens][:-1] if job.tokens else prompt[: job.cached]
-            self._caches.keep(job.client, held, answer.cache)
+        if held is not None:
+            self._caches.keep(job.client, [*prompt, *job.tokens][: job.cached + held], answer.cache)
         add("generations_total", end=end)
         add("prompt_tokens_total", len(prompt))
         add("cached_prompt_tokens_total", job.cached)
@@ -278,14 +277,14 @@ class Engine:
         self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
         job.deliver(error)
 
-    def _remove(self, target: TargetRunner) -> bool:
-        """Take a text out of the batch; return whether its cache can be used further."""
+    def _remove(self, target: TargetRunner) -> int | None:
+        """Take a text out of the batch; return how many tokens of it its cache holds, if that can be used further."""
         try:
             return self._batch.remove(target)
         except Exception as error:  # the text has its end already
             logging.error("the cache of a text could not be taken back", exc_info=error)
             self._break(error)
-            return False
+            return None
 
     def _break(self, error: Exception) -> None:
         """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""

@@ -123,10 +123,11 @@ class Batch:
             mx.clear_cache()
         return steps
 
-    def remove(self, target: TargetRunner) -> bool:
-        """End a text, wherever it is; return whether its own cache can be used further.
+    def remove(self, target: TargetRunner) -> int | None:
+        """End a text, wherever it is; return how many tokens of it its own cache then holds.
 
-        It then holds the prompt and all tokens that were taken but the last one.
+        After the first token these are the prompt and all tokens that were taken but the last one, and before it what
+        of the prompt is known to be there. None if the cache is of no further use.
         """
         with mx.stream(self._stream):
             for row in [row for row in self._shared if row.target is target]:

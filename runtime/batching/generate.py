@@ -171,8 +171,8 @@ def batch_generate(
                     if isinstance(gained, Exception):
                         raise gained
                     if any(take(target, token) for token, _, _ in target.text.tokens_of(gained)):
-                        place, usable = places.pop(target), batch.remove(target)
-                        if return_prompt_caches and usable:
+                        place, held = places.pop(target), batch.remove(target)
+                        if return_prompt_caches and held is not None:
                             made.caches[place] = target.cache
     finally:
         for target in places:

@@ -84,19 +84,22 @@ class TargetRunner:
             text.proposer.commit(commit.cycle.committed, begins=begun)
         return commit
 
-    def close(self) -> bool:
+    def close(self) -> int | None:
         """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
 
-        Returns whether the cache could be taken back to that; otherwise it is of no further use.
+        Returns how many tokens of the text the cache then holds. None if it could not be taken back: it is of no
+        further use.
         """
         self._borrowed.close()
         windows.use_mlx_lm_masks(flatten(self.cache))
         length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
-        if reached is not None and (missing := self._inputs[: length - reached]):
+        if reached is None:
+            return None
+        if missing := self._inputs[: length - reached]:
             step_size = self.text.settings.prefill_step_size
             deque(prefill_steps(self.model, self.cache, _array(missing), step_size, self._quantize), 0)
-        return reached is not None
+        return length
 
     def _most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""

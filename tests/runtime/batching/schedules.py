@@ -61,8 +61,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                     left = True
                     break
             if left:
-                usable = batch.remove(target)
-                if usable:
+                if batch.remove(target) is not None:
                     assert_holds(model, target.cache, [*one.held, *one.prompt, *one.got[:-1]])
                 del running[target]
         step += 1

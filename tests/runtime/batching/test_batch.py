@@ -153,6 +153,35 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) -> None:
+    """Whenever it leaves: before its prompt is read, before its first token, or later."""
+    model: Any = tiny_model(kind)
+    before, prompt = [5, 8, 13], [2, 7, 1, 9]
+    known = []
+    for steps in range(8):
+        batch, got = Batch(model, 2, stream=STREAM), []
+        cache = make_prompt_cache(model)
+        mx.eval(model(mx.array([before]), cache=cache))
+        settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
+        leaving = open_text(prompt, model, settings)
+        for target in [open_text(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
+            batch.add(target)
+        for _ in range(steps):
+            for target, gained in batch.step():
+                assert not isinstance(gained, Exception)
+                tokens = [token for token, _, _ in target.text.tokens_of(gained)]
+                got += tokens if target is leaving else []
+        held = batch.remove(leaving)
+        known.append(held)
+        if held is not None:
+            assert held == (len(prompt) + len(got) - 1 if got else held)
+            assert_holds(model, cache, [*before, *prompt, *got][: len(before) + held])
+    assert known[0] == 0 and known[-1] is not None and known[-1] > len(prompt)
+    assert not others or len(prompt) - 1 in known, "alone, the first token comes with the end of the prompt"
+
+
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
 def test_a_draft_is_no_longer_than_a_shared_window_can_undo(kind: str) -> None:
     """Predictions of which every fiftieth token is wrong, with more draft tokens than a window has spare slots."""
