@@ -1,9 +1,8 @@
 """spectool: speculative decoding for the languages that tokenizers treat worst.
 
 Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
-(`spectool.artifacts`); a thin MLX layer (`spectool.runtime`) loads them at generation
-time. The root holds the version, the errors that all four share, and the check for optional
-packages.
+(`spectool.artifacts`), which `spectool.runtime` loads at generation time. The root holds the
+version, the errors that all packages share, and the check for optional dependencies.
 """
 
 __version__ = "0.1.0"

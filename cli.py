@@ -1,4 +1,4 @@
-"""The command line: parses and prints. Each package brings its own commands.
+"""The command line: which command is in which module.
 
 Command modules are light: what they need is imported when a command runs, so that
 ``spectool --help`` and the offline stages never import mlx.

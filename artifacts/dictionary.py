@@ -41,7 +41,7 @@ _CONTEXT_TRIES = 3  # nested tries, a tenth smaller than one
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
 _LONGEST = 64  # tokens of a context
 MIN_PROBABILITY = 0.2
-"""Default threshold for the probability of a whole proposal at run time."""
+"""Default threshold for the probability of a whole proposal, with vLLM."""
 _LONGEST_SYMBOL = 4  # bytes
 _REMEMBERED = 1 << 14  # symbols
 UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it

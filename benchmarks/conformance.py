@@ -34,7 +34,7 @@ from spectool import TokenizerError
 from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.build.alignment.check import check_joins
 from spectool.build.alignment.replayed_text import Reference
-from spectool.build.alignment.translation_table import TokenSpeller
+from spectool.build.alignment.spellings import TokenSpeller
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder

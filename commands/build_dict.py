@@ -47,7 +47,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @option(
     "--min-count",
     type=Whole(1),
-    help="Leave out windows (n-grams) that occur less often; by default 2, or 1 for less than 4 MB of text.",
+    help="Leave out windows (n-grams) that occur less often; by default 2, or 1 if the files have less than 4 MB.",
     rare=True,
 )
 @memory_option

@@ -85,9 +85,9 @@ def emulate(
     from spectool.build.corpus_reading import with_progress
     from spectool.commands.shared.display import by_drafter
     from spectool.measure.emulate import encode_text, replay
-    from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import open_dictionaries
+    from spectool.runtime.settings import MAX_DRAFT_TOKENS
     from spectool.tokenization.opening import open_named
 
     text = open_text(corpus, **reads)

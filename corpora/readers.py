@@ -1,18 +1,16 @@
 """Clean documents out of one local file of text or JSON lines, or out of the rows of a table.
 
-Clean text is in NFC and has no control characters. Whole blocks of lines are tested at once and single lines only where
-a block fails, because real text is almost always clean, and every substring of a text in NFC is in NFC.
+Whole blocks of lines are tested at once and single lines only where a block is not clean, because real text almost
+always is, and every substring of a text in NFC is in NFC.
 """
 
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 from spectool import CorpusError
+from spectool.corpora.cleaning import clean, is_clean
 from spectool.corpora.documents import (
     LONGEST_DOCUMENT,
     LONGEST_LINE,
@@ -25,48 +23,8 @@ from spectool.corpora.documents import (
 from spectool.corpora.encodings import text_blocks
 from spectool.corpora.files import InputFile, byte_chunks
 
-# Tab and line feed are text. A carriage return that is left here had no line feed after it.
-_UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_BREAKS = re.compile("[\x0b-\x0d\x85]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _BEGINNING = 1 << 16  # characters of a file that tell whether blank lines divide it
 _LINES_A_DOCUMENT = 100  # on average at most, if they do
-_MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in quadratic time
-
-
-def is_clean(text: str) -> bool:
-    """Whether `clean` would return ``text`` as it is."""
-    return unicodedata.is_normalized("NFC", text) and not _UNWANTED.search(text)
-
-
-def clean(text: str, place: str, reading: Reading) -> str:
-    """The same text in NFC, with LF as line end and without control characters.
-
-    Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that words do
-    not run together. Other control characters are removed. Both are counted as ``control_characters``.
-
-    Args:
-        text: Decoded text, perhaps with lone surrogates from JSON escapes, which are an error.
-        place: File and line, for the error.
-        reading: Its counts are updated.
-    """
-    if is_clean(text):
-        return text
-    text = text.replace("\r\n", "\n")
-    if _UNWANTED.search(text):
-        if _SURROGATES.search(text):
-            raise CorpusError(f"{place}: expected text, got a lone surrogate, which is half a character. Correct it")
-        text, breaks = _BREAKS.subn("\n", text)
-        text, controls = _UNWANTED.subn("", text)
-        reading.repaired("control_characters", breaks + controls)
-    if not unicodedata.is_normalized("NFC", text):
-        if re.search(f"[{combining_marks()}]{{{_MARKS_AT_ONCE + 1}}}", text):
-            raise CorpusError(
-                f"{place}: expected text, got more than {_MARKS_AT_ONCE} combining marks in a row. Correct the file"
-            )
-        text = unicodedata.normalize("NFC", text)
-        reading.repaired("not_nfc")
-    return text
 
 
 def read_text(file: InputFile, reading: Reading, by_default: Division | None = None) -> Iterator[Document]:
@@ -181,13 +139,3 @@ def _json_object(line: str, place: str) -> dict[str, Any]:
             f"{place}: expected one JSON object per line, got a {type(record).__name__}. Correct the line"
         )
     return record
-
-
-@cache
-def combining_marks() -> str:
-    """All combining marks as the inside of a character class, in ranges."""
-    # Planes 2 to 13 hold ideographs or nothing; leaving them out makes the first call ten times as fast.
-    codes = chain(range(0x20000), range(0xE0000, 0xE1000))
-    marks = (code for code in codes if unicodedata.category(chr(code))[0] == "M")
-    ranges = [[code for _, code in group] for _, group in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
-    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ranges)

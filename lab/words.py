@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from spectool.corpora.readers import combining_marks
+from spectool.corpora.cleaning import combining_marks
 
 _JOINTS = "'\u2019\u02bc\\-\u2010\u2011"
 # A letter by its category, and here a joint by its use.

@@ -1,4 +1,4 @@
-"""What happens while a model writes: drafters, the loop, the commands around it.
+"""What happens while a model writes: the loop, drafters, sampling, caches, and translation between tokenizers.
 
 In: a target model, a prompt, and artifacts. Out: the tokens that plain decoding would give, in fewer passes.
 `load_drafter` and `stream_generate` are all that most callers need.

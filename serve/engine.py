@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
 from spectool.runtime.draft_length.controller_pool import keep_learnt
@@ -205,7 +205,7 @@ class Engine:
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        answer.target = open_text(prompt[job.cached :], model.model, settings)
+        answer.target = open_target(prompt[job.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(answer.target)

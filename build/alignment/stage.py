@@ -16,7 +16,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.replayed_text import Reference, absorption_risks, as_written, replay_text
-from spectool.build.alignment.translation_table import spellings
+from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.encoder import encoder_of

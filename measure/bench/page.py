@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from spectool.measure.bench.results import (
+    FIGURES,
     Result,
     Verdict,
     describe_differences,
@@ -16,7 +17,6 @@ from spectool.measure.bench.results import (
 from spectool.measure.bench.run_file import Run
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
 
-_FIGURES = 7  # columns of the table after those that name its rows
 _MARKED = re.compile(r"([\\`*_\[\]<>|#$&~])")
 _TABLE = f"""\
 A configuration is a drafter with a draft length k; with k = auto the length is chosen in every cycle, and is 0 where
@@ -49,7 +49,7 @@ def page(run: Run) -> str:
     for verdict in found:
         lines += [f"**{_escaped(verdict.sentence)}**", "", *_next_step(run, verdict)]
     if rows:
-        rule = ["---"] * (len(header) - _FIGURES) + ["---:"] * _FIGURES
+        rule = ["---"] * (len(header) - len(FIGURES)) + ["---:"] * len(FIGURES)
         lines += ["## All configurations", "", _row(header), f"| {' | '.join(rule)} |", *map(_row, rows), "", _TABLE]
     lines += ["## Is the output the same?", ""]
     lines += [f"Output that differs from plain decoding's: {describe_differences(differences(run))}.", "", _SAMENESS]

@@ -15,6 +15,8 @@ from spectool.measure.intervals import LEAST, LEVEL, Estimate, speedup_interval,
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 NO_FIGURE = "—"
+FIGURES = ("k", "speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts")
+"""Columns of a summary table, after those that name its rows."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +197,7 @@ def summary_table(found: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]
             row += [NO_FIGURE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
             row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(one.cycle), str(speedup.n)]
             rows.append(row)
-    figures = ["k", "speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts"]
-    return ["where"] * several + ["drafter", *figures], rows
+    return ["where"] * several + ["drafter", *FIGURES], rows
 
 
 def left_out(run: Run) -> int:

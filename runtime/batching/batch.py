@@ -22,9 +22,10 @@ from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.draft_length.measured import known_costs
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, StatedAcceptance
+from spectool.runtime.draft_length.record import StatedAcceptance
 from spectool.runtime.drafters.drafter import NOTHING, Drafter
 from spectool.runtime.mlx_lm_compat import generation_stream
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
 

@@ -8,7 +8,7 @@ from typing import Any
 from spectool import RuntimeUnsupported
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.target import TargetRunner
@@ -135,7 +135,7 @@ def batch_generate(
             return False
         drafter = each["drafters"][place] if shared is None else shared.fork() or shared
         try:
-            target = open_text(
+            target = open_target(
                 given[place],
                 model,
                 GenerationSettings(
@@ -171,8 +171,8 @@ def batch_generate(
                     if isinstance(gained, Exception):
                         raise gained
                     if any(take(target, token) for token, _, _ in target.text.tokens_of(gained)):
-                        place, held = places.pop(target), batch.remove(target)
-                        if return_prompt_caches and held is not None:
+                        place, kept = places.pop(target), batch.remove(target)
+                        if return_prompt_caches and kept is not None:
                             made.caches[place] = target.cache
     finally:
         for target in places:

@@ -16,8 +16,9 @@ from itertools import accumulate
 from operator import mul
 
 from spectool.runtime.draft_length.controller import EXPLORATION_BUDGET, EXPLORATION_SHARE
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
+from spectool.runtime.draft_length.record import LossAccount
 from spectool.runtime.draft_length.timings import PassTimes
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 LEAST_SPEEDUP = 1.05  # times the speed of plain passes that drafts must promise
 

@@ -89,7 +89,7 @@ def generate_step(
     """
     if unknown := settings.keys() - GenerationSettings.__dataclass_fields__.keys():
         raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}")
-    target = open_text(prompt, model, GenerationSettings(**settings))
+    target = open_target(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
@@ -118,7 +118,7 @@ def generate_step(
     return begun
 
 
-def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> TargetRunner:
+def open_target(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> TargetRunner:
     """The target that writes a text, which has to be closed in the end.
 
     Arguments and errors are those of `generate_step`; nothing is computed.

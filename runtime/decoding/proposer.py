@@ -16,9 +16,9 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.cycle_timer import CycleTimer
 from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.prediction import PredictionDrafter

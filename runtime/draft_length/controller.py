@@ -23,9 +23,9 @@ from statistics import median_low
 from typing import NamedTuple
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS, LossAccount
+from spectool.runtime.draft_length.record import LossAccount
 from spectool.runtime.draft_length.timings import OUTLIER, RECENT_SAMPLES, DraftTimes, PassTimes
-from spectool.runtime.settings import LONGEST_DRAFT
+from spectool.runtime.settings import LONGEST_DRAFT, MAX_DRAFT_TOKENS
 
 MAX_PREDICTED_TOKENS = LONGEST_DRAFT  # of a text that the answer is expected to repeat
 EXPLORATION_SHARE = 0.01  # share of the time of plain decoding that comes back to the budget of exploration
@@ -57,7 +57,6 @@ class Controller:
 
     Attributes:
         longest: The longest draft length that may be chosen.
-        longest_exact: The longest one whose passes are to be used at all, of predictions as well; None for no limit.
         verified: Draft tokens verified so far.
         passes: Seconds of target passes.
         pass_seconds: What a pass is taken to cost, by rows.
@@ -77,7 +76,6 @@ class Controller:
         self.processor_share: float | None = None
         self.passes, self.draft_times = PassTimes(MAX_PREDICTED_TOKENS + 1), DraftTimes()
         self.longest = most
-        self.longest_exact: int | None = None
         self._losses = LossAccount()
         self._caller_times: deque[float] = deque(maxlen=RECENT_SAMPLES)  # seconds of the caller for a token, by cycle
         self._first = True  # whether the next cycle is the first one of a generation
@@ -104,7 +102,7 @@ class Controller:
 
     def keep_exact(self, longest: int) -> None:
         """Choose no more than ``longest`` draft tokens, because the bits of longer passes are known to differ."""
-        self.longest_exact, self.longest = longest, min(self.longest, longest)
+        self.longest = min(self.longest, longest)
 
     def begin(self, prompt: int = 0) -> None:
         """Begin a generation after ``prompt`` tokens; what earlier ones learnt and lost still counts."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from spectool.artifacts.pass_costs import DraftFacts
 from spectool.runtime.draft_length.timings import STALE, DraftTimes
 
-MAX_DRAFT_TOKENS = 16
 MAX_LOSS = 0.015  # share of the time that drafting may lose in all
 ALLOWANCE = 8.0  # plain passes that drafting may lose before that
 MODEL_SHARE = 0.5  # of what drafting may lose, that one draft model may lose of what look-ups win

@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from spectool import RuntimeUnsupported
 from spectool.runtime.draft_length.record import (
     ALLOWANCE,
-    MAX_DRAFT_TOKENS,
     MAX_LOSS,
     MODEL_SHARE,
     ModelRecord,
@@ -45,6 +44,7 @@ from spectool.runtime.draft_length.record import (
 from spectool.runtime.draft_length.timings import OUTLIER
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.prices import Prices, expected_accepted_length
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw

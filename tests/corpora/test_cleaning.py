@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool import CorpusError
+from spectool.corpora.cleaning import clean, is_clean
 from spectool.corpora.documents import ReadCounts, Reading
 from spectool.corpora.encodings import text_blocks
-from spectool.corpora.readers import clean, is_clean
 
 
 def cleaned(text: str) -> tuple[str, dict[str, int]]:

@@ -13,8 +13,8 @@ from spectool.artifacts.formats import verify_artifact
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
+from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.alignment.translation_table import spellings
 from spectool.commands.shared.align_summary import judge
 from spectool.corpora import open_corpus
 from spectool.tokenization.opening import open_tokenizer

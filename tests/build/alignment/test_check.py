@@ -14,8 +14,8 @@ from spectool.artifacts.formats import verify_artifact
 from spectool.build.alignment import check, stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Reference, Written
+from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.alignment.translation_table import spellings
 from spectool.cli import main
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path

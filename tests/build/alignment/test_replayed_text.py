@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
-from spectool.build.alignment.translation_table import spellings
+from spectool.build.alignment.spellings import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder

@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import generate_step, open_text
+from spectool.runtime.decoding.generation import generate_step, open_target
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.tests.runtime.caches.holding import assert_holds
@@ -45,7 +45,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 break
             waiting.pop(0)
             settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
-            target = open_text(one.prompt, model, settings)
+            target = open_target(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))

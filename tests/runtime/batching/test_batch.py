@@ -10,7 +10,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
@@ -110,7 +110,7 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
     batch, got = Batch(eight, 2, stream=STREAM), {}
     for max_tokens in (40, 4):
-        target = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
+        target = open_target(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
         batch.add(target)
         got[target] = 0
         for _ in range(8):
@@ -131,7 +131,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
 
     batch = Batch(eight, 3, stream=STREAM)
     targets = [
-        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
+        open_target(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
         for bad in (False, True, False)
     ]
     for target in targets:
@@ -165,8 +165,8 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([before]), cache=cache))
         settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
-        leaving = open_text(prompt, model, settings)
-        for target in [open_text(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
+        leaving = open_target(prompt, model, settings)
+        for target in [open_target(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
             batch.add(target)
         for _ in range(steps):
             for target, gained in batch.step():
@@ -201,7 +201,7 @@ def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
     batch = Batch(model, 4, stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
+    batch.add(open_target(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))
     got = []
     while len(batch):

@@ -16,10 +16,10 @@ from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.record import MAX_DRAFT_TOKENS
 from spectool.runtime.draft_length.timings import RECENT_SAMPLES
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal, accepted_length
 from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser, Reference
 from spectool.tests.runtime.models import plain, prompts, tiny_model

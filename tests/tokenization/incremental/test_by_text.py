@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from spectool.build.alignment.check import check_joins
-from spectool.build.alignment.translation_table import spellings
+from spectool.build.alignment.spellings import spellings
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.incremental.by_text import TailReencoder, recent

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spectool.build.alignment.translation_table import spellings
+from spectool.build.alignment.spellings import spellings
 from spectool.tokenization.tokenizer import Tokenizer
 
 PAIRS = (("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc"), ("nanochat-pl-ours6-nfkc", "bielik-11b-v2.5"))
