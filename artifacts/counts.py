@@ -21,7 +21,6 @@ from spectool.artifacts.artifact import Artifact
 
 KIND = "windows"
 _MOST_ORDERS = 16
-COUNTS_OF_COUNTS = 4
 _COLUMNS = {"prefix": "int32", "symbol": "int32", "count": "int64"}
 _BLOCK = 1 << 20  # rows checked at once
 _MOST = 1 << 48  # tokens; sums of counts up to this do not overflow
@@ -113,12 +112,10 @@ class Counts(Artifact):
 
     def _open_level(self, order: int) -> Level:
         try:
-            figures = self.manifest.statistics["orders"][str(order)]
-            kept, distinct = figures["kept"], figures["distinct"]
+            kept = self.manifest.statistics["orders"][str(order)]["kept"]
         except (KeyError, TypeError):
-            kept = distinct = ""
-        whole = type(kept) is int and isinstance(distinct, int | None)
-        self._expect(whole, f"no number of kept or of different n-grams of order {order}")
+            kept = None
+        self._expect(type(kept) is int, f"no number of kept n-grams of order {order}")
         files = ((self._file(column_name(order, column)), kind) for column, kind in _COLUMNS.items())
         return Level(*(map_array(file, kind, kept) for file, kind in files))
 

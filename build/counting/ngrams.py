@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.counts import COUNTS_OF_COUNTS, Level
+from spectool.artifacts.counts import Level
 from spectool.artifacts.resumable import TaskResult, load, save
 from spectool.build.counting.plan import SAMPLE_EVERY
 
@@ -95,12 +95,7 @@ def _merge(work: Path, order: int, bucket: int, keys: Keys, uses: NDArray[np.uin
     kept = total >= min_count
     save(work, f"n{order}.keys-{bucket}", keys[begins[kept]])
     save(work, f"n{order}.counts-{bucket}", total[kept])
-    return {
-        "distinct": len(total),
-        "kept": int(kept.sum()),
-        "occurrences": int(total[kept].sum()),
-        "counts_of_counts": [int((total == times).sum()) for times in range(1, COUNTS_OF_COUNTS + 1)],
-    }
+    return {"kept": int(kept.sum())}
 
 
 def merged(work: Path, order: int, buckets: int) -> tuple[Keys, NDArray[np.int64]]:

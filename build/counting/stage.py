@@ -18,7 +18,6 @@ from operator import length_hint
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
@@ -94,26 +93,21 @@ def count_text(
         "pieces": asdict(plan),
     }
     with resumable_work(out, key) as work:
-        inputs, parts = _encode(work, corpus, chain(start, cut), tokenizer, orders, plan, progress)
+        inputs, parts = _encode(work, corpus, chain(start, cut), tokenizer, plan, progress)
         merged = _count_orders(work, parts, orders, options, plan, progress)
         progress("writing")
-        windows = np.sum([part["windows"] for part in parts], axis=0).tolist()
-        figures = [
-            _figures(order, number, options.min_count, buckets)
-            for order, (number, buckets) in enumerate(zip(windows, merged, strict=True), 1)
-        ]
+        kept = [[bucket["kept"] for bucket in buckets] for buckets in merged]
         with atomic_directory(out) as directory:
-            for order, buckets in enumerate(merged, 1):
-                kept = [bucket["kept"] for bucket in buckets]
-                write_level(directory, order, ngrams.collect(work, order, kept))
+            for order, sizes in enumerate(kept, 1):
+                write_level(directory, order, ngrams.collect(work, order, sizes))
             return Counts.seal(
                 directory,
                 arguments=arguments,
                 tokenizers={"target": tokenizer.identity},
                 inputs=inputs,
                 statistics={
-                    "total": windows[0],
-                    "orders": {str(order): of_order for order, of_order in enumerate(figures, 1)},
+                    "total": sum(part["tokens"] for part in parts),
+                    "orders": {str(order): {"kept": sum(sizes)} for order, sizes in enumerate(kept, 1)},
                 },
             )
 
@@ -123,7 +117,6 @@ def _encode(
     corpus: Corpus,
     parts: Iterator[list[bytes]],
     tokenizer: Tokenizer,
-    orders: int,
     plan: Plan,
     progress: Progress,
 ) -> tuple[dict[str, Any], list[TaskResult]]:
@@ -137,7 +130,7 @@ def _encode(
 
         def tasks() -> Iterator[_Task]:
             for number, texts in enumerate(parts):
-                yield f"encode-{number}", symbols.encode_tokens, (number, texts, orders, tokenizer, symbol_of)
+                yield f"encode-{number}", symbols.encode_tokens, (number, texts, tokenizer, symbol_of)
                 bar.update(corpus.bytes_read - bar.n)
 
         encoded = _run(work, tasks(), plan)
@@ -214,26 +207,3 @@ def _run(work: Path, tasks: Iterable[_Task], plan: Plan, title: str | None = Non
         while any(thread.name.startswith(own) for thread in threading.enumerate()):
             time.sleep(0.01)  # the pool does not know a thread whose start was interrupted
         bar.close()
-
-
-def _figures(order: int, windows: int, min_count: int, merged: list[TaskResult]) -> dict[str, Any]:
-    """What the manifest says of an order, from the figures of its buckets.
-
-    From order 2 on, an n-gram below the minimum may never have been counted. So the number of these is known only if
-    all of them occur once, when it is the number of occurrences that belong to no kept n-gram. Otherwise it is None.
-    """
-    distinct, kept, of_kept = (sum(figures[name] for figures in merged) for name in ("distinct", "kept", "occurrences"))
-    times = np.sum([figures["counts_of_counts"] for figures in merged], axis=0).tolist()
-    if order > 1 and min_count > 1:
-        times[: min_count - 1] = [None] * min(min_count - 1, len(times))
-        distinct = None
-        if min_count == 2:
-            times[0] = windows - of_kept
-            distinct = kept + windows - of_kept
-    return {
-        "occurrences": windows,
-        "distinct": distinct,
-        "kept": kept,
-        "kept_occurrences": of_kept,
-        "counts_of_counts": times,
-    }

@@ -33,7 +33,7 @@ _BATCH_CHARACTERS = 1 << 18  # encoded at once: the tokenizer's own results take
 
 
 def encode_tokens(
-    work: Path, part: int, texts: Sequence[bytes], orders: int, tokenizer: Tokenizer, symbol_of: NDArray[np.int32]
+    work: Path, part: int, texts: Sequence[bytes], tokenizer: Tokenizer, symbol_of: NDArray[np.int32]
 ) -> TaskResult:
     """Encode the documents of a part, each by itself; ``symbol_of`` is from `token_symbols`.
 
@@ -52,7 +52,7 @@ def encode_tokens(
     key_of = np.full(len(uses), -1, dtype=np.int32)
     key_of[keys] = np.arange(len(keys))
     figures = save_keys(work, 1, part, keys, uses[keys], key_of[symbols])
-    return {**figures, "windows": windows(symbols, orders)}
+    return {**figures, "tokens": int(uses.sum())}
 
 
 def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
@@ -60,12 +60,6 @@ def token_symbols(size: int, specials: frozenset[int]) -> NDArray[np.int32]:
     symbol_of = np.arange(1, size + 2, dtype=np.int32)
     symbol_of[[*specials, size]] = BREAK
     return symbol_of
-
-
-def windows(symbols: NDArray[np.int32], orders: int) -> list[int]:
-    """How many windows of each length hold no break; the last symbol is one."""
-    lengths = np.diff(np.flatnonzero(symbols == BREAK), prepend=-1) - 1
-    return [int(np.maximum(lengths - shorter, 0).sum()) for shorter in range(orders)]
 
 
 def number_tokens(work: Path, buckets: int) -> TaskResult:

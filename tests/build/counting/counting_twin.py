@@ -47,12 +47,5 @@ def agree(counts: Counts, expected: Sequence[Windows]) -> None:
     for order, windows in enumerate(expected, 1):
         assert counted(counts, order) == {ngram: n for ngram, n in windows.items() if n >= minimum}, order
         figures = counts.manifest.statistics["orders"][str(order)]
-        assert figures["occurrences"] == windows.total()
-        assert figures["kept"] == sum(n >= minimum for n in windows.values())
-        assert figures["kept_occurrences"] == sum(n for n in windows.values() if n >= minimum)
-        known = order == 1 or minimum <= 2
-        assert figures["distinct"] == (len(windows) if known else None)
-        for times, number in enumerate(figures["counts_of_counts"], 1):
-            known_here = known or times >= minimum
-            assert number == (sum(n == times for n in windows.values()) if known_here else None), (order, times)
+        assert figures == {"kept": sum(n >= minimum for n in windows.values())}
     assert counts.total == expected[0].total()

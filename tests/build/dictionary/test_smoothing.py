@@ -172,7 +172,7 @@ def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]
             (path / column_name(order, column)).unlink()
         write_level(path, order, Level(prefix, level.symbol[kept], level.count[kept]))
         renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
-        statistics["orders"][str(order)] = {"kept": int(kept.sum()), "distinct": None}
+        statistics["orders"][str(order)] = {"kept": int(kept.sum())}
     seal(path, replace(counts.manifest, statistics=statistics))
     return Counts(path)
 
