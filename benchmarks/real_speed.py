@@ -186,8 +186,9 @@ def drafters(target: str, language: str, same: str | None, drafts: tuple[str, ..
     for draft in filter(None, (same, *drafts)):
         pair: dict[str, Any] = {"draft_model": load_model(real_model(draft))}
         pair |= {} if draft == same else {"alignment": alignment_of(draft, target, language)}
-        yield draft, load_drafter(where, **pair, history=False)
-        yield f"{draft} + {LOOK_UPS}", load_drafter(where, **look_ups, **pair)
+        name = Path(draft).name
+        yield name, load_drafter(where, **pair, history=False)
+        yield f"{name} + {LOOK_UPS}", load_drafter(where, **look_ups, **pair)
 
 
 def drawn(temperature: float, prompt: int, vocabulary: int) -> Callable[[mx.array, mx.array], mx.array]:
