@@ -46,7 +46,8 @@ class PassCosts:
         processor_share: Processor seconds per second of a pass when nothing else is running; None if the processor is
             idle during a pass, as with a GPU, so that a busy machine cannot be told from it.
         exact: Whether drafts are kept to lengths whose passes have the same bits.
-        drafts: What was learnt of draft models with this one as the target, by their keys.
+        drafts: What was learnt of draft models with this one as the target, by their keys and the names of the drafters
+            that they were part of.
     """
 
     model: str

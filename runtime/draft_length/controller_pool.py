@@ -33,7 +33,7 @@ def new_controller(model: Any, drafter: Any = None) -> Controller:
         if costs.exact:
             controller.keep_exact(costs.longest_exact)
     for draft, record in getattr(drafter, "draft_models", ()):
-        if not record.times.measured and (facts := known_draft(model, draft)) is not None:
+        if not record.times.measured and (facts := known_draft(model, draft, drafter.name)) is not None:
             record.start_from(facts)
     return controller
 
@@ -42,7 +42,7 @@ def keep_learnt(model: Any, drafter: Any) -> None:
     """Keep what was learnt of the members of ``drafter``, where `spectool doctor` has measured ``model``."""
     for draft, record in getattr(drafter, "draft_models", ()):
         if record.is_news:
-            keep_draft(model, draft, record.facts())
+            keep_draft(model, draft, drafter.name, record.facts())
 
 
 def release_controller(model: Any, drafter: Any, controller: Controller) -> None:

@@ -47,19 +47,32 @@ def known_costs(model: Any) -> PassCosts | None:
     return None
 
 
-def known_draft(model: Any, draft: Any) -> DraftFacts | None:
-    """What was learnt of a draft model with this target; else its costs, if the doctor has measured it; else None."""
-    costs, own = known_costs(model), known_costs(draft)
-    if costs is not None and costs.drafts and (learnt := costs.drafts.get(model_key(draft))) is not None:
-        return learnt
+def known_draft(model: Any, draft: Any, drafter: str) -> DraftFacts | None:
+    """What was learnt of a draft model with this target as a part of ``drafter``, by its name.
+
+    Else only its costs, as a part of another drafter or by the doctor; None if nothing is known. What asking it gains
+    depends on what else drafts.
+    """
+    costs, own, key = known_costs(model), known_costs(draft), model_key(draft)
+    if costs is not None:
+        if (learnt := costs.drafts.get(_learnt_as(key, drafter))) is not None:
+            return learnt
+        for other, facts in costs.drafts.items():
+            if other.startswith(_learnt_as(key, "")):
+                return replace(facts, benefit=None)
     if own is None:
         return None
     rows = max(own.curve)
     return DraftFacts(None, 0.0, 0.0, own.curve[1], own.curve[rows] / rows)
 
 
-def keep_draft(model: Any, draft: Any, facts: DraftFacts) -> None:
-    """Keep what was learnt of a draft model, for a target that the doctor has measured."""
+def keep_draft(model: Any, draft: Any, drafter: str, facts: DraftFacts) -> None:
+    """Keep what was learnt of a draft model as a part of ``drafter``, for a target that the doctor has measured."""
     with suppress(ArtifactError, AttributeError, OSError):  # the next generation learns it again
         if (costs := load_costs(model_key(model))) is not None:
-            save_costs(model_key(model), replace(costs, drafts=costs.drafts | {model_key(draft): facts}))
+            drafts = costs.drafts | {_learnt_as(model_key(draft), drafter): facts}
+            save_costs(model_key(model), replace(costs, drafts=drafts))
+
+
+def _learnt_as(key: str, drafter: str) -> str:
+    return f"{key} in {drafter}"

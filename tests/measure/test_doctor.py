@@ -115,13 +115,20 @@ def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
     assert load_costs(model_key(target)) is None, "nothing is kept for a model that the doctor has not measured"
     save_costs(model_key(draft[0]), replace(COSTS, seconds={64: {1: 0.002, 32: 0.008}}, drafts={}))
     save_costs(model_key(target), replace(COSTS, drafts={}))
-    assert known_draft(target, draft[0]) == DraftFacts(None, 0.0, 0.0, 0.002, 0.008 / 32)
+    assert known_draft(target, draft[0], "model") == DraftFacts(None, 0.0, 0.0, 0.002, 0.008 / 32)
     generation()
     kept = load_costs(model_key(target))
-    assert kept is not None and kept.drafts.keys() == {model_key(draft[0])}
+    assert kept is not None
+    ((name, facts),) = kept.drafts.items()
+    assert name == f"{model_key(draft[0])} in hybrid(history, model)"
     generation()
     assert gains[0] == gains[1] < gains[2]
-    assert kept.drafts[model_key(draft[0])].benefit == pytest.approx(1.5)
+    assert facts.benefit == pytest.approx(1.5)
+    alone = known_draft(target, draft[0], "model")
+    assert alone is not None
+    assert (alone.benefit, alone.per_token) == (None, facts.per_token), (
+        "what it gains beside look-ups is not what it gains alone"
+    )
 
 
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
