@@ -21,14 +21,14 @@ class DraftFacts:
     Attributes:
         benefit: Tokens that asking it has gained on average, its cost not counted, where look-ups know nothing; None if
             not known.
-        seconds: Of a proposal, on average.
+        price: Tokens that could be written in the time of a proposal, on average.
         fixed: Seconds of a proposal, regardless of its length.
         per_token: Seconds of each token of it in addition.
         per_missed: Seconds of each token that the draft has yet to read.
     """
 
     benefit: float | None
-    seconds: float
+    price: float
     fixed: float
     per_token: float
     per_missed: float

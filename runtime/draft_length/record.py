@@ -65,9 +65,7 @@ class ModelRecord:
 
     Asking gains the more, the less sure the look-up is:
 
-        gain = benefit * doubt - rate * seconds        benefit, seconds: averages; doubt: 0..1; rate: tokens per second
-
-    The rate is the present one, because other drafters and other texts have others.
+        gain = benefit * doubt - price        benefit, price: averages, in tokens; doubt: 0..1
 
     Attributes:
         times: Seconds of the model.
@@ -81,30 +79,30 @@ class ModelRecord:
     def __init__(self) -> None:
         self.times = DraftTimes()
         self.losses = LossAccount(MODEL_SHARE)
-        self._asked = self._doubt = self._benefit = self._seconds = 0.0  # sums over the times that it was asked
+        self._asked = self._doubt = self._benefit = self._price = 0.0  # sums over the times that it was asked
         self._rested = 0  # cycles since it was last asked, or half of them when it was asked again, and so on
         self._news = 0  # times that it was asked since anything was kept
 
-    def gain(self, doubt: float, rate: float) -> float:
+    def gain(self, doubt: float, price: float) -> float:
         """Tokens that asking it promises, where the best look-up's first token is wrong with probability ``doubt``.
 
-        ``rate`` is the number of tokens that are usually written in a second.
+        ``price`` is the tokens that would usually be written in the time of a draft token.
         """
-        prior = self.PRIOR * max(0.1, 1.0 - rate * self.times.per_token)
+        prior = self.PRIOR * max(0.1, 1.0 - price)
         benefit = (self._benefit + prior * self.HOPED) / (self._doubt + prior)
-        return benefit * doubt - rate * (self._seconds + prior * self.times.per_token) / (self._asked + prior)
+        return benefit * doubt - (self.fading * self._price + prior * price) / (self._asked + prior)
 
     @property
     def fading(self) -> float:
         """What its price counts for: the less, the longer ago it was asked last, since the machine may be free now."""
         return COST_FADING ** max(0, self._rested - STALE)
 
-    def settle(self, benefit: float, doubt: float, seconds: float) -> None:
-        """Record how many more tokens there were for asking it, below 0 fewer, and the ``seconds`` that this takes."""
+    def settle(self, benefit: float, doubt: float, price: float) -> None:
+        """Record how many more tokens there were for asking it, below 0 fewer, and the usual ``price`` of that."""
         self._news, self._rested = self._news + 1, self._rested // 2  # one look may not be enough
         self._fade()
         self._asked, self._doubt = self._asked + 1.0, self._doubt + doubt
-        self._benefit, self._seconds = self._benefit + benefit, self._seconds + seconds
+        self._benefit, self._price = self._benefit + benefit, self._price + price
 
     def rest(self) -> None:
         """Let a cycle pass in which it was not asked."""
@@ -117,7 +115,7 @@ class ModelRecord:
         self.times.start_from(facts.fixed, facts.per_token, facts.per_missed)
         if facts.benefit is not None:
             self._asked = self._doubt = KNOWN
-            self._benefit, self._seconds = KNOWN * facts.benefit, KNOWN * facts.seconds
+            self._benefit, self._price = KNOWN * facts.benefit, KNOWN * facts.price
 
     @property
     def is_news(self) -> bool:
@@ -128,9 +126,9 @@ class ModelRecord:
         """What is worth keeping."""
         self._news, times = 0, self.times
         benefit = self._benefit / self._doubt if self._doubt else None
-        seconds = self._seconds / self._asked if self._asked else 0.0
-        return DraftFacts(benefit, seconds, times.fixed, times.per_token, times.per_missed)
+        price = self._price / self._asked if self._asked else 0.0
+        return DraftFacts(benefit, price, times.fixed, times.per_token, times.per_missed)
 
     def _fade(self) -> None:
         self._asked, self._doubt = self.DECAY * self._asked, self.DECAY * self._doubt
-        self._benefit, self._seconds = self.DECAY * self._benefit, self.DECAY * self._seconds
+        self._benefit, self._price = self.DECAY * self._benefit, self.DECAY * self._price

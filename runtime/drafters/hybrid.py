@@ -267,8 +267,8 @@ class HybridDrafter(Drafter):
         for model in self._models:
             if model is self._asked:
                 won = prices.worth(len(tokens), seconds) - self._worth_without(tokens)
-                usual = model.record.times(len(model.proposal.tokens))
-                model.record.settle(won + prices.rate * self._spent, self._found.doubt, usual)
+                price = prices.rate * model.record.times(len(model.proposal.tokens))
+                model.record.settle(won + prices.rate * self._spent, self._found.doubt, price)
                 model.record.losses.settle(won / (prices.rate * prices.plain), 1.0)
             else:
                 model.record.rest()
@@ -298,7 +298,7 @@ class HybridDrafter(Drafter):
         if not record.times.measured:
             record.times.fixed, record.times.per_token = 0.0, _UNMEASURED * prices.plain
         rate = prices.rate * record.fading  # the machine may have become free
-        gain = record.gain(self._found.doubt, rate)
+        gain = record.gain(self._found.doubt, rate * record.times.per_token)
         if gain <= 0.0 or record.losses.left + model.invested <= 0.0:
             return 0.0
         if model.missed > _MISSED:

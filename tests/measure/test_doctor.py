@@ -106,9 +106,9 @@ def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
         drafter = load_drafter(tokenizer, draft_model=draft, history=True)
         controller = acquire_controller(target, drafter)
         ((_, record),) = drafter.draft_models
-        gains.append(record.gain(1.0, rate=0.0))
+        gains.append(record.gain(1.0, 0.1))
         for _ in range(20):
-            record.settle(benefit=1.5, doubt=1.0, seconds=0.0004)
+            record.settle(benefit=1.5, doubt=1.0, price=0.2)
         release_controller(target, drafter, controller)
 
     generation()

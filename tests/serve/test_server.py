@@ -292,7 +292,7 @@ def test_what_was_learnt_of_a_draft_model_is_kept_when_the_server_ends(
     with serving(with_all, num_draft_tokens=None) as running:
         ((_, record),) = running.engine.model.drafter.draft_models  # type: ignore[union-attr]
         for _ in range(20):
-            record.settle(benefit=1.5, doubt=1.0, seconds=0.0004)
+            record.settle(benefit=1.5, doubt=1.0, price=0.2)
     kept = load_costs(model_key(model))
     assert kept is not None and len(kept.drafts) == 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.pass_costs import DraftFacts
-from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS, ModelRecord
+from spectool.runtime.draft_length.record import ALLOWANCE, MAX_LOSS
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -291,15 +291,3 @@ def test_what_a_look_up_has_drawn_counts_as_a_guess() -> None:
 def test_members_that_are_no_drafters_are_refused(wrong: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match="drafters: expected a list of drafters"):
         HybridDrafter(wrong)
-
-
-def test_what_asking_a_model_costs_depends_on_the_present_rate() -> None:
-    """Look-ups write faster in one text than in another, and may be missing in the next session."""
-    learnt, later = ModelRecord(), ModelRecord()
-    for record in (learnt, later):
-        record.times.start_from(0.0, 0.5, 0.0)
-    for _ in range(50):
-        learnt.settle(benefit=0.8, doubt=1.0, seconds=0.5)
-    later.start_from(learnt.facts())
-    for record in (learnt, later):
-        assert record.gain(1.0, rate=1.0) > 0 > record.gain(1.0, rate=2.0)
