@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -149,13 +150,12 @@ def main(
             figures = configuration.figures(measured[PLAIN])
             click.echo(f"{name:<60} " + "  ".join(f"{key} {figures[key]}" for key in figures if key != "speeds"))
             file.write(json.dumps({**about, "configuration": name, **figures}) + "\n")
-        for name in measured:
-            if LOOK_UPS in name and not name.startswith(LOOK_UPS):
-                members = measured[name.replace(f" + {LOOK_UPS}", "")], measured[name[name.index(LOOK_UPS) :]]
-                better = map(min, *(member.seconds for member in members))
-                gains = [best / all for best, all in zip(better, measured[name].seconds, strict=True)]
-                click.echo(f"{name}, over its better member in each answer: {median(gains):.3f}")
-                click.echo("   " + " ".join(f"{gain:.2f}" for gain in gains))
+    for name, length in product((Path(each).name for each in (same, *drafts) if each), lengths):
+        together = measured[f"{name} + {LOOK_UPS}, {length}"].seconds
+        members = measured[f"{name}, {length}"].seconds, measured[f"{LOOK_UPS}, {length}"].seconds
+        gains = [min(each) / seconds for seconds, *each in zip(together, *members, strict=True)]
+        click.echo(f"{name} + {LOOK_UPS}, {length}, over its better member in each answer: {median(gains):.3f}")
+        click.echo("   " + " ".join(f"{gain:.2f}" for gain in gains))
 
 
 def ours(model: Any, drafter: Any, length: int | None) -> Configuration:

@@ -125,10 +125,10 @@ class Batch:
         return steps
 
     def remove(self, target: TargetRunner) -> int | None:
-        """End a text, wherever it is; return how many tokens of it its own cache then holds.
+        """End a text at any time, and return the number of its tokens that its own cache holds afterwards.
 
-        After the first token these are the prompt and all tokens that were taken but the last one, and before it what
-        of the prompt is known to be there. None if the cache is of no further use.
+        After the first token, these are the prompt and all tokens that were taken but the last one; before it, as much
+        of the prompt as is known to be there. None means that the cache is of no further use.
         """
         with mx.stream(self._stream):
             for row in [row for row in self._shared if row.target is target]:

@@ -87,8 +87,8 @@ class TargetRunner:
     def close(self) -> int | None:
         """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
 
-        Returns how many tokens of the text the cache then holds. None if it could not be taken back: it is of no
-        further use.
+        Returns the number of tokens of the text that the cache holds afterwards, or None if it could not be taken back
+        and is of no further use.
         """
         self._borrowed.close()
         windows.use_mlx_lm_masks(flatten(self.cache))

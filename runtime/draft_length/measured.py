@@ -48,10 +48,10 @@ def known_costs(model: Any) -> PassCosts | None:
 
 
 def known_draft(model: Any, draft: Any, drafter: str) -> DraftFacts | None:
-    """What was learnt of a draft model with this target as a part of ``drafter``, by its name.
+    """What was learnt of a draft model while it drafted for this target as a part of the drafter of this name.
 
-    Else only its costs, as a part of another drafter or by the doctor; None if nothing is known. What asking it gains
-    depends on what else drafts.
+    What a draft model gains depends on what else drafts. So from other drafters, and from the doctor, only its costs
+    are taken. None if nothing is known.
     """
     costs, own, key = known_costs(model), known_costs(draft), model_key(draft)
     if costs is not None:

@@ -1,8 +1,8 @@
 """Drafts that cost no model: from a dictionary, from the request's own history, or from both.
 
 A proposal is a chain. At each step every dictionary knows a token for the longest known suffix of the text so far, and
-the history knows the token that followed the last time. The most probable of these is appended, where a dictionary's
-probability counts less than a repeat's, and the next step begins after it. Taking the most probable token at every step
+the history knows the token that followed the last time. The most probable of these is appended, and a dictionary's
+probability counts less than a repeat's. The next step begins after it. Taking the most probable token at every step
 makes the expected accepted length of the chain long.
 
 Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding (Saxena, 2023).

@@ -58,7 +58,7 @@ class Translator(Protocol):
     """Keeps a draft model and a target with different tokenizers on the same text.
 
     Attributes:
-        name: Of the strategy.
+        name: The name of the strategy.
     """
 
     name: str

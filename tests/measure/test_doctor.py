@@ -126,9 +126,7 @@ def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
     assert facts.benefit == pytest.approx(1.5)
     alone = known_draft(target, draft[0], "model")
     assert alone is not None
-    assert (alone.benefit, alone.per_token) == (None, facts.per_token), (
-        "what it gains beside look-ups is not what it gains alone"
-    )
+    assert (alone.benefit, alone.per_token) == (None, facts.per_token), "it gains another amount without look-ups"
 
 
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():

@@ -176,7 +176,7 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
         held = batch.remove(leaving)
         known.append(held)
         if held is not None:
-            assert held == (len(prompt) + len(got) - 1 if got else held)
+            assert not got or held == len(prompt) + len(got) - 1
             assert_holds(model, cache, [*before, *prompt, *got][: len(before) + held])
     assert known[0] == 0 and known[-1] is not None and known[-1] > len(prompt)
     assert not others or len(prompt) - 1 in known, "alone, the first token comes with the end of the prompt"
