@@ -198,14 +198,14 @@ def encode_bytes(target: Tokenizer, data: bytes) -> list[int]:
 
 
 def boundary_holds(target: Tokenizer, before: Sequence[int], token: int) -> bool:
-    """Return whether the target would cut between the last of ``before`` and ``token``, given the bytes of both.
+    """Return whether the target would cut between ``before`` and ``token``, given the bytes of both.
 
-    Nothing is cut before the merges here, so that two neighbours decide: BPE merges across them if and only
-    if it does so in their bytes alone.
+    All of ``before`` counts, since it need not be what the target writes: where "kot" and "a" were drawn, "kotak" is
+    "kota" and "k", although "a" and "k" by themselves would be "ak".
     """
     if not before or not target.token_bytes[before[-1]]:
         return True
-    left = target.token_bytes[before[-1]]
+    left = b"".join(map(target.token_bytes.__getitem__, before))
     ids = encode_bytes(target, left + target.token_bytes[token])
     return len(left) in np.cumsum([len(target.token_bytes[other]) for other in ids]).tolist()
 
