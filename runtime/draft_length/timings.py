@@ -65,9 +65,11 @@ class PassTimes:
             ratio = self._ratio()
             lone = {size: samples[0] for size, samples in enumerate(self._samples) if len(samples) == 1}
             self._once = {size: time * ratio for size, time in self._once.items()} | lone
-            self._carried = self._points()
-            if 0 in self._carried:
-                self._carried[0] = min(self._carried.values())  # it may have waited for the caller
+            points = self._points()
+            ahead = points.pop(0, None)
+            self._carried = self._risen(points)
+            if ahead is not None:
+                self._carried[0] = min([ahead, *self._carried.values()])  # it may have waited for the caller
         self._medians.clear()
         self._ratios.clear()
         for samples in self._samples:
@@ -81,7 +83,8 @@ class PassTimes:
             samples.clear()
             samples.append(self._medians[tokens])  # one vote among the new samples
         before = self._carried.get(tokens, self._once.get(tokens))
-        if before is not None and not samples and self._ratios:
+        # What is several times as fast as a single earlier figure may only show that that one was disturbed.
+        if before is not None and not samples and self._ratios and (self.compared or OUTLIER * self._ratio() > 1.0):
             samples.append(before * self._ratio())  # one vote, too
         samples.append(seconds)
         self._seen[tokens] = self._cycle
@@ -127,9 +130,7 @@ class PassTimes:
         ahead = found.pop(0, inf)
         if 1 not in found:
             found[1] = min([ahead, *found.values()])  # all plain passes have begun ahead
-        sizes, times = zip(*sorted(found.items()), strict=True)
-        weights = [max(_FADING ** (self._cycle - self._seen[size]), _LEAST_WEIGHT) for size in sizes]
-        points = list(zip(sizes, rising(times, weights), strict=True))
+        points = list(self._risen(found).items())
         curve, (first, base) = self.curve, points[0]
         curve[1 : first + 1] = [base] * first
         for (low, start), (high, end) in pairwise(points):
@@ -151,8 +152,16 @@ class PassTimes:
             points[size] = min(points[size], max(self._carried[size], most))
         return points
 
+    def _risen(self, points: Mapping[int, float]) -> dict[int, float]:
+        """Times that never fall, by size from the smallest on, as close to the given ones as those were seen lately."""
+        sizes = sorted(points)
+        weights = [max(_FADING ** (self._cycle - self._seen[size]), _LEAST_WEIGHT) for size in sizes]
+        return dict(zip(sizes, rising([points[size] for size in sizes], weights), strict=True))
+
     def _ratio(self) -> float:
         """How many times as long a pass takes in this generation as in earlier ones."""
+        if len(self._ratios) == 2:  # the one that changes less: either may be disturbed, or what it is a ratio to
+            return min(self._ratios, key=lambda ratio: max(ratio, 1.0 / ratio))
         return median_low(self._ratios) if self._ratios else 1.0
 
 

@@ -84,3 +84,20 @@ def test_one_disturbed_pass_does_not_change_what_earlier_generations_tell() -> N
     times.add(2, 2.0)
     times.update()
     assert times.compared and times.curve[1:3] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("disturbed", "later"), [(2, (2, 2)), (4, (4, 1))], ids=["larger ones tell", "none tells"])
+def test_a_size_whose_passes_were_all_disturbed_does_not_make_later_ones_fast(
+    disturbed: int, later: tuple[int, int]
+) -> None:
+    """Another program took the machine for two passes; the next generation finds these ten times as fast."""
+    times = PassTimes(4)
+    for size in (1, 2, 3, 4):
+        for _ in range(2):
+            times.add(size, 1.0 + 0.1 * size + (9.0 if size == disturbed else 0.0))
+    times.update()
+    times.begin()
+    for size in later:
+        times.add(size, 1.0 + 0.1 * size)
+    times.update()
+    assert times.curve[1] == pytest.approx(1.1, rel=0.1)
