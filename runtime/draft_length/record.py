@@ -118,6 +118,11 @@ class ModelRecord:
             self._benefit, self._price = KNOWN * facts.benefit, KNOWN * facts.price
 
     @property
+    def untried(self) -> bool:
+        """Whether nothing is known of what asking it gains."""
+        return not self._asked
+
+    @property
     def is_news(self) -> bool:
         """Whether so much has been learnt since `facts` that it is worth keeping."""
         return self._news >= 2 * KNOWN

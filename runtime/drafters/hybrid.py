@@ -324,7 +324,7 @@ class HybridDrafter(Drafter):
         if model in self._models:
             model.proposal = self._proposal_of(model, limit)
         seconds, count = self._clock() - begun, len(model.proposal.tokens)
-        if not times.measured:  # the first prompt is read on trust
+        if not times.measured or model.record.untried:  # the first prompt is read on trust
             self._spent = times(count)
         else:
             most = OUTLIER * times(count, model.missed)

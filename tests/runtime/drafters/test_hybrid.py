@@ -198,8 +198,24 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
     assert all(asked[:3]) and 0 < sum(asked[100:]) < 25
 
 
+def test_the_first_prompt_is_read_on_trust_also_where_it_is_known_what_that_takes() -> None:
+    clock = Clock()
+    hybrid = HybridDrafter([Fixed([]), Costly([4], clock, 3.1)], clock=clock)
+    record, left = hybrid.records[0], list[float]()
+    record.start_from(DraftFacts(None, 0.0, 0.0, 0.1, 0.05))
+    for _ in range(2):
+        left.append(record.losses.left)
+        hybrid.start([9] * 60)
+        hybrid.propose(1)
+        clock.now += 1.0
+        hybrid.commit([5])
+    assert left[0] - left[1] < 0.2
+    assert left[1] - record.losses.left > 2.0, "the second prompt counts"
+
+
+@pytest.mark.parametrize("measured", [False, True], ids=["fresh", "measured before"])
 @pytest.mark.parametrize(("right", "prompt"), [(0.0, 2.0), (0.1, 8.0), (0.6, 8.0)])
-def test_a_model_costs_no_more_than_its_budget_and_what_it_brings(right: float, prompt: float) -> None:
+def test_a_model_costs_no_more_than_its_budget_and_what_it_brings(right: float, prompt: float, measured: bool) -> None:
     """A draft token takes 0.3 passes, and reading a prompt of 100 tokens several, once in each of ten texts."""
     print("seed 1")
     rng, now = random.Random(1), 0.0
@@ -219,6 +235,8 @@ def test_a_model_costs_no_more_than_its_budget_and_what_it_brings(right: float, 
 
     spent = won = 0.0
     hybrid, cycles = HybridDrafter([Fixed([]), Reading([4])], clock=lambda: now), 0
+    if measured:
+        hybrid.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.3, prompt / 100))
     for _ in range(10):
         hybrid.start([9] * 100)
         for _ in range(150):

@@ -114,9 +114,9 @@ def best_speed(
 def test_a_hybrid_is_never_far_below_its_best_member_and_near_the_best_choices(
     curve: str, model: str, look_up: str
 ) -> None:
-    print("seeds 1 to 4")
+    print("seeds 1 to 8")
     machine = Machine(CURVES[curve], {"model": MODELS[model].cost}, READING, 0.05)
-    sessions = [texts(LOOK_UPS[look_up], MODELS[model], seed) for seed in range(1, 5)]
+    sessions = [texts(LOOK_UPS[look_up], MODELS[model], seed) for seed in range(1, 9)]
 
     def mean(of: Callable[[list[Saved]], float]) -> float:
         return sum(map(of, sessions)) / len(sessions)
