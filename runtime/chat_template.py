@@ -57,9 +57,12 @@ def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Ma
         text: str = tokenizer.apply_chat_template(
             list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
         )
-        return text
     except Exception as error:  # templates raise all kinds of errors
         raise TemplateRefused(str(error)[:200]) from error
+    # Gemma's and Mistral's put a system prompt before the first question, and nowhere if there is none.
+    if all(message["role"] == "system" and message["content"].strip() not in text for message in messages):
+        raise TemplateRefused("it leaves out a system prompt without a question")
+    return text
 
 
 def begins_reasoning(tokenizer: Any, text: str) -> bool:

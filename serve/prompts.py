@@ -82,7 +82,10 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages for templates that want one system message, as the first; later ones become the user's."""
+    """Messages for templates that want one system message, as the first, and another one after it.
+
+    Later system messages become the user's, and so does one that stands alone.
+    """
     result: list[dict[str, Any]] = []
     for message in messages:
         last = result[-1] if result else message
@@ -92,7 +95,7 @@ def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             result[-1] = {**last, **message, "role": role, "content": joined}
         else:
             result.append({**message, "role": role})
-    return result
+    return [{**result[0], "role": "user"}] if [message["role"] for message in result] == ["system"] else result
 
 
 def _read_prediction(text: str | None, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:

@@ -34,6 +34,12 @@ STRICT = (
     "messages[loop.index0 - 1].role %}{{ raise_exception('roles') }}{% endif %}{% endfor %}"
 ) + SHOWN
 
+# As Gemma has it.
+PREFIXED = (
+    "{% set first = messages[0].content if messages[0].role == 'system' else '' %}{% for m in messages %}"
+    "{% if m.role != 'system' %}[{{ m.role }}]{{ first if loop.index0 < 2 }}|{{ m.content }}{% endif %}{% endfor %}"
+)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -306,3 +312,12 @@ def test_an_error_in_the_middle_of_a_stream_is_the_client_s_exception(server: Se
                 list(api.create(**asked))  # type: ignore[call-overload]
         *_, last = client(server).responses.create(model="demo", input="a", stream=True)
     assert last.type == "response.failed" and last.response.error and "no such luck" in last.response.error.message
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_system_message_alone_reaches_models_that_put_it_before_a_question(server: Server, role: str) -> None:
+    alone, both = [{"role": role, "content": "b"}], [{"role": role, "content": "b"}, USER]
+    assert read_by_model(server, CHAT, {"messages": alone}, PREFIXED) == "[user]|b"
+    assert read_by_model(server, CHAT, {"messages": [*alone, *alone]}, PREFIXED) == "[user]|b\n\nb"
+    assert read_by_model(server, CHAT, {"messages": both}, PREFIXED) == "[user]b|a"
+    assert read_by_model(server, CHAT, {"messages": alone}) == "[system]|b"
