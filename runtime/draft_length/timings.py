@@ -83,7 +83,7 @@ class PassTimes:
             samples.clear()
             samples.append(self._medians[tokens])  # one vote among the new samples
         before = self._carried.get(tokens, self._once.get(tokens))
-        # What is several times as fast as a single earlier figure may only show that that one was disturbed.
+        # A single ratio that says several times as fast may come from an earlier pass that was disturbed.
         if before is not None and not samples and self._ratios and (self.compared or OUTLIER * self._ratio() > 1.0):
             samples.append(before * self._ratio())  # one vote, too
         samples.append(seconds)
@@ -160,8 +160,8 @@ class PassTimes:
 
     def _ratio(self) -> float:
         """How many times as long a pass takes in this generation as in earlier ones."""
-        if len(self._ratios) == 2:  # the one that changes less: either may be disturbed, or what it is a ratio to
-            return min(self._ratios, key=lambda ratio: max(ratio, 1.0 / ratio))
+        if len(self._ratios) == 2:  # the one that changes less, because the other may come from a disturbed pass
+            return min(self._ratios, key=lambda ratio: max(ratio, 1.0 / ratio) if ratio else inf)
         return median_low(self._ratios) if self._ratios else 1.0
 
 

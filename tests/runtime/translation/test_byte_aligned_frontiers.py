@@ -129,8 +129,8 @@ def holds_before_a_letter(here: World, committed: Sequence[int], space: bytes) -
     if not space.isspace() or len(pieces or ()) < 2:
         return False
     before, target = text_bytes(here.target, committed), here.twin.target
-    whole_text = target.encode((before + space + b"a").decode())
-    cuts = list(accumulate((len(target.token_bytes[token]) for token in whole_text), initial=0))
+    ids = target.encode((before + space + b"a").decode())
+    cuts = list(accumulate((len(target.token_bytes[token]) for token in ids), initial=0))
     return cuts[-1] - len(space) - 1 in cuts
 
 
