@@ -79,7 +79,7 @@ class Machine:
     acceptance: Callable[[int], float]  # by tokens committed so far
     seed: int = 0
     noise: float = 0.0  # standard deviation of the logarithm of a time
-    outliers: float = 0.0  # share of times that are ten times as long, beside every first one
+    outliers: float = 0.0  # share of the times that come out ten times too long; the first of each size always does
     longest_proposal: int = MAX_DRAFT_TOKENS
     per_missed: float = 0.0  # seconds for each token that the drafter missed when it was not asked
     growth: float = 0.0  # share by which a pass gets slower with each token of the context
