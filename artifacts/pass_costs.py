@@ -1,37 +1,19 @@
-"""What passes of a model cost on this machine, as `spectool doctor` has measured it: a JSON file in the user's cache.
+"""What passes of a model cost on this machine, as it was measured: a JSON file in the user's cache.
 
 A file holds for one model on one machine, with one version of MLX. Its name is a digest of these, so a change of any of
-them means that the file is not found and the doctor has to be run again.
+them means that the file is not found and the passes are measured again.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+import math
+import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_file, explain_full_disk
 from spectool.artifacts.default_paths import default_path
-
-
-@dataclass(frozen=True)
-class DraftFacts:
-    """What was learnt of a draft model while it drafted for a target.
-
-    Attributes:
-        benefit: Tokens that asking it has gained on average, its cost not counted, where look-ups know nothing; None if
-            not known.
-        price: Tokens that could be written in the time of a proposal, on average.
-        fixed: Seconds of a proposal, regardless of its length.
-        per_token: Seconds of each token of it in addition.
-        per_missed: Seconds of each token that the draft has yet to read.
-    """
-
-    benefit: float | None
-    price: float
-    fixed: float
-    per_token: float
-    per_missed: float
 
 
 @dataclass(frozen=True)
@@ -42,21 +24,31 @@ class PassCosts:
         model: The name that the user gave it, for messages.
         machine: The device, the machine and the versions, in words.
         seconds: Seconds of a pass, by tokens in the context and then by rows (tokens in the pass).
+        plain: Seconds of a plain pass that begins before the token of the one before it is read, by context.
         same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
-        processor_share: Processor seconds per second of a pass when nothing else is running; None if the processor is
-            idle during a pass, as with a GPU, so that a busy machine cannot be told from it.
         exact: Whether drafts are kept to lengths whose passes have the same bits.
-        drafts: What was learnt of draft models with this one as the target, by their keys and the names of the drafters
-            that they were part of.
     """
 
     model: str
     machine: str
     seconds: dict[int, dict[int, float]]
+    plain: dict[int, float]
     same_bits: tuple[int, ...]
-    processor_share: float | None
     exact: bool = False
-    drafts: dict[str, DraftFacts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        times = [*self.plain.values(), *(time for curve in self.seconds.values() for time in curve.values())]
+        if not self.seconds or self.seconds.keys() != self.plain.keys() or any(1 not in each for each in self.curves):
+            raise ValueError("expected seconds of a pass over 1 token, and of a plain one, for each context")
+        if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
+            raise ValueError("expected seconds above 0")
+        if not (isinstance(self.model, str) and isinstance(self.machine, str) and isinstance(self.exact, bool)):
+            raise ValueError("expected names of a model and a machine")
+
+    @property
+    def curves(self) -> list[dict[int, float]]:
+        """Seconds of a pass by rows, in each context."""
+        return list(self.seconds.values())
 
     @property
     def longest_exact(self) -> int:
@@ -77,6 +69,17 @@ def costs_path(key: str) -> Path:
     return default_path("doctor") / f"{key}.json"
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be saved, before anything is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ArtifactError(
+            f"{folder}: the measurements cannot be saved there ({error.strerror}). Make it a folder you can write to"
+        ) from error
+
+
 def save_costs(key: str, costs: PassCosts) -> Path:
     """Write the costs of a model in place of older ones, and return the file.
 
@@ -91,16 +94,19 @@ def save_costs(key: str, costs: PassCosts) -> Path:
 
 
 def load_costs(key: str) -> PassCosts | None:
-    """The saved costs of a model; None if the doctor has not measured it.
+    """The saved costs of a model; None if they were not measured, or by an older version.
 
     Raises:
-        ArtifactError: The file is damaged.
+        ArtifactError: The file is damaged, or no file.
     """
     path = costs_path(key)
-    try:
-        return _costs(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not path.exists():
         return None
+    try:
+        if not path.is_file():
+            raise ValueError("no regular file")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return _costs(**found) if "plain" in found else None
     except Exception as error:  # any damage: measuring again replaces the file
         raise ArtifactError(
             f"{path}: expected measurements of `spectool doctor`, got {type(error).__name__}: {str(error)[:100]}. "
@@ -108,11 +114,8 @@ def load_costs(key: str) -> PassCosts | None:
         ) from error
 
 
-def _costs(
-    seconds: dict[str, dict[str, float]], same_bits: list[int], drafts: dict[str, dict[str, Any]], **others: Any
-) -> PassCosts:
+def _costs(seconds: dict[str, Any], plain: dict[str, float], same_bits: list[int], **others: Any) -> PassCosts:
     """Costs from JSON, whose keys are strings and whose sequences are lists."""
     curves = {int(depth): {int(rows): time for rows, time in curve.items()} for depth, curve in seconds.items()}
-    names = DraftFacts.__annotations__.keys()
-    facts = {key: DraftFacts(**each) for key, each in drafts.items() if each.keys() == names}  # older ones had others
-    return PassCosts(seconds=curves, same_bits=tuple(same_bits), drafts=facts, **others)
+    contexts = {int(depth): time for depth, time in plain.items()}
+    return PassCosts(seconds=curves, plain=contexts, same_bits=tuple(map(int, same_bits)), **others)

@@ -49,7 +49,7 @@ from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seco
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.emulate import replay
-from spectool.runtime import Controller, DraftStatistics, HybridDrafter, load_drafter
+from spectool.runtime import Controller, Drafters, DraftStatistics, load_drafter
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
@@ -137,7 +137,7 @@ def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, fl
 def _played(texts: Sequence[Saved], names: Sequence[str], machine: Machine, measured: bool) -> list[float]:
     clock, controller = Clock(), Controller()
     members: list[Drafter] = [SavedMember(name, machine, clock) for name in names]
-    drafter = HybridDrafter(members, clock=clock)
+    drafter = Drafters(members, clock=clock)
     if measured:
         controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
         for known in drafter.records:
@@ -154,7 +154,7 @@ def simulated(model: str, draft: str, language: str, texts: Sequence[Written], m
     """Print the speeds of look-ups, the draft model and both on each machine."""
     pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
     both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
-    assert isinstance(both, HybridDrafter)
+    assert isinstance(both, Drafters)
     members = dict(zip(("look-ups", "draft"), both.drafters, strict=True))
     saved = [record(text.prompt, text.output, members, 8) for text in texts]
     for machine in machines:

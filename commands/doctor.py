@@ -1,15 +1,12 @@
 """The command ``doctor``."""
 
-import tempfile
 from dataclasses import asdict, replace
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import click
 
-from spectool import ArtifactError
-from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
+from spectool.artifacts.pass_costs import PassCosts, costs_path, require_writable, save_costs
 from spectool.commands.shared.console import say, say_next, show, table
 from spectool.commands.shared.options import Finite, command, option
 
@@ -44,10 +41,10 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.runtime.draft_length.measured import known_costs, model_key
     from spectool.runtime.loading import load_model
+    from spectool.runtime.policy.costs import model_key
 
-    _require_writable(costs_path("").parent)
+    require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
     names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
@@ -56,8 +53,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         loaded, tokenizer = load_model(name)
         say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
-        if (earlier := known_costs(loaded)) is not None:
-            costs[role] = replace(costs[role], drafts=earlier.drafts)  # which were learnt while drafting
         save_costs(model_key(loaded), costs[role])
         del loaded
     draft_pass = costs["draft"].curve[1] if draft else 0.0
@@ -67,17 +62,6 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         return
     _print(costs["target"], lengths, draft_pass)
     say_next(["generate", "--model", model, *(["--draft-model", draft] if draft else [])])
-
-
-def _require_writable(folder: Path) -> None:
-    """Refuse a folder in which nothing can be saved, before anything is measured."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ArtifactError(
-            f"{folder}: the measurements cannot be saved there ({error.strerror}). Make it a folder you can write to"
-        ) from error
 
 
 def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:

@@ -192,9 +192,8 @@ def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
 def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
     length: dict[str, Any] = {}
-    if drafting.controller:
-        learnt = drafting.controller.state()
-        length["draft length"] = learnt and _rounded(learnt._asdict())
+    if drafting.policy and drafting.drafted_passes:
+        length["draft length"] = round(drafting.proposed / drafting.drafted_passes, 1)
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
@@ -209,11 +208,6 @@ def _figures(response: Any) -> dict[str, Any]:
     }
 
 
-def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
-    passes = {str(size): round(time, 3) for size, time in figures.pop("pass_ms").items()}
-    return {key: value and round(value, 4) for key, value in figures.items()} | {"pass_ms": passes}
-
-
 def _say_figures(facts: dict[str, Any]) -> None:
     """Write the figures of `_figures` to stderr."""
     if drafters := facts.pop("sources"):
@@ -221,8 +215,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
     else:
         facts["acceptance"] = "nothing was drafted"
     if "draft length" in facts:
-        known = facts["draft length"]
-        facts["draft length"] = f"{known['draft_length']} at the end (auto)" if known else "not chosen: too few drafts"
+        facts["draft length"] = f"{facts['draft length']} on average (auto)"
     if facts["tokens"] < _TIMED:
         facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():

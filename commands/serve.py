@@ -136,7 +136,13 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     check_drafting(drafting)
-    started = ServerOptions(model=model, num_draft_tokens=drafting.num_draft_tokens, verify=drafting.verify, **options)
+    started = ServerOptions(
+        model=model,
+        num_draft_tokens=drafting.num_draft_tokens,
+        measure=drafting.measure,
+        verify=drafting.verify,
+        **options,
+    )
     _check_origins(started.allowed_origins)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines())

@@ -37,8 +37,8 @@ from spectool.measure.bench.results import verdicts
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.bench.run_file import PAGE, DrafterSpec, Options, read_run
 from spectool.measure.doctor import measure_costs
-from spectool.runtime.draft_length.measured import known_costs, model_key
 from spectool.runtime.loading import load_model, open_dictionaries
+from spectool.runtime.policy.costs import known_costs, model_key
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.policy.curve import ASSUMED, PassCurve
+from spectool.runtime.policy.policy import Policy
+from spectool.runtime.policy.record import DraftCost
 
 LONGEST = 16  # draft tokens in a cycle
 
@@ -83,36 +86,30 @@ def best_seconds(text: Saved, machine: Machine, members: Iterable[str]) -> float
     return min(left[0] + machine.reading * len(text.prompt), best_seconds(text, machine, look_ups))
 
 
-class Clock:
-    """The time on a simulated machine."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now
-
-
 class SavedMember(Drafter):
-    """A member that proposes what was saved, in the time that the machine takes."""
+    """A member that proposes what was saved, and counts the passes and the reading that this takes."""
 
-    def __init__(self, name: str, machine: Machine, clock: Clock) -> None:
+    def __init__(self, name: str, costs_a_pass: bool) -> None:
         """Propose what member ``name`` has proposed."""
-        self.name, self.costs_a_pass = name, name in machine.drafts
-        self._machine, self._clock, self._at, self._missed = machine, clock, 0, 0
+        self.name, self.costs_a_pass = name, costs_a_pass
+        self.made = self.read = self._missed = self._at = 0
         self.text = Saved([], [], {})
+
+    @property
+    def passes(self) -> int:
+        """Draft tokens so far."""
+        return self.made
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin, or continue, the text."""
         self._at, self._missed = len(prompt) - len(self.text.prompt), len(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        """What was saved, after the time that it takes."""
+        """What was saved."""
         proposal = self._saved(self._at, limit)
         if self.costs_a_pass:
-            each = max(1, len(proposal.tokens)) * self._machine.drafts[self.name]
-            self._clock.now += each + self._machine.reading * self._missed
-            self._missed = 0
+            self.made, self.read = self.made + max(1, len(proposal.tokens)), self.read + self._missed
+        self._missed = 0
         return proposal
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
@@ -131,41 +128,70 @@ class SavedMember(Drafter):
         return saved[at].cut(limit)._replace(source=self.name) if at < len(saved) else Proposal((), self.name)
 
 
+def policy_for(machine: Machine, wrong: float = 0.0, seed: int = 0, *, assumed: bool = False) -> Policy:
+    """A policy that knows what a machine's passes cost, each figure ``wrong`` by so much at random.
+
+    Where nothing was measured, it takes the ``assumed`` curve, and draft models to cost a fifth of a plain pass.
+    """
+    rng = Random(seed)
+    if assumed:
+        policy = Policy(ASSUMED)
+        for name in machine.drafts:
+            policy.record(name).cost = DraftCost(0.2, 0.2 / 8)
+        return policy
+
+    def about(cost: float) -> float:
+        return cost * rng.lognormvariate(0, wrong)
+
+    points = {rows: about(machine.passes(rows)) for rows in (1, 2, 3, 4, 5, 6, 8, 12, 17)}
+    policy = Policy(PassCurve({0: points}, {0: points[1]}))
+    for name, cost in machine.drafts.items():
+        policy.record(name).cost = DraftCost(about(cost), about(machine.reading))
+    return policy
+
+
 def play(
-    texts: Iterable[Saved], drafter: Drafter, machine: Machine, clock: Clock, controller: Controller, seed: int = 0
+    texts: Iterable[Saved],
+    names: Sequence[str],
+    machine: Machine,
+    policy: Policy,
+    seed: int = 0,
+    hot: Callable[[int, int], float] = lambda rows, at: 1.0,
 ) -> list[float]:
-    """Seconds that each text takes with a drafter of `SavedMember`, one after the other, as in a session."""
-    rng, seconds = Random(seed), list[float]()
+    """Seconds that each text takes with the members of these names, one after the other, as in a session.
+
+    ``hot`` says how many times as long a pass over some rows takes after some tokens of the session.
+    """
+    rng, seconds, written = Random(seed), list[float](), 0
+    members = [SavedMember(name, name in machine.drafts) for name in names]
     for text in texts:
-        began, at, pending = clock.now, 0, list[int]()
-        for member in getattr(drafter, "drafters", (drafter,)):
-            if isinstance(member, SavedMember):
-                member.text = text
-        controller.begin(len(text.prompt))
-        drafter.costs = controller
-        drafter.start(text.prompt)
+        spent, at = 0.0, 0
+        for member in members:
+            member.text = text
+        drafters = [GuardedDrafter(member) for member in members]
+        policy.start()
+        for drafter in drafters:
+            drafter.start(text.prompt)
         while at < len(text.output):
-            length, before, proposal = min(controller.choose(), len(text.output) - at - 1), clock.now, Proposal((), "")
-            if length:
-                if pending:
-                    drafter.commit(pending)
-                pending, proposal = [], drafter.propose(length)
-            drafting, count = clock.now - before, len(proposal.tokens)
-            accepted = accepted_length(proposal.tokens, text.output[at:])
+            before = [(member.made, member.read) for member in members]
+            limit, paused = min(policy.longest, len(text.output) - at - 1), policy.paused()
+            choice = None if paused else policy.propose(drafters, limit, 0)
+            count = 0 if choice is None else len(choice.proposal.tokens)
+            accepted = 0 if choice is None else accepted_length(choice.proposal.tokens, text.output[at:])
             committed = text.output[at : at + accepted + 1]
-            clock.now += machine.passes(count + 1)
-            pending += committed
-            if length:
-                drafter.commit(pending)
-                pending = []
+            taken = machine.passes(count + 1) * hot(count + 1, written)
+            spent += taken
+            for member, (made, read) in zip(members, before, strict=True):
+                cost = machine.drafts.get(member.name, 0.0)
+                spent += (member.made - made) * cost + (member.read - read) * machine.reading * bool(cost)
+            if choice is None:
+                policy.rest(drafters)
+            else:
+                policy.learn(drafters, choice, committed)
+            for drafter in drafters:
+                drafter.follow(committed)
             disturbed = rng.lognormvariate(0, machine.noise) * (10 if machine.noise and rng.random() < 0.01 else 1)
-            controller.learn(
-                asked=length > 0,
-                proposed=count,
-                committed=len(committed),
-                draft_seconds=drafting if length else None,
-                pass_seconds=machine.passes(count + 1) * disturbed,
-            )
-            at += len(committed)
-        seconds.append(clock.now - began)
+            policy.observe(count + 1, taken * disturbed, 0, drafted=count > 0)
+            at, written = at + len(committed), written + len(committed)
+        seconds.append(spent)
     return seconds

@@ -6,12 +6,10 @@ differs from machine to machine and from model to model, so it is measured rathe
 """
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
-from statistics import median, median_low
-from time import perf_counter, process_time
-from typing import Any, NamedTuple
+from time import perf_counter
+from typing import Any
 
 import mlx.core as mx
 
@@ -20,22 +18,14 @@ from spectool.artifacts.pass_costs import PassCosts
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.draft_length.controller import BUSY_SHARE
-from spectool.runtime.draft_length.measured import machine_name
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.runtime.policy.costs import machine_name
+from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
-ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 12, 32, 9, 7)  # where passes are slow, the first of these
-DEPTHS = (64, 1024)  # tokens in the context
 INPUTS = 3  # texts on which the bits of logits are compared
-_FEWEST = 4
+_TEXT = 2048  # token ids of text for these
 LEAST_SAMPLES = 3  # of each number of rows, however long they take
 NEARLY_FREE = 1.1  # times a pass over one row
-_OF_ITSELF = 0.9  # processor seconds per second that passes on the processor take on an idle machine, at least
-
-
-class _Sample(NamedTuple):
-    seconds: float
-    share: float  # processor seconds per second
 
 
 def measure_costs(
@@ -43,9 +33,7 @@ def measure_costs(
 ) -> PassCosts:
     """Measure passes of a model for about ``seconds``, of which a fifth goes into comparing bits.
 
-    A size is measured at least three times even if that takes longer; of a slow model, fewer sizes are. They take turns
-    in random order, so that a busy moment does not fall on one of them, and samples during which other programs took
-    the processor are left out.
+    A size is measured at least three times; of a slow model, fewer sizes are.
 
     Args:
         model: An mlx-lm model.
@@ -57,50 +45,12 @@ def measure_costs(
     Raises:
         RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
     """
-    tokens = _text(tokenizer, max(DEPTHS) + max(ROWS) + 1)
-    rng = random.Random(0)
-    found: dict[int, dict[int, float]] = {}
-    shares: list[float] = []
-    for depth in DEPTHS:
-        context = _Context(model, tokens, depth)
-        progress(f"passes after {depth:,} tokens of context")
-        sizes = _affordable(context, 0.4 * seconds / LEAST_SAMPLES)
-        samples: dict[int, list[_Sample]] = {rows: [] for rows in sizes}
-        until = perf_counter() + 0.4 * seconds
-        while perf_counter() < until or len(samples[1]) < LEAST_SAMPLES:
-            for rows in rng.sample(sizes, len(sizes)):
-                samples[rows].append(_timed(context, rows))
-        found[depth] = {rows: _typical(each) for rows, each in samples.items()}
-        shares.append(median(sample.share for sample in _undisturbed(samples[1])))
-    if _on_processor() and min(shares) < BUSY_SHARE * _OF_ITSELF:
-        progress("other programs are using the processor: run `spectool doctor` again when they are done")
+    progress("timing passes")
+    found, plain = time_passes(model, lambda each: 0.8 * seconds, fewest=LEAST_SAMPLES)
     progress(f"bits of {INPUTS} texts")
-    return PassCosts(
-        model=name,
-        machine=machine_name(),
-        seconds=found,
-        same_bits=_same_bits(model, tokens, sorted(found[DEPTHS[0]]), perf_counter() + 0.2 * seconds),
-        processor_share=max(_OF_ITSELF, min(shares)) if _on_processor() else None,
-    )
-
-
-def _timed(context: "_Context", rows: int) -> _Sample:
-    began, processor = perf_counter(), process_time()
-    context.run(rows)
-    taken = perf_counter() - began
-    return _Sample(taken, (process_time() - processor) / taken)
-
-
-def _affordable(context: "_Context", seconds: float) -> list[int]:
-    """The sizes of which one pass each takes no longer than ``seconds``, or the first few."""
-    sizes: list[int] = []
-    for rows in ROWS:
-        context.run(rows)  # the first pass of a size prepares the others
-        seconds -= _timed(context, rows).seconds
-        if seconds < 0 and len(sizes) >= _FEWEST:
-            break
-        sizes.append(rows)
-    return sorted(sizes)
+    tokens = _text(tokenizer, _TEXT)
+    same = _same_bits(model, tokens, sorted(found[min(found)]), perf_counter() + 0.2 * seconds)
+    return PassCosts(name, machine_name(), found, plain, same)
 
 
 def _text(tokenizer: Any, count: int) -> list[int]:
@@ -119,12 +69,6 @@ class _Context:
         prefill(model, self._cache, tokens[:depth])
         self._checkpoints = Checkpoints(self._cache, depth)
 
-    def run(self, rows: int) -> mx.array:
-        """The logits of a pass over ``rows`` tokens [rows, vocabulary]; the cache is then as before."""
-        logits = self.feed(0, rows)
-        self.rewind()
-        return logits
-
     def feed(self, begin: int, rows: int) -> mx.array:
         """The logits of a pass over the tokens from ``begin`` on [rows, vocabulary]."""
         self._checkpoints.mark(rows, windows_too=True)
@@ -141,20 +85,6 @@ class _Context:
             )
 
 
-def _undisturbed(samples: Sequence[_Sample]) -> list[_Sample]:
-    """The samples that had the processor to themselves, as far as can be told."""
-    most = max(sample.share for sample in samples)
-    return [sample for sample in samples if not _on_processor() or sample.share >= BUSY_SHARE * most]
-
-
-def _on_processor() -> bool:
-    return bool(mx.default_device() == mx.cpu)
-
-
-def _typical(samples: Sequence[_Sample]) -> float:
-    return median_low(sample.seconds for sample in _undisturbed(samples))
-
-
 def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> tuple[int, ...]:
     """The ``sizes`` at which all logits, and those of the token after the pass, have the bits that single tokens give.
 
@@ -164,7 +94,7 @@ def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: f
     for number in range(INPUTS):
         if number and perf_counter() > until:
             break
-        context = _Context(model, tokens[number * 7 :], DEPTHS[0] + number)
+        context = _Context(model, tokens[number * 7 :], min(DEPTHS) + number)
         single = [context.feed(at, 1)[0] for at in range(max(sizes) + 1)]
         context.rewind()
         for rows in sorted(same):

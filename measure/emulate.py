@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from spectool.build.corpus_reading import encoded
+from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, accepted_length
+from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length, members_of
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.policy.policy import Policy
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -29,7 +32,7 @@ def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> l
 
 def replay(
     documents: Iterable[Sequence[int]],
-    drafter: Drafter,
+    drafter: Drafter | Drafters,
     num_draft_tokens: int = 8,
     progress: Callable[[int], object] = lambda tokens: None,
     prompts: Iterable[Sequence[int]] | None = None,
@@ -42,23 +45,24 @@ def replay(
 
     Args:
         documents: Canonical target ids of each document.
-        drafter: Proposes tokens.
+        drafter: Proposes tokens, or several do.
         num_draft_tokens: Maximum number of them in a cycle.
         progress: Called after each cycle with the number of tokens that it committed.
         prompts: Target ids before each document, which are not counted; none by default.
     """
-    statistics = DraftStatistics()
+    statistics, policy = DraftStatistics(), Policy(longest=num_draft_tokens)
+    proposer = Proposer([GuardedDrafter(each) for each in members_of(drafter)], policy)
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
-        drafter.start(prompt)
+        proposer.start(prompt)
         position, end = 0, len(document)
         while position < end:
-            proposal = drafter.propose(num_draft_tokens)
+            proposal = proposer.propose(num_draft_tokens)
             truth = document[position : position + len(proposal.tokens) + 1]
             accepted = accepted_length(proposal.tokens, truth)
             committed = truth[: accepted + 1]
             statistics.record_pass(proposal.source, len(proposal.tokens))
             statistics.record_tokens(proposal.source, len(committed), accepted)
-            drafter.commit(committed)
+            proposer.commit(tuple(committed))
             position += len(committed)
             progress(len(committed))
     return statistics

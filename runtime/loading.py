@@ -11,8 +11,7 @@ from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import read_manifest
-from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
 from spectool.tokenization.opening import open_tokenizer
@@ -135,8 +134,8 @@ def load_drafter(
     history: bool = True,
     min_probability: float | None = None,
     say: Callable[[str], object] | None = None,
-) -> Drafter | None:
-    """The drafter for a target, from dictionaries, the request's history, a draft model, or all of them.
+) -> Drafters | None:
+    """The drafters for a target, from dictionaries, the request's history, a draft model, or all of them.
 
     A drafter serves one generation after another: the cache of its draft model keeps the common beginning of two
     prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
@@ -145,7 +144,7 @@ def load_drafter(
     Examples:
         >>> from spectool.runtime.demo_models import demo_path
         >>> load_drafter(demo_path("target"), draft_model=demo_path("draft"), min_probability=0.3)
-        <HybridDrafter: hybrid(history, model)>
+        <Drafters: history, model>
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
@@ -198,7 +197,7 @@ def load_drafter(
     if draft_model is not None:
         least = _LEAST_OF_MODELS if min_probability is None else min_probability
         drafters.append(_from_model(draft_model, tokenizer, alignment, least))
-    return HybridDrafter(drafters) if drafters else None
+    return Drafters(drafters) if drafters else None
 
 
 def _from_model(

@@ -15,12 +15,13 @@ Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` 
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from functools import partial
 from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
-from spectool.runtime.drafters.drafter import Drafter, warn_switched_off
+from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
@@ -34,35 +35,28 @@ class _Request:
     """What one row drafts from."""
 
     def __init__(self, drafter: Drafter, vocabulary: int) -> None:
-        self._drafter, self._vocabulary = drafter, vocabulary
+        self._new = partial(GuardedDrafter, drafter, vocabulary=vocabulary)
+        self._drafter = self._new()
         self._length = -1
         self._newest: list[int] = []
-        self._working = True
 
     def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Any) -> list[int]:
         """At most ``limit`` tokens; none from a drafter that failed, until the row holds another request."""
-        try:
-            self._update(row, length, new, tokens)
-            proposed = self._drafter.propose(limit).tokens if self._working else ()
-            return list(takewhile(lambda token: 0 <= token < self._vocabulary, proposed))
-        except Exception as error:
-            self._working = False
-            warn_switched_off(self._drafter, error)
-            return []
+        self._update(row, length, new, tokens)
+        return list(self._drafter.propose(limit).tokens)
 
     def _update(self, row: int, length: int, new: Sequence[int], tokens: Any) -> None:
         """Commit the new tokens of a request that continues; start the drafter with all tokens of another one."""
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
         known = known and tokens[row, before:length].tolist() == list(new)
-        # Set first: if the drafter fails now, the request goes on without it.
         self._length = length
         self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
-        if not known:
-            self._working = True
+        if known:
+            self._drafter.follow(new)
+        else:
+            self._drafter = self._new()
             self._drafter.start(tokens[row, 0:length].tolist())
-        elif self._working:
-            self._drafter.commit(new)
 
 
 class DictionaryProposer:

@@ -19,9 +19,10 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, GenerationSettings
-from spectool.runtime.draft_length.controller_pool import keep_learnt
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
+from spectool.runtime.policy.costs import new_policy
+from spectool.runtime.policy.policy import Policy
 from spectool.serve.answers import Answer, Job
 from spectool.serve.bodies import RequestRefused
 from spectool.serve.metrics import Metrics
@@ -116,7 +117,6 @@ class Engine:
             answer.job.deliver(refusal)
         for job in self._jobs:
             job.deliver(refusal)
-        keep_learnt(self.model.model, self.model.drafter)
 
     def _answer(self) -> None:
         """Answer jobs until the server stops."""
@@ -156,6 +156,7 @@ class Engine:
         self._batch = Batch(
             self.model.model,
             rows,
+            self.model.policy,
             drafter=self.model.drafter,
             kv_bits=self._options.kv_bits,
             stream=mx.default_stream(mx.default_device()),
@@ -177,7 +178,8 @@ class Engine:
             if job.copies:
                 job.read = copy.deepcopy(cache)  # of what it consists of; the arrays are shared
 
-        length = options.num_draft_tokens if job.request.num_draft_tokens is None else job.request.num_draft_tokens
+        asked = job.request.num_draft_tokens
+        length: int | Policy | None = options.num_draft_tokens if asked is None else asked
         if job.first is not None and job.first.read is not None:
             answer.cache, job.cached = copy.deepcopy(job.first.read), len(prompt) - 1
             job.first.copies -= 1
@@ -185,10 +187,12 @@ class Engine:
                 job.first.read = None
         else:
             answer.cache, job.cached = self._caches.take(job.client, prompt, model.model)
+        if length is None:  # with a seed, what other requests have shown does not count
+            length = model.policy if answer.seed is None else new_policy(model.model, model.drafter, measure=False)
         settings = GenerationSettings(
             drafter=model.drafter and (model.drafter.fork() or model.drafter),
             prediction=job.prediction,
-            num_draft_tokens=model.controller if length is None else length,
+            num_draft_tokens=length,
             max_tokens=answer.max_tokens,
             stop_tokens=model.ends,
             sampler=answer.sampler,

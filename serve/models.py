@@ -10,16 +10,16 @@ from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.draft_length.controller_pool import new_controller
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
+from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
 from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.opening import open_tokenizer
 
-MakeDrafter = Callable[[Any], Drafter | None]
+MakeDrafter = Callable[[Any], Drafter | Drafters | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
 _MOST_ROWS = 16  # texts that are written at the same time by default
@@ -32,7 +32,7 @@ class LoadedModel:
     Attributes:
         name: Directory or hub id.
         model: mlx-lm's model.
-        controller: Chooses its draft lengths, for all requests: one alone may be too short to learn in.
+        policy: Chooses among its drafters, for all requests: one alone may be too short to learn in.
         vocabulary: Number of the model's token ids.
         context: Tokens that it was made for; None where neither configuration nor tokenizer says so.
         ends: Token ids that end an answer.
@@ -54,7 +54,7 @@ class LoadedModel:
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = options.model, model, tokenizer, drafter
-        self.controller = new_controller(model, drafter)
+        self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
         self.vocabulary = vocabulary_size(model)
         self.context = context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)

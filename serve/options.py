@@ -19,6 +19,7 @@ class ServerOptions:
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
         batch: Texts that are written at the same time; None for what fits into memory, up to 16.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
+        measure: Whether passes are timed once, at the start, if nobody knows what they cost.
         api_keys: Keys that clients may present; without any, no key is asked for.
         max_tokens: Of an answer; None for 512 in a text, and in a chat for what the context allows, up to 32,768.
         max_prompt_tokens: Longest prompt; None for what the model was made for.
@@ -31,6 +32,7 @@ class ServerOptions:
     served_names: tuple[str, ...] = ()
     batch: int | None = None
     num_draft_tokens: int | None = None
+    measure: bool = True
     verify: Literal["exact", "rejection"] = "rejection"
     api_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ def test_offline_rooms_need_no_models(room: str) -> None:
         "measure.emulate",
         "runtime.decoding.statistics",
         "runtime.drafters.history",
-        "runtime.drafters.hybrid",
+        "runtime.policy.policy",
         "runtime.drafters.lookup",
         "runtime.drafters.translated",
         "runtime.loading",

@@ -79,6 +79,10 @@ def open_model(
         **_sampling_arguments(tokenizer, sampling),
     }
     mx.eval(model.parameters())
+    if fixed is None and not drafting.measure:
+        from spectool.runtime.policy.costs import new_policy
+
+        arguments["num_draft_tokens"] = new_policy(model, drafter, measure=False)
     return model, tokenizer, arguments
 
 
@@ -91,7 +95,7 @@ def _say_reading(fed: int, total: int) -> None:
 
 def longest_exact(model: Any) -> int | None:
     """The draft length up to which ``spectool doctor --exact`` keeps the bits of a model's output; None without it."""
-    from spectool.runtime.draft_length.measured import known_costs
+    from spectool.runtime.policy.costs import known_costs
 
     costs = known_costs(model)
     return costs.longest_exact if costs is not None and costs.exact else None

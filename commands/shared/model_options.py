@@ -43,6 +43,7 @@ class DraftingChoice:
     draft_model: str | None = None
     alignment: Path | None = None
     num_draft_tokens: int | None = None  # None for the number that is fastest
+    measure: bool = True  # whether passes are timed once if nobody knows what they cost
     min_draft_prob: float | None = None  # None for the defaults of `load_drafter`
     verify: Literal["exact", "rejection"] = "rejection"
 
@@ -207,6 +208,13 @@ drafting_options = gathered(
         show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
+        rare=True,
+    ),
+    _drafting(
+        "--measure/--no-measure",
+        default=True,
+        show_default=True,
+        help="Time the passes of a model once, when it first drafts with auto on this machine.",
         rare=True,
     ),
     min_draft_prob_option(heading="Drafting", rare=True),

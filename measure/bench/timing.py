@@ -19,11 +19,11 @@ from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controller_pool import new_controller
-from spectool.runtime.drafters.drafter import Cycle, Drafter
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, members_of
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.policy.costs import new_policy
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -37,20 +37,20 @@ class Configuration:
 
     name: str = PLAIN  # the drafter's; `PLAIN` for mlx-lm's own loop
     num_draft_tokens: int | None = 0  # k; 0 for plain decoding, None to choose while decoding
-    drafter: Drafter | None = None  # None for plain decoding
+    drafter: Drafter | Drafters | None = None  # None for plain decoding
     # how drafts are verified above temperature 0; None as `generate_step` chooses
     verify: Literal["exact", "rejection"] | None = None
     warm: set[bool] = field(default_factory=set)  # whether it has run without drawing, and with it
     # Without a draft length, by temperature: they keep learning, as in a session.
-    controllers: dict[float, Controller] = field(default_factory=dict)
+    policies: dict[float, Policy] = field(default_factory=dict)
 
-    def draft_length(self, model: Any, temperature: float) -> int | Controller:
+    def draft_length(self, model: Any, temperature: float) -> int | Policy:
         """The draft length, or what chooses it while decoding."""
         if self.num_draft_tokens is not None:
             return self.num_draft_tokens
-        if temperature not in self.controllers:
-            self.controllers[temperature] = new_controller(model, self.drafter)
-        return self.controllers[temperature]
+        if temperature not in self.policies:
+            self.policies[temperature] = new_policy(model, self.drafter)
+        return self.policies[temperature]
 
 
 @dataclass
@@ -193,13 +193,15 @@ class Target:
         return one.model_copy(update={"gap": best[1] - best[0]})
 
 
-def _prompt_seconds(configuration: Configuration, drafter: Drafter, prompt: Sequence[int]) -> float:
-    """The seconds in which a drafter reads a prompt; a draft model forgets it, and reads it when first asked."""
+def _prompt_seconds(configuration: Configuration, drafter: Drafter | Drafters, prompt: Sequence[int]) -> float:
+    """The seconds in which look-ups read a prompt; a draft model forgets it, and reads it when first asked."""
     if drafter.cache is not None:
         drafter.cache.forget()
     asked = time.perf_counter()
     try:
-        drafter.start(prompt)
+        for member in members_of(drafter):
+            if not member.costs_a_pass:
+                member.start(prompt)
     except Exception as error:
         raise _failed(configuration, f"{type(error).__name__}: {error}") from error
     return time.perf_counter() - asked

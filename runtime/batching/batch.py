@@ -10,21 +10,21 @@ one whose cache cannot share passes, after all others have ended.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.batching.caches import BatchCache, kind_of
-from spectool.runtime.batching.length import BlockLength
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
-from spectool.runtime.draft_length.measured import known_costs
-from spectool.runtime.draft_length.record import StatedAcceptance
-from spectool.runtime.drafters.drafter import NOTHING, Drafter
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafters, Proposal
 from spectool.runtime.mlx_lm_compat import generation_stream
+from spectool.runtime.policy.costs import known_costs
+from spectool.runtime.policy.policy import Candidate, Policy
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
@@ -45,15 +45,9 @@ class _Row:
         self.pieces = target.read_prompt()
         self.unread = len(target.text.prompt) - 1  # tokens of the prompt
         self.origin = 0  # tokens in the cache before those of this text
-        self.acceptance = StatedAcceptance(prior=10.0, share=0.8)
         self.proposal = NOTHING
         self.inputs: list[int] = []
         self.current: Pass | Exception | None = None  # what came of choosing its tokens
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether its proposal keeps its length. A choice among drawn drafts would be seen in the text."""
-        return self.text.proposer.controller is None or self.proposal.distribution is not None
 
 
 class Batch:
@@ -61,19 +55,22 @@ class Batch:
 
     Attributes:
         rows: Texts that may be written at the same time.
-        length: Chooses the draft length where texts share a pass.
+        policy: Chooses the draft length where texts share a pass.
     """
 
     def __init__(
         self,
         model: Any,
         rows: int,
+        policy: Policy,
         *,
-        drafter: Drafter | None = None,
+        drafter: Drafter | Drafters | None = None,
         kv_bits: int | None = None,
         stream: Any = None,
     ) -> None:
-        """Write up to ``rows`` texts at a time on ``stream``.
+        """Write up to ``rows`` texts at a time on ``stream``, with drafts as ``policy`` chooses.
+
+        Texts whose settings have another policy, such as one with a fixed draft length, follow that.
 
         Texts cannot share passes if their caches will be quantised, if they have one ``drafter`` that cannot be forked,
         or if the bits are to stay those of passes over single tokens. Then one is written after the other.
@@ -81,8 +78,7 @@ class Batch:
         costs = known_costs(model)
         one_drafter = drafter is not None and drafter.fork() is None
         in_turn = one_drafter or kv_bits is not None or (costs is not None and costs.exact)
-        self.rows = rows = 1 if in_turn else rows
-        self.length = BlockLength(rows, costs.curve if costs else None)
+        self.rows, self.policy = 1 if in_turn else rows, policy
         self._model = model
         self._stream = generation_stream if stream is None else stream
         self._reading: list[_Row] = []
@@ -155,20 +151,18 @@ class Batch:
             except Exception as error:
                 steps.append(Step(row.target, error))
                 continue
-            cycle = commit.cycle
-            row.acceptance.learn(row.proposal.stated[: cycle.accepted + 1], cycle.accepted)
-            kept[row] = len(row.target.refeed) + len(cycle.committed)
-            committed += len(cycle.committed)
+            tokens = commit.cycle.committed
+            kept[row] = len(row.target.refeed) + len(tokens)
+            committed += len(tokens)
             with row.text.randomness:
-                row.text.proposer.commit(cycle.committed)
+                row.text.proposer.commit(tokens)
             steps.append(Step(row.target, commit))
         before = self._caches.lengths
         self._caches.settle(list(kept.values()))
         for row, old, new in zip(self._shared, before, self._caches.lengths, strict=True):
             row.target.refeed = row.inputs[new - old : kept[row]]
         now, began, self._read_at = perf_counter(), self._read_at, perf_counter()
-        if began is not None:
-            self.length.learn(len(flight), max(len(row.inputs) for row in flight), committed, now - began)
+        self._learn(flight, committed / len(flight), None if began is None else now - began)
         failed = {step.target for step in steps if isinstance(step.gained, Exception)}
         for row in [row for row in self._shared if row.text.ended or row.target in failed]:
             self._take_out(row, row.text.fed, spare=len(row.inputs))
@@ -222,16 +216,42 @@ class Batch:
             return Step(row.target, error)
 
     def _propose(self) -> None:
-        """Ask all drafters, and cut what they propose to one length, except where it is fixed."""
-        for row in self._shared:
-            refeed = len(row.target.refeed)
+        """Ask all drafters, and let the policy choose one length for all proposals that are not settled."""
+        rows, policy = self._shared, self.policy
+        offered: dict[_Row, Sequence[Candidate]] = {}
+        for row in rows:
+            refed = len(row.target.refeed)
             with row.text.randomness:  # drafters may draw, too
-                row.proposal = row.text.proposer.propose(min(row.text.left, _WIDTH - 1 - refeed), refeed, shared=True)
-        likely = [() if row.is_fixed else row.acceptance.probabilities(row.proposal.stated) for row in self._shared]
-        longest = max([self.length.choose(likely), *(len(row.proposal.tokens) for row in self._shared if row.is_fixed)])
-        for row in self._shared:
-            if not row.is_fixed:
-                row.proposal = row.proposal.cut(longest)
+                found = row.text.proposer.candidates(min(row.text.left, _WIDTH - 1 - refed), refed, policy)
+            if isinstance(found, Proposal):
+                row.proposal = row.text.proposer.take(found)
+            else:
+                offered[row] = found
+        refed = max(len(row.target.refeed) for row in rows)
+        costs = self._costs(rows, refed)
+        settled = max((len(row.proposal.tokens) for row in rows if row not in offered), default=0)
+        costs[:settled] = [costs[settled]] * settled  # the pass has these rows in any case
+        paused = policy.paused(len(rows))
+        length, picks, _ = policy.best([() if paused else offered.get(row, ()) for row in rows], costs)
+        for row, pick in zip(rows, picks, strict=True):
+            if row in offered:
+                row.proposal = row.text.proposer.take(pick.proposal.cut(length))
+
+    def _costs(self, rows: Sequence[_Row], refed: int = 0) -> list[float]:
+        """Plain passes that a pass over these texts takes, by draft length."""
+        context = max(row.text.fed for row in rows)
+        return self.policy.costs(_WIDTH, context, texts=len(rows), refed=refed)
+
+    def _learn(self, rows: Sequence[_Row], committed: float, seconds: float | None) -> None:
+        """Let the policy learn from a pass after which each of these texts had ``committed`` more tokens on average."""
+        policy, width = self.policy, max(len(row.inputs) for row in rows)
+        if width > 1 or not policy.paused(len(rows)):
+            policy.settle(self._costs(rows)[width - 1], committed)
+        else:
+            policy.rest(())
+        if seconds is not None:
+            context = max(row.text.fed for row in rows)
+            policy.observe(width, seconds, context, drafted=width > 1, texts=len(rows))
 
     def _launch(self) -> None:
         """Begin the pass."""

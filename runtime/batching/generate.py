@@ -13,9 +13,10 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.draft_length.controller_pool import new_controller
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.policy.costs import new_policy, policy_for
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import (
     TokenOutOfRange,
     prompt_ids,
@@ -48,7 +49,7 @@ def batch_generate(
     tokenizer: Any,
     prompts: Sequence[str | Sequence[int]],
     *,
-    drafters: Drafter | Sequence[Drafter | None] | None = None,
+    drafters: Drafter | Drafters | Sequence[Drafter | Drafters | None] | None = None,
     max_tokens: int | Sequence[int] = 128,
     rows: int = 8,
     seeds: Sequence[int] | None = None,
@@ -97,7 +98,7 @@ def batch_generate(
     if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
         got = "one text" if isinstance(prompts, str) else type(prompts).__name__
         raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
-    shared = drafters if isinstance(drafters, Drafter) else None
+    shared = drafters if isinstance(drafters, Drafter | Drafters) else None
     each: dict[str, Sequence[Any]] = {
         "drafters": [None] * len(prompts) if drafters is None or shared else drafters,  # type: ignore[dict-item]
         "max_tokens": [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens,
@@ -119,8 +120,12 @@ def batch_generate(
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
-    batch = Batch(model, rows, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
-    length = new_controller(model) if num_draft_tokens is None else num_draft_tokens
+    if num_draft_tokens is None:
+        members = [member for drafter in each["drafters"] for member in members_of(drafter)]
+        policy = policy_for(model, shared) if shared else new_policy(model, Drafters(members) if members else None)
+    else:
+        policy = Policy(longest=num_draft_tokens)
+    batch = Batch(model, rows, policy, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
     count, counts = len(prompts), [DraftStatistics() for _ in prompts]
     made = BatchResponse([""] * count, [[] for _ in prompts], counts, [None] * count)
@@ -140,7 +145,7 @@ def batch_generate(
                 model,
                 GenerationSettings(
                     drafter=drafter,
-                    num_draft_tokens=length,
+                    num_draft_tokens=policy if num_draft_tokens is None else num_draft_tokens,
                     max_tokens=each["max_tokens"][place],
                     stop_tokens=ends,
                     seed=each["seeds"][place],

@@ -20,11 +20,12 @@ class TextCache:
         model: An mlx-lm model.
         tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
             known only once it is evaluated.
+        passes: Passes with logits so far, each for a draft token.
     """
 
     def __init__(self, model: Any, max_kv_size: int | None = None) -> None:
         """Begin with an empty cache, with a window of ``max_kv_size`` tokens for models that do not make their own."""
-        self.model, self._max_kv_size = model, max_kv_size
+        self.model, self._max_kv_size, self.passes = model, max_kv_size, 0
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
@@ -41,6 +42,7 @@ class TextCache:
     def feed(self, tokens: mx.array) -> mx.array:
         """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
         self._checkpoints.mark(tokens.size, windows_too=True)
+        self.passes += 1
         logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
         return logits
 

@@ -18,8 +18,6 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 """
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +29,10 @@ from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controller_pool import acquire_controller, release_controller
-from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
+from spectool.runtime.policy.costs import policy_for
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
 
 CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
@@ -124,13 +121,13 @@ def open_target(prompt: mx.array | Sequence[int], model: Any, settings: Generati
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
     tokens = prompt_ids(prompt)
-    length, drafter, prediction = settings.num_draft_tokens, settings.drafter, settings.prediction
-    require_lengths(settings.max_tokens, 0 if length is None or isinstance(length, Controller) else length)
+    length, drafter = settings.num_draft_tokens, settings.drafter
+    require_lengths(settings.max_tokens, 0 if length is None or isinstance(length, Policy) else length)
     for name, least in _COUNTS.items():
         number = getattr(settings, name)
         if number is not None or name not in _OPTIONAL:
             require_count(name, number, least)
-    if drafter is not None and not isinstance(drafter, Drafter):
+    if drafter is not None and not isinstance(drafter, Drafter | Drafters):
         got = repr(str(drafter)) if isinstance(drafter, str | Path) else type(drafter).__name__
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {got}")
     for name, (attribute, expected) in _KINDS.items():
@@ -146,16 +143,8 @@ def open_target(prompt: mx.array | Sequence[int], model: Any, settings: Generati
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:
         warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
-    with ExitStack() as borrowed:
-        if drafter is None and prediction is None and settings.grammar is None:
-            length = 0
-        elif length is None:
-            # A controller is kept for the model and its drafter; a prediction is new every time.
-            kept_by = model if drafter is None else drafter
-            length = acquire_controller(model, kept_by)
-            borrowed.callback(release_controller, model, kept_by, length)
-        if isinstance(length, Controller) and drafter is not None and not isinstance(drafter, HybridDrafter):
-            settings = replace(settings, drafter=HybridDrafter([drafter]))  # which chooses the lengths
-        length = length if isinstance(length, Controller) else int(length)
-        text = TextState(tokens, vocabulary_size(model), settings, length)
-        return TargetRunner(model, cache, text, borrowed.pop_all())
+    drafts = drafter is not None or settings.prediction is not None or settings.grammar is not None
+    policy = length if isinstance(length, Policy) else Policy(longest=int(length or 0))
+    if length is None and drafts:
+        policy = policy_for(model, drafter, fresh=settings.seed is not None)
+    return TargetRunner(model, cache, TextState(tokens, vocabulary_size(model), settings, policy))

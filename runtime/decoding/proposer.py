@@ -1,27 +1,19 @@
-"""What is proposed for one text in every cycle: the first of these that has any tokens.
+"""What is proposed for one text in every cycle: what the policy chooses among the drafters, unless a grammar forces it.
 
-    forced       what a grammar leaves no choice about, and what look-ups expect after it
-    predicted    a text that the answer is expected to repeat, as long as the answer follows it
-    drafted      the drafter's guess
-
-A controller bounds its length, and learns what became of it.
+forced       the tokens that the grammar forces, and what look-ups expect after them
+chosen       what the policy makes of the proposals of the drafters, one of which may follow a prediction
 """
 
 from collections.abc import Sequence
-from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.cycle_timer import CycleTimer
-from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
-from spectool.runtime.draft_length.controller import MAX_PREDICTED_TOKENS, Controller
-from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import NOTHING, Proposal
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.policy.policy import Candidate, Choice, Policy
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 if TYPE_CHECKING:
-    from spectool.runtime.drafters.prediction import PredictionDrafter
     from spectool.runtime.grammar import GrammarConstraint
 
 
@@ -29,173 +21,131 @@ class Proposer:
     """Proposes for one text.
 
     Attributes:
-        controller: Bounds the length of drafts; None where it is fixed.
+        policy: Chooses among the drafters.
         timer: Measures each cycle.
     """
 
     def __init__(
         self,
-        guarded: GuardedDrafter,
-        length: int | Controller,
-        vocabulary: int,
-        *,
-        prediction: "PredictionDrafter | None" = None,
+        drafters: Sequence[GuardedDrafter],
+        policy: Policy,
         constraint: "GrammarConstraint | None" = None,
     ) -> None:
-        """Propose tokens of a target with ``vocabulary`` token ids, of this ``length`` or as long as a controller says.
+        """Propose what ``policy`` chooses among ``drafters``.
 
-        ``constraint`` says which tokens may follow; None allows all. What it leaves no choice about may be longer, and
-        teaches the controller nothing.
+        The ``constraint`` says which tokens may follow; None allows all.
         """
-        self.timer = CycleTimer()
-        self._guarded, self._prediction = guarded, prediction
-        self._predictor: Drafter | None = prediction  # proposes what the prediction expects
-        self._vocabulary, self._constraint = vocabulary, constraint
-        self._length = length
-        self.controller: Controller | None = None
+        self.policy, self.timer = policy, CycleTimer()
+        self._drafters, self._constraint = drafters, constraint
+        self._look_ups = [drafter for drafter in drafters if not drafter.is_model]
         # No pass is longer than one with the longest draft, also where tokens are forced or fed again.
-        self._longest = MAX_DRAFT_TOKENS
-        if isinstance(length, Controller):
-            self._longest = min(MAX_DRAFT_TOKENS, length.longest)
-            self.controller = length
-            self._predictor = None if prediction is None else HybridDrafter([prediction])
-        self._next_length: int | None = None  # of the drafter's next proposal, where it is settled already
+        self._longest = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
+        self._context = 0  # tokens of the text
         # Of this cycle:
-        self._proposed: Sequence[int] = ()
-        self._asked = self._refeed = 0  # tokens that a proposal could have, and that the pass feeds again
-        self._predicted = self._shared = False
-        self._paused = False  # whether the drafter is left alone
+        self._choice: Choice | None = None
+        self._refed = self._proposed = 0  # tokens that the pass feeds again, and that it verifies
+        self._alone = True  # whether the pass serves no other text
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Start the prediction and the drafter with the prompt."""
-        if self.controller is not None:
-            self.controller.begin(len(prompt))
-        if self._predictor is not None:
-            self._predictor.start(prompt)
-        self._guarded.start(prompt)
+        """Start the drafters with the prompt."""
+        self._context = len(prompt)
+        self.policy.start()
+        for drafter in self._drafters:
+            drafter.start(prompt)
 
     def drafting_paused(self) -> bool:
-        """Whether the next cycle goes without drafts, which is decided here if it was not yet."""
-        prediction = self._prediction
-        may_return = prediction is not None and prediction.near and self._length != 0
-        return not may_return and self._constraint is None and self._settled_length() <= 0
+        """Whether the next cycle goes without drafts, so that its pass may begin before its token is known."""
+        if self._constraint is not None:
+            return False
+        return self.policy.paused() or not any(drafter.may_propose() for drafter in self._drafters)
 
-    def propose(self, limit: int, refeed: int = 0, *, shared: bool = False) -> Proposal:
-        """A proposal that can be verified safely.
+    def propose(self, limit: int, refed: int = 0) -> Proposal:
+        """A proposal that can be verified safely, for a text that is alone.
 
         Args:
             limit: Maximum number of draft tokens that the pass can verify.
-            refeed: Committed tokens that it feeds again before the last one.
-            shared: Whether it serves other texts as well. A controller, which knows the passes of one text, is then
-                neither asked nor taught.
+            refed: Committed tokens that it feeds again before the last one.
         """
-        self.timer.begin()
-        self._shared, self._refeed = shared, refeed
-        self._predicted, self._asked = False, 0
-        if refeed:
-            # A pass without drafts takes all of it in, and the next one is short again.
-            limit = min(limit, self._longest - refeed)
-        limit = max(0, limit)
-        proposal = self._from_grammar(limit) or self._from_prediction(limit) or self._from_drafter(limit)
-        self._proposed = proposal.tokens
-        self.timer.pass_begins()
-        return proposal
+        limit = self._begin(limit, refed, alone=True)
+        proposal = self._forced(limit)
+        if proposal is None and not self.timer.begun and limit and not self.policy.paused():
+            self._choice = self.policy.propose(self._drafters, limit, self._context, refed)
+            proposal = self._choice.proposal
+        return self._taken(NOTHING if proposal is None else proposal, limit)
+
+    def candidates(self, limit: int, refed: int, policy: Policy) -> list[Candidate] | Proposal:
+        """What the look-ups propose for a text that shares its pass, for a ``policy`` to choose from.
+
+        Where nothing can be chosen, it is a settled proposal: of forced tokens, of a policy of the text's own, such as
+        a fixed length, or of a draft model, whose drawn drafts must all be used.
+        """
+        limit = self._begin(limit, refed, alone=False)
+        forced = self._forced(limit)
+        if forced is not None or not limit:
+            return forced or NOTHING
+        if policy is self.policy and len(self._look_ups) == len(self._drafters):
+            return self.policy.candidates(self._look_ups, min(limit, policy.longest))
+        if self.policy.paused():
+            return NOTHING
+        self._choice = self.policy.propose(self._drafters, limit, self._context, refed)
+        return self._choice.proposal
+
+    def take(self, proposal: Proposal) -> Proposal:
+        """Propose one of the candidates, as far as the grammar allows it."""
+        return self._taken(proposal, len(proposal.tokens))
 
     def commit(self, tokens: tuple[int, ...], *, begins: bool = False) -> None:
-        """Tell drafters and controllers what the target committed; a drafter that is paused hears of it later.
+        """Let policy and drafters learn what the target committed.
 
         ``begins`` says that the pass of the next cycle is under way.
         """
-        timer = self.timer
+        timer, policy = self.timer, self.policy
         timer.pass_ends(begins)
-        if self._predictor is not None:
-            self._predictor.commit(tokens)
-        elif self._guarded.drafter is None:
-            return
-        self._guarded.commit(tokens, later=self._paused)
-        timer.drafter_ends()
-        if self.controller is not None and not self._shared:
-            self.controller.learn(
-                asked=self._asked > 0,
-                proposed=len(self._proposed),
-                committed=len(tokens),
-                refed=self._refeed,
-                draft_seconds=timer.draft_seconds if self._asked and not self._predicted else None,
-                pass_seconds=timer.pass_seconds if timer.pass_is_typical else None,
-                processor_seconds=timer.processor_seconds,
-                caller_seconds=timer.caller_seconds,
-                ahead=timer.begun,
-            )
-        timer.end()
+        if not self._alone:
+            policy.judge(self._drafters, tokens)
+        elif self._choice is not None:
+            policy.learn(self._drafters, self._choice, tokens)
+        elif not self._proposed:
+            policy.rest(self._drafters)
+        if self._alone and timer.pass_is_typical:
+            rows = 0 if timer.was_begun else 1 + self._refed + self._proposed
+            policy.observe(rows, timer.pass_seconds, self._context, drafted=rows > 1)
+        for drafter in self._drafters:
+            drafter.follow(tokens)
+        self._context += len(tokens)
 
-    def _settled_length(self) -> int:
-        """The length of the drafter's next proposal, which is settled here if it was not yet; 0 pauses it."""
-        if self._guarded.drafter is None:
-            self._next_length = 0
-        elif self._next_length is None or self._shared:
-            self._next_length = self._chosen(MAX_DRAFT_TOKENS)
-        return self._next_length
+    def _begin(self, limit: int, refed: int, *, alone: bool) -> int:
+        """Begin a cycle; return how many draft tokens the pass can verify."""
+        self.timer.begin()
+        self._refed, self._alone, self._choice = refed, alone, None
+        # A pass without drafts takes in all that is fed again, and the next one is short again.
+        return max(0, min(limit, self._longest - refed) if refed else limit)
 
-    def _chosen(self, most: int) -> int:
-        """The length of a proposal that may have up to ``most`` tokens where the length is not fixed."""
-        if isinstance(self._length, Controller):
-            return self._longest if self._shared else self._length.choose(most)
-        return self._length
-
-    def _from_grammar(self, limit: int) -> Proposal | None:
+    def _forced(self, limit: int) -> Proposal | None:
         """Forced tokens, and what look-ups expect after them; None where the target has a choice."""
         most = min(limit, self._longest)
         forced = [] if self._constraint is None else self._constraint.forced(most)
         if not forced:
             return None
-        following = min(self._settled_length(), limit, most - len(forced))
-        self._next_length, self._paused = None, following <= 0
-
-        def extend(drafter: Drafter) -> Proposal:
+        following = 0 if self.policy.paused() else min(self.policy.longest, most - len(forced))
+        longest = Proposal(forced, "grammar")
+        for drafter in self._look_ups if following > 0 else ():
             more = drafter.extend(forced, following)
-            tokens = [*forced, *more.tokens[:following]]
-            return self._valid(Proposal(tokens, f"grammar+{more.source}"), len(tokens))
+            longer = self._allowed(Proposal([*forced, *more.tokens], f"grammar+{more.source}"), most)
+            longest = max(longest, longer, key=lambda proposal: len(proposal.tokens))
+        return longest
 
-        longer = None if self._paused else self._guarded.attempt(extend)
-        return Proposal(forced, "grammar") if longer is None or len(longer.tokens) <= len(forced) else longer
-
-    def _from_prediction(self, limit: int) -> Proposal | None:
-        """What the prediction expects; None where the answer does not follow it, or the pass is under way."""
-        if self._predictor is None or self._prediction is None or not self._prediction.found or self.timer.begun:
-            return None
-        asked = min(self._chosen(MAX_PREDICTED_TOKENS), limit)
-        proposal = self._ask(self._predictor, asked)
-        if not proposal.tokens:
-            return None
-        self._predicted = self._paused = True
-        self._asked = asked
+    def _taken(self, proposal: Proposal, limit: int) -> Proposal:
+        """The proposal of this cycle, as far as it can be verified and the grammar allows it."""
+        proposal = self._allowed(proposal, limit)
+        self._proposed = len(proposal.tokens)
+        self.timer.pass_begins()
         return proposal
 
-    def _from_drafter(self, limit: int) -> Proposal:
-        """What the drafter expects."""
-        length, self._next_length = self._settled_length(), None
-        self._paused = length <= 0
-        self._asked = asked = min(length, limit)
-        if not asked:
-            return NOTHING
-        return self._guarded.attempt(partial(self._ask, limit=asked)) or NOTHING
-
-    def _ask(self, drafter: Drafter, limit: int) -> Proposal:
-        drafter.costs = None if self._shared else self.controller
-        return self._valid(drafter.propose(limit), limit)
-
-    def _valid(self, proposal: Proposal, limit: int) -> Proposal:
-        """At most ``limit`` tokens of a proposal, as far as the target has them and the grammar allows them."""
+    def _allowed(self, proposal: Proposal, limit: int) -> Proposal:
         proposal = proposal.cut(limit)
-        drawn = proposal.distribution
-        if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
-            raise RuntimeUnsupported(
-                f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
-            )
-        tokens = list(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, proposal.tokens)))
-        if self._constraint is not None:
-            tokens = tokens[: self._constraint.allowed(tokens)]
+        if self._constraint is None:
+            return proposal
+        count = self._constraint.allowed(proposal.tokens)
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
-        if not tokens and drawn is None:
-            return NOTHING
-        return Proposal(tokens, str(proposal.source), proposal.probabilities[: len(tokens)], drawn)
+        return proposal.cut(count)._replace(distribution=proposal.distribution)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from spectool.runtime.draft_length.controller import Controller
+    from spectool.runtime.policy.policy import Policy
 
 
 class Failure(NamedTuple):
@@ -31,7 +31,7 @@ class DraftStatistics:
         proposed_by: Proposed draft tokens by the drafter's name.
         accepted_by: Accepted draft tokens by the drafter's name.
         failures: Drafters that failed, one entry for each drafter and generation.
-        controller: What chooses the draft length of the generation; None where it is fixed.
+        policy: What chooses the drafts of the generation; None where their length is fixed.
     """
 
     passes: int = 0
@@ -42,7 +42,7 @@ class DraftStatistics:
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
-    controller: "Controller | None" = field(default=None, compare=False)
+    policy: "Policy | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """A line such as this one.

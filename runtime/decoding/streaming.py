@@ -12,10 +12,10 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, given_ids, require_text
 
 
@@ -35,10 +35,10 @@ def stream_generate(
     tokenizer: Any,
     prompt: str | mx.array | list[int],
     *,
-    drafter: Drafter | None = None,
+    drafter: Drafter | Drafters | None = None,
     prediction: str | mx.array | Sequence[int] | None = None,
     max_tokens: int = 256,
-    num_draft_tokens: int | Controller | None = None,
+    num_draft_tokens: int | Policy | None = None,
     stop_strings: Sequence[str] = (),
     own_text: bool = False,
     **kwargs: Any,

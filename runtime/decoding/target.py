@@ -7,7 +7,6 @@ feeds those again first.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -32,9 +31,9 @@ class TargetRunner:
         next_pass: Returns the pass of the next cycle where it has begun already; None otherwise.
     """
 
-    def __init__(self, model: Any, cache: list[Any], text: TextState, borrowed: ExitStack) -> None:
-        """Write ``text`` with ``model``, from the end of ``cache`` on; close what is ``borrowed`` when it has ended."""
-        self.model, self.cache, self.text, self._borrowed = model, cache, text, borrowed
+    def __init__(self, model: Any, cache: list[Any], text: TextState) -> None:
+        """Write ``text`` with ``model``, from the end of ``cache`` on."""
+        self.model, self.cache, self.text = model, cache, text
         self.refeed: list[int] = []
         self.next_pass: Callable[[], Pass] | None = None
         self._unrewindable_at = -1  # yielded tokens at which the token fed ahead cannot be taken out
@@ -90,7 +89,6 @@ class TargetRunner:
         Returns the number of tokens of the text that the cache holds afterwards, or None if it could not be taken back
         and is of no further use.
         """
-        self._borrowed.close()
         windows.use_mlx_lm_masks(flatten(self.cache))
         length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)

@@ -7,16 +7,17 @@ chosen, where it ends, and what is counted.
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal, accepted_length
-from spectool.runtime.sampling.randomness import Randomness
+from spectool.runtime.decoding.statistics import DraftStatistics, Failure
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, Proposal, accepted_length, members_of
+from spectool.runtime.drafters.guarded import GuardedDrafter, warn_switched_off
+from spectool.runtime.policy.policy import Policy
+from spectool.runtime.sampling.randomness import Randomness, renew, state
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.sampling.token_ids import given_ids, require_tokens
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
@@ -32,11 +33,12 @@ class GenerationSettings:
     """How one text is written.
 
     Attributes:
-        drafter: Source of draft tokens; None decodes plainly.
-        prediction: Follows a text that the answer is expected to repeat, and proposes before ``drafter`` does.
+        drafter: Source of draft tokens, or several; None decodes plainly.
+        prediction: Follows a text that the answer is expected to repeat, as one more drafter.
         num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
-            fastest on this machine with this text, from what was measured in this generation and in earlier ones with
-            the same model and drafter. A `Controller` chooses from what it has measured itself.
+            fastest on this machine with this text, by what passes cost (measured when the model is first used) and by
+            how often drafts were right, in this generation and in earlier ones with the same model and drafter. With a
+            ``seed``, only this generation counts. A `Policy` chooses by what it knows.
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
@@ -46,8 +48,8 @@ class GenerationSettings:
             One that raises there ends the draft; after committed tokens, it ends the generation.
         grammar: What the generated text has to look like. The model chooses among the tokens that are allowed, after
             all processors, and what has no alternative is drafted.
-        seed: Draws from a random state of its own, so that the same call with a fixed draft length gives the same text
-            again, and MLX's shared state stays as it is. None draws from the shared state.
+        seed: Draws from a random state of its own, so that the same call gives the same text again, and MLX's shared
+            state stays as it is. None draws from the shared state.
         verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
             rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
             means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
@@ -63,9 +65,9 @@ class GenerationSettings:
         on_cycle: Called for each cycle before its first token is yielded.
     """
 
-    drafter: Drafter | None = None
+    drafter: Drafter | Drafters | None = None
     prediction: "PredictionDrafter | None" = None
-    num_draft_tokens: int | Controller | None = None
+    num_draft_tokens: int | Policy | None = None
     max_tokens: int = 256
     stop_tokens: Collection[int] = frozenset()
     sampler: Sampler | None = None
@@ -126,10 +128,8 @@ class TextState:
         ended: Whether the text is complete.
     """
 
-    def __init__(
-        self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, length: int | Controller
-    ) -> None:
-        """Write after ``prompt`` with a model that has ``vocabulary`` token ids, with drafts of this ``length``.
+    def __init__(self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, policy: Policy) -> None:
+        """Write after ``prompt`` with a model that has ``vocabulary`` token ids, with drafts as ``policy`` chooses.
 
         Raises:
             RuntimeUnsupported: ``seed`` or ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token
@@ -147,15 +147,17 @@ class TextState:
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
-        drafts = settings.num_draft_tokens != 0  # or not even what the grammar leaves no choice about
+        drafts = settings.num_draft_tokens != 0  # 0 also turns forced tokens off
+        given = [*members_of(settings.drafter), *([] if settings.prediction is None else [settings.prediction])]
         self.proposer = Proposer(
-            GuardedDrafter(settings.drafter if drafts else None, self.statistics, draw),
-            length,
-            vocabulary,
-            prediction=settings.prediction,
-            constraint=self.constraint if drafts else None,
+            [
+                GuardedDrafter(drafter, self._failed, draw, vocabulary, lambda: partial(renew, state()))
+                for drafter in (given if drafts else ())
+            ],
+            policy,
+            self.constraint if drafts else None,
         )
-        self.statistics.controller = self.proposer.controller
+        self.statistics.policy = policy if policy.is_automatic else None
         self.last, self.prompt_read = prompt[-1], False
         self.committed = self.yielded = 0
         self.ended = settings.max_tokens == 0
@@ -178,6 +180,11 @@ class TextState:
     def fed(self) -> int:
         """The same, once all that is committed is yielded."""
         return len(self.prompt) - 1 + self.committed
+
+    def _failed(self, drafter: Drafter, error: Exception) -> None:
+        """Count a drafter that failed, and warn."""
+        self.statistics.failures.append(Failure(drafter.name, f"{type(error).__name__}: {error}"))
+        warn_switched_off(drafter, error)
 
     def start(self) -> None:
         """Give the prompt to the drafter, unless no token is wanted."""

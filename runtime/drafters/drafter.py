@@ -4,17 +4,17 @@ One generation is ``start(prompt)`` and then, in every cycle, ``propose(limit)``
 learns what became of its proposal only from the tokens that the target committed.
 """
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from spectool import RuntimeUnsupported
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
-    from spectool.runtime.draft_length.controller import Controller
     from spectool.runtime.sampling.verification import Draw
 
 
@@ -50,17 +50,6 @@ NOTHING = Proposal((), "")
 """No guess."""
 
 
-def warn_switched_off(drafter: "Drafter", error: Exception) -> None:
-    """Log that ``drafter`` failed and is not asked again in this generation."""
-    logging.getLogger(__name__).warning(
-        "drafter %r is switched off for this generation: %s: %s. "
-        "Decoding goes on without it; the output does not change.",
-        drafter.name,
-        type(error).__name__,
-        error,
-    )
-
-
 class Drafter:
     """Guesses the target's next tokens. Subclasses inherit what they do not need.
 
@@ -70,17 +59,19 @@ class Drafter:
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
+        longest: The most tokens that it proposes where nobody fixes their number.
         cache: Cache of its draft model; None where there is none.
-        costs: Knows what passes cost; None where the draft length is fixed, or other texts share the pass. The loop
-            sets it before each proposal.
-        report: Called with each drafter inside this one that fails. The loop replaces it to count failures.
     """
 
     name: str = "drafter"
     costs_a_pass: bool = False
-    costs: "Controller | None" = None
+    longest: int = MAX_DRAFT_TOKENS
     cache: "TextCache | None" = None
-    report: Callable[["Drafter", Exception], None] = staticmethod(warn_switched_off)
+
+    @property
+    def passes(self) -> int:
+        """Passes that its model has made for drafts so far."""
+        return 0 if self.cache is None else self.cache.passes
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
@@ -94,6 +85,10 @@ class Drafter:
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add the tokens (at least one) that the target committed in this cycle to the history."""
+
+    def may_propose(self) -> bool:
+        """Whether there may be a proposal in the next cycle; if not, its pass begins early."""
+        return True
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """Guess at most ``limit`` tokens after ``tokens`` of another drafter; by default none."""
@@ -126,6 +121,43 @@ class Cycle(NamedTuple):
     committed: tuple[int, ...]
     draft_seconds: float = 0.0
     pass_seconds: float = 0.0
+
+
+class Drafters:
+    """Several drafters for one target. In every cycle, the policy chooses among them.
+
+    Attributes:
+        members: The drafters.
+        name: Their names.
+        cache: Cache of the first draft model among them; None where there is none.
+    """
+
+    def __init__(self, members: Sequence[Drafter]) -> None:
+        """Combine drafters.
+
+        Raises:
+            RuntimeUnsupported: They are not a list of drafters, or there is none.
+        """
+        self.members = tuple(members) if isinstance(members, Sequence) else ()
+        if not self.members or not all(isinstance(drafter, Drafter) for drafter in self.members):
+            raise RuntimeUnsupported(f"drafters: expected a list of drafters, got {members!r:.100}")
+        self.name = ", ".join(drafter.name for drafter in self.members)
+        self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
+
+    def __repr__(self) -> str:
+        return f"<Drafters: {self.name}>"
+
+    def fork(self) -> "Drafters | None":
+        """Drafters like these for another text at the same time; None if one of them cannot be forked."""
+        forks = [fork for drafter in self.members if (fork := drafter.fork()) is not None]
+        return Drafters(forks) if len(forks) == len(self.members) else None
+
+
+def members_of(drafter: "Drafter | Drafters | None") -> tuple[Drafter, ...]:
+    """The single drafters."""
+    if isinstance(drafter, Drafters):
+        return drafter.members
+    return () if drafter is None else (drafter,)
 
 
 accepted_length = common_prefix

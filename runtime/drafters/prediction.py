@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.settings import LONGEST_DRAFT
 
 _CONTEXT = 2  # tokens by which a place is found again
 _SURE = 8  # matching tokens after which a place is taken to be the right one
@@ -28,6 +29,7 @@ class PredictionDrafter(Drafter):
     """
 
     name = "prediction"
+    longest = LONGEST_DRAFT
 
     def __init__(self, tokens: Sequence[int]) -> None:
         """Follow ``tokens``, the prediction in the target's token ids. A copy shares what is prepared here."""
@@ -45,8 +47,7 @@ class PredictionDrafter(Drafter):
         self._latest: tuple[int, ...] = ()
         self._repeated = bytearray(len(self.tokens))
 
-    @property
-    def near(self) -> bool:
+    def may_propose(self) -> bool:
         """Whether the answer follows the prediction, or is likely to come back to it soon."""
         return self.found or self._astray < _NEAR
 

@@ -55,7 +55,7 @@ def require_lengths(max_tokens: Any, num_draft_tokens: Any) -> None:
         raise RuntimeUnsupported(f"max_tokens: expected a whole number, or -1 for no limit, got {max_tokens!r}")
     if not is_id(num_draft_tokens) or num_draft_tokens < 0:
         raise RuntimeUnsupported(
-            f"num_draft_tokens: expected None, a whole number of at least 0 or a Controller, got {num_draft_tokens!r}"
+            f"num_draft_tokens: expected None, a whole number of at least 0 or a Policy, got {num_draft_tokens!r}"
         )
 
 

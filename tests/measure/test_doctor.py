@@ -1,4 +1,4 @@
-"""What the doctor measures, what it concludes, and how controllers start from it."""
+"""What the doctor measures, what it concludes, and how policies know it."""
 
 import errno
 import json
@@ -11,24 +11,19 @@ import pytest
 from click.testing import CliRunner
 
 from spectool import ArtifactError
-from spectool.artifacts.pass_costs import DraftFacts, PassCosts, costs_path, load_costs, save_costs
+from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.cli import main
-from spectool.measure.doctor import ROWS, break_even, measure_costs, nearly_free
+from spectool.measure.doctor import break_even, measure_costs, nearly_free
 from spectool.runtime import batch_generate, generate
-from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
-from spectool.runtime.decoding.proposer import Proposer
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.draft_length.controller_pool import acquire_controller, new_controller, release_controller
-from spectool.runtime.draft_length.measured import known_costs, known_draft, model_key
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.tests.runtime.fake_drafters import Fixed
+from spectool.runtime.policy.costs import known_costs, model_key, new_policy
+from spectool.runtime.policy.curve import ASSUMED
+from spectool.runtime.policy.measuring import ROWS
 
-FACTS = DraftFacts(0.4, 0.1, 0.0, 0.003, 0.001)
-COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, (1, 2), 0.9, drafts={"d": FACTS})
+COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, {64: 0.009}, (1, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +45,7 @@ def test_nearly_free_lengths_end_before_the_first_dear_pass():
     assert nearly_free({1: 1.0, 2: 1.2}) == 0
 
 
-def test_command_measures_and_later_controllers_start_from_it():
+def test_command_measures_and_later_policies_know_it():
     result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.2", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -59,15 +54,12 @@ def test_command_measures_and_later_controllers_start_from_it():
     model, tokenizer = load_model(str(demo_path("target")))
     known = known_costs(model)
     assert known is not None and known.seconds.keys() == {64, 1024}
-    assert new_controller(model).passes.known(2)
+    assert new_policy(model).curve.seconds(2, 64) == pytest.approx(known.seconds[64][2], rel=0.5)
     other, _ = load_model(str(demo_path("draft")))
-    assert known_costs(other) is None and not new_controller(other).passes.known(1)
+    assert known_costs(other) is None and new_policy(other, measure=False).curve is ASSUMED
     drafter = load_drafter(tokenizer)
     plain = [r.token for r in stream_generate(model, tokenizer, "Most w Jaworowcu", max_tokens=20)]
-    controller = new_controller(model)
-    drafted = stream_generate(
-        model, tokenizer, "Most w Jaworowcu", max_tokens=20, drafter=drafter, num_draft_tokens=controller
-    )
+    drafted = stream_generate(model, tokenizer, "Most w Jaworowcu", max_tokens=20, drafter=drafter)
     assert [r.token for r in drafted] == plain
 
 
@@ -96,54 +88,21 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
             load_costs("k")
 
 
-def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
-    target, tokenizer = load_model(str(demo_path("target")))
-    draft = load_model(str(demo_path("draft")))
-    gains: list[float] = []
-
-    def generation() -> None:
-        """One in a process of its own, as far as the drafter and the controller can tell."""
-        drafter = load_drafter(tokenizer, draft_model=draft, history=True)
-        controller = acquire_controller(target, drafter)
-        ((_, record),) = drafter.draft_models
-        gains.append(record.gain(1.0, 0.1))
-        for _ in range(20):
-            record.settle(benefit=1.5, doubt=1.0, price=0.2)
-        release_controller(target, drafter, controller)
-
-    generation()
-    assert load_costs(model_key(target)) is None, "nothing is kept for a model that the doctor has not measured"
-    save_costs(model_key(draft[0]), replace(COSTS, seconds={64: {1: 0.002, 32: 0.008}}, drafts={}))
-    save_costs(model_key(target), replace(COSTS, drafts={}))
-    assert known_draft(target, draft[0], "model") == DraftFacts(None, 0.0, 0.0, 0.002, 0.008 / 32)
-    generation()
-    kept = load_costs(model_key(target))
-    assert kept is not None
-    ((name, facts),) = kept.drafts.items()
-    assert name == f"{model_key(draft[0])} in hybrid(history, model)"
-    generation()
-    assert gains[0] == gains[1] < gains[2]
-    assert facts.benefit == pytest.approx(1.5)
-    alone = known_draft(target, draft[0], "model")
-    assert alone is not None
-    assert (alone.benefit, alone.per_token) == (None, facts.per_token), "it gains another amount without look-ups"
-
-
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
     assert [replace(COSTS, same_bits=rows).longest_exact for rows in [(1,), (1, 3), (1, 2, 3, 8)]] == [0, 0, 2]
     model, tokenizer = load_model(str(demo_path("target")))
     drafter = load_drafter(tokenizer, draft_model=str(demo_path("target")))  # right, so long drafts pay
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17), 1.0)}
     for rows, exact, longest in [((1, 2, 3, 8), False, 16), ((1, 2, 3, 8), True, 2), ((1,), True, 0)]:
-        save_costs(model_key(model), PassCosts("m", "CPU", flat, rows, None, exact))
+        save_costs(model_key(model), PassCosts("m", "CPU", flat, {64: 1.0}, rows, exact))
         lengths: set[int] = set()
-        controller = new_controller(model)
+        policy = new_policy(model)
         for _ in stream_generate(
-            model, tokenizer, "Most w Jaworowcu", max_tokens=48, drafter=drafter, num_draft_tokens=controller,
+            model, tokenizer, "Most w Jaworowcu", max_tokens=48, drafter=drafter, num_draft_tokens=policy,
             on_cycle=lambda cycle, lengths=lengths: lengths.add(len(cycle.proposal)),
         ):  # fmt: skip
             pass
-        assert max(lengths) <= longest <= controller.longest
+        assert max(lengths) <= longest <= max(16, policy.longest)
         assert longest < 16 or max(lengths) > 2
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2"])
     assert result.exit_code == 0 and "decoding plainly" in result.stderr and "drafting from" not in result.stderr
@@ -155,7 +114,7 @@ def passes_with(exact: tuple[int, ...], write: Callable[[Any, Any], object], mon
     """The shapes of the passes after the prompt's, where the rows of ``exact`` have the bits of one."""
     model, tokenizer = load_model(str(demo_path("target")))
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17, 32), 1.0)}
-    save_costs(model_key(model), PassCosts("m", "CPU", flat, exact, None, exact=True))
+    save_costs(model_key(model), PassCosts("m", "CPU", flat, {64: 1.0}, exact, exact=True))
     shapes, call = set[tuple[int, ...]](), type(model).__call__
 
     def noted(self: Any, inputs: Any, **options: Any) -> Any:
@@ -173,11 +132,6 @@ def test_texts_whose_bits_are_kept_share_no_passes(monkeypatch):
         batch_generate(model, tokenizer, prompts, drafters=load_drafter(tokenizer), max_tokens=24)
 
     assert {shape for shape in passes_with((1,), write, monkeypatch) if shape != (1, 2)} == {(1, 1)}
-    shared = Controller()
-    shared.keep_exact(2)
-    proposer = Proposer(GuardedDrafter(Fixed([5] * 16), DraftStatistics()), shared, 100)
-    proposer.start([1])
-    assert len(proposer.propose(16, shared=True).tokens) == 2
 
 
 def test_predictions_keep_to_the_same_bits_as_well(monkeypatch):
@@ -235,34 +189,7 @@ def test_damaged_costs_do_not_stop_a_generation():
     path.parent.mkdir(parents=True)
     path.write_text("{", encoding="utf-8")
     assert known_costs(model) is None
-    assert isinstance(new_controller(model), Controller)
-
-
-def learn(controller: Controller, *, seconds: float, processor: float) -> None:
-    controller.learn(committed=1, pass_seconds=seconds, processor_seconds=processor)
-
-
-def test_passes_of_a_busy_machine_are_not_learnt_from():
-    controller = Controller()
-    controller.start_from({1: 0.01, 2: 0.011}, processor_share=1.9)
-    controller.begin()
-    assert controller.choose() > 0  # from the first cycle on
-    for _ in range(20):
-        learn(controller, seconds=0.05, processor=0.03)
-    assert controller.passes.measured()[1] == 0.01
-    for _ in range(20):
-        learn(controller, seconds=0.02, processor=0.038)
-    controller.passes.update()
-    assert controller.passes.measured()[1] == pytest.approx(0.02)
-
-
-def test_without_costs_everything_is_learnt_from():
-    controller = Controller()
-    controller.begin()
-    assert controller.choose() == 0
-    for _ in range(2):
-        learn(controller, seconds=0.05, processor=0.0)
-    assert controller.passes.known(1)
+    assert new_policy(model).curve is not None
 
 
 def test_file_of_costs_is_in_the_users_cache(tmp_path: Path):

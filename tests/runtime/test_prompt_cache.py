@@ -17,7 +17,7 @@ from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafters
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache, save_prompt_cache
@@ -125,7 +125,7 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     """The cache of a draft model is found through a translator, and through a hybrid."""
     path, model = tmp_path / "cache.safetensors", tiny_model()
     translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
-    saved = HybridDrafter([Reference([]), TranslatedDrafter(ModelSource(model), translator)])
+    saved = Drafters([Reference([]), TranslatedDrafter(ModelSource(model), translator)])
     saved.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.0, 0.0))
     saved.start(PROMPT)
     saved.propose(4)
@@ -133,7 +133,7 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     loaded = TranslatedDrafter(ModelSource(model), translator)
     assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3
     assert loaded.cache is not None and loaded.cache.tokens[: len(PROMPT)] == PROMPT
-    for nothing in (HybridDrafter([Reference([])]), Reference([]), None):
+    for nothing in (Drafters([Reference([])]), Reference([]), None):
         assert nothing is None or nothing.cache is None
         load_prompt_cache(path, nothing)
 

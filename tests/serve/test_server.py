@@ -12,14 +12,11 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 from openai import APIStatusError, NotFoundError
 
-from spectool.artifacts.pass_costs import PassCosts, load_costs, save_costs
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.draft_length.measured import model_key
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
-from spectool.tests.runtime.fake_drafters import Guesser
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.serve.questions import (
     CHAT,
@@ -281,36 +278,6 @@ def test_models_go_by_the_names_they_are_given(server: Server) -> None:
         assert client(running).completions.create(model="default_model", prompt="a", max_tokens=1).model == "bielik"
         with pytest.raises(NotFoundError, match="bielik, gpt-4"):
             client(running).completions.create(model=TARGET, prompt="a")
-
-
-def test_what_was_learnt_of_a_draft_model_is_kept_when_the_server_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
-    model, _ = load_model(TARGET)
-    save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 0.002, 32: 0.008}}, (), None, False))
-    with serving(with_all, num_draft_tokens=None) as running:
-        ((_, record),) = running.engine.model.drafter.draft_models  # type: ignore[union-attr]
-        for _ in range(20):
-            record.settle(benefit=1.5, doubt=1.0, price=0.2)
-    kept = load_costs(model_key(model))
-    assert kept is not None and len(kept.drafts) == 1
-
-
-def test_the_controller_counts_the_wall_time_of_a_token() -> None:
-    shares = []
-    for _ in range(5):  # a mean of seconds and a median of them differ where other programs interrupt
-        with serving(lambda tokenizer: Guesser(), num_draft_tokens=None) as running:
-            for prompt in PROMPTS:
-                complete(running, prompt, 150)
-            controller = running.engine.model.controller
-            assert controller.passes.plain_known
-            figures = series(running)
-        wall = figures["spectool_generation_seconds_total"] / figures["spectool_generated_tokens_total"]
-        shares.append(max(controller.passes.curve[0], controller.caller_seconds) / wall)
-        if 0.7 < shares[-1] < 1.5:
-            return
-    pytest.fail(f"booked for a token, as shares of the time by the clock: {shares}")
 
 
 def test_a_prompt_is_as_long_as_the_model_allows(server: Server) -> None:

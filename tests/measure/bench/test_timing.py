@@ -14,8 +14,7 @@ from spectool.measure.bench.run_file import PLAIN, Generation
 from spectool.measure.bench.timing import Configuration, Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
 from spectool.runtime.loading import load_model
 
 PASS, READ = 0.2, 0.6  # seconds: of a pass of the target, of a drafter that reads a prompt
@@ -132,7 +131,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 @pytest.mark.parametrize("alone", [True, False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
-    drafter = Reader() if alone else HybridDrafter([Silent(), Reader()])
+    drafter = Reader() if alone else Drafters([Silent(), Reader()])
     some = [Configuration(f"reader {k}", k, drafter) for k in (2, 3)]
     rows = measured(slow, *some)
     for row in (rows["reader 2"], rows["reader 3"]):
@@ -165,8 +164,7 @@ def test_configurations_without_a_draft_length_go_on_learning() -> None:
     target = Target(load_model(str(demo_path("target")))[0], [Configuration(), auto, two], frozenset(), 12)
     for temperature in (0.0, 0.0, 0.7):
         target.measure(PROMPT, temperature, (0,), lambda number: None)
-    assert (set(auto.controllers), set(two.controllers)) == ({0.0, 0.7}, set())
-    assert all(controller.passes.measured() for controller in auto.controllers.values())
+    assert (set(auto.policies), set(two.policies)) == ({0.0, 0.7}, set())
 
 
 def test_every_configuration_is_run_before_it_is_measured() -> None:

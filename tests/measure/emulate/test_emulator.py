@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from spectool.measure.emulate import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 
@@ -113,7 +112,7 @@ def test_equal_to_the_slow_twin(
             return Script(table)
         if kind == "history":
             return LookupDrafter(history=True)
-        return HybridDrafter([Script(table), LookupDrafter(history=True)])
+        return Drafters([Script(table), LookupDrafter(history=True)])
 
     statistics = replay(documents, drafter(), limit)
     found = (statistics.passes, statistics.proposed, statistics.accepted, statistics.drafted_passes)
@@ -130,7 +129,7 @@ def test_a_hybrid_is_at_least_as_good_as_the_better_of_two_that_never_compete() 
     text = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 1, 2, 3]
     script = {1: [2, 3]}
     alone = [replay([text], drafter).passes for drafter in (Script(script), LookupDrafter(history=True))]
-    statistics = replay([text], HybridDrafter([Script(script), LookupDrafter(history=True)]))
+    statistics = replay([text], Drafters([Script(script), LookupDrafter(history=True)]))
     assert statistics.passes < min(alone)
     assert set(statistics.accepted_by) == {"script", "history"}
     assert statistics.accepted_by["script"] == 2
@@ -142,6 +141,6 @@ def test_a_drafter_that_fails_inside_a_hybrid_does_not_end_the_replay(caplog: py
             raise RuntimeError("broken file")
 
     text = [5, 6, 7] * 5
-    statistics = replay([text], HybridDrafter([Failing({}, "failing"), LookupDrafter(history=True)]))
+    statistics = replay([text], Drafters([Failing({}, "failing"), LookupDrafter(history=True)]))
     assert "'failing' is switched off" in caplog.text
     assert statistics.passes == replay([text], LookupDrafter(history=True)).passes

@@ -12,8 +12,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.samplers import Sampling
@@ -36,7 +35,7 @@ def schedules(kind: str, count: int) -> None:
         print(f"{kind}, schedule {number}: seed {seed}")
         rng = random.Random(seed)
         wanted = schedule(rng, rng.randint(3, 7), 256, 80, 60)
-        look_ups = HybridDrafter([LookupDrafter(history=True)])
+        look_ups = Drafters([LookupDrafter(history=True)])
 
         def make(one: Wanted, rng: random.Random = rng, look_ups: Drafter = look_ups) -> Drafter | None:
             kind = rng.choice(["none", "history", "right", "partly right", "guesser", "failing"])

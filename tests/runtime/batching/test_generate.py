@@ -1,6 +1,5 @@
 """Texts of several prompts in one call are those of one call for each."""
 
-from itertools import count
 from typing import Any
 
 import mlx.core as mx
@@ -12,7 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import Sampling
@@ -103,15 +102,12 @@ def test_a_seed_covers_what_a_draft_model_draws(loaded: Any) -> None:
     ]
 
 
-def test_a_hybrid_drafts_where_no_controller_knows_what_passes_cost(loaded: Any) -> None:
+def test_a_draft_model_and_look_ups_draft_in_shared_passes(loaded: Any) -> None:
     model, tokenizer = loaded
     draft, _ = load(str(demo_path("draft")))
     alone = [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]
     for length in (None, 3):
-        # Every reading of the clock is one second later, so that how busy the machine is decides nothing.
-        drafters = [
-            HybridDrafter([LookupDrafter(history=True), ModelDrafter(draft)], clock=count().__next__) for _ in PROMPTS
-        ]
+        drafters = [Drafters([LookupDrafter(history=True), ModelDrafter(draft)]) for _ in PROMPTS]
         made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24, num_draft_tokens=length)
         assert made.texts == alone
         assert not any(statistics.failures for statistics in made.drafting)

@@ -10,9 +10,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.draft_length.controller import Controller
-from spectool.runtime.drafters.drafter import Cycle, Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, Proposal
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
@@ -102,7 +100,7 @@ def test_a_failing_drafter_is_switched_off(
 
 def test_every_failure_is_reported_and_counted(model: Any, text: list[int], caplog: pytest.LogCaptureFixture) -> None:
     total = DraftStatistics()
-    hybrid = HybridDrafter([Failing(text, "commit", 1), Reference(text), Failing(text, "start", 1)])
+    hybrid = Drafters([Failing(text, "commit", 1), Reference(text), Failing(text, "start", 1)])
     for drafter in (Failing(text, "propose", 1), Failing(text, "propose", 1), hybrid):
         assert generated(model, drafter, 9, statistics=total) == text[:9]
     assert caplog.text.count("'failing' is switched off") == len(caplog.records) == 4
@@ -251,19 +249,14 @@ def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
         assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
 
 
-def test_a_generation_that_was_never_read_gives_its_controller_back(model: Any) -> None:
-    drafter, statistics, controllers = Fixed([1]), DraftStatistics(), list[Any]()
-    for _ in range(2):
-        steps = generate_step(PROMPT, model, drafter=drafter, statistics=statistics)
-        controllers.append(statistics.controller)
+def test_generations_with_the_same_drafter_share_a_policy(model: Any) -> None:
+    drafter, statistics, policies = Fixed([1]), DraftStatistics(), list[Any]()
+    for seed in (None, None, 1):
+        steps = generate_step(PROMPT, model, drafter=drafter, statistics=statistics, seed=seed)
+        policies.append(statistics.policy)
         steps.close()
-    assert controllers[0] is not None and controllers[0] is controllers[1]
-
-
-@pytest.mark.parametrize("most", [0, 65, 1.5, True])
-def test_a_controller_for_longer_drafts_than_any_is_refused(most: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match="most: expected a whole number from 1 to 64, got"):
-        Controller(most)
+    assert policies[0] is not None and policies[0] is policies[1]
+    assert policies[2] is not policies[0], "with a seed, what came before does not count"
 
 
 @pytest.mark.parametrize(

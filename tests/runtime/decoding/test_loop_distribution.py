@@ -11,15 +11,15 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.drawing import FLATTER
@@ -81,32 +81,18 @@ def intersection_of(draft: Any) -> Drafter:
     return TranslatedDrafter(ModelSource(draft, bos=6, size=9), translator)
 
 
-class Timed(ModelDrafter):
-    """At this cost in plain passes, it is asked for one token and the look-up goes on."""
-
-    SECONDS, now = 0.35, 0.0
-
-    def propose(self, limit: int) -> Proposal:
-        proposal = super().propose(limit)
-        self.now += self.SECONDS * len(proposal.tokens)
-        return proposal
-
-
-def drafter_of(name: str, noisy: Any) -> Drafter:
+def drafter_of(name: str, noisy: Any) -> Drafter | Drafters:
     if name == "intersection":
         return intersection_of(tiny_model(vocabulary=10, seed=3, scale=2.0))
     if name == "guesses":
         return Fixed(plain(noisy, PROMPT, 2), "guesses")
     if name == "hybrid":
-        timed = Timed(noisy)
-        hybrid = HybridDrafter([Lookup(), timed], clock=lambda: timed.now)
-        hybrid.records[0].start_from(DraftFacts(None, 0.0, 0.0, Timed.SECONDS, 0.0))
-        return hybrid
+        return Drafters([Lookup(), ModelDrafter(noisy)])
     return ModelDrafter(noisy, min_probability=0.4 if name == "hesitant model" else 0.0)
 
 
 def drawn_by_the_loop(
-    model: Any, drafter: Drafter, sampler: Any, processors: Any, verify: Any, runs: int, seed: int
+    model: Any, drafter: Drafter | Drafters, sampler: Any, processors: Any, verify: Any, runs: int, seed: int
 ) -> tuple[np.ndarray, DraftStatistics]:
     """Return tokens [runs, 3] after PROMPT, and what drafting did."""
     mx.random.seed(seed)
@@ -246,7 +232,7 @@ def test_the_intersection_is_drawn_from_what_is_shared(model: Any, processors: t
         history += committed
 
 
-def test_a_hybrid_uses_what_was_drawn_whatever_it_is() -> None:
+def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
     class Short(Fixed):
         """Asked for more, it draws one token: worth less, it turns out, than the look-up."""
 
@@ -255,10 +241,10 @@ def test_a_hybrid_uses_what_was_drawn_whatever_it_is() -> None:
         def propose(self, limit: int) -> Proposal:
             return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
 
-    hybrid = HybridDrafter([Fixed([1], "look-up"), Short([], "model")], clock=lambda: 0.0)
-    hybrid.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.0, 0.0))
-    hybrid.start(PROMPT)
-    proposal = hybrid.propose(4)
+    drafters = [GuardedDrafter(each, vocabulary=VOCABULARY) for each in (Fixed([1], "look-up"), Short([], "model"))]
+    for each in drafters:
+        each.start(PROMPT)
+    proposal = Policy().propose(drafters, 4, 0).proposal
     assert (proposal.tokens, proposal.source) == ((3,), "model")
     assert proposal.distribution is not None
 

@@ -14,17 +14,17 @@ from spectool import RuntimeUnsupported
 from spectool.runtime import generate
 from spectool.runtime.decoding import cycle_timer
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.guarded_drafter import GuardedDrafter
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.draft_length.controller import Controller
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, accepted_length
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length
+from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser
 from spectool.tests.runtime.models import perturbed, plain, prompts, tiny_model
@@ -86,10 +86,10 @@ class Simulated:
     passes: int = 0
 
     def write(
-        self, answer: Sequence[int], prediction: Sequence[int], length: Controller, drafter: Drafter | None = None
+        self, answer: Sequence[int], prediction: Sequence[int], policy: Policy, drafter: Drafter | None = None
     ) -> "Simulated":
-        guarded = GuardedDrafter(drafter, DraftStatistics())
-        proposer = Proposer(guarded, length, 10**6, prediction=PredictionDrafter(prediction))
+        given = [PredictionDrafter(prediction), *([] if drafter is None else [drafter])]
+        proposer = Proposer([GuardedDrafter(each) for each in given], policy)
         proposer.start([1])
         at = 0
         while at < len(answer):
@@ -101,6 +101,12 @@ class Simulated:
             proposer.commit(tuple(answer[at : at + accepted + 1]), begins=begins)
             at += accepted + 1
         return self
+
+
+def policy_of(curve: str) -> Policy:
+    """One that knows what passes cost."""
+    points = {rows: CURVES[curve](rows) for rows in range(1, 66)}
+    return Policy(PassCurve({0: points}, {0: points[1]}))
 
 
 @pytest.fixture
@@ -131,18 +137,18 @@ def test_an_edit_of_a_tenth_takes_a_fifth_of_the_passes(
     for _ in range(20):
         file = rng.choices(range(300), k=400)
         answer = edited(rng, file, places)
-        shares.append(simulated(curve).write(answer, file, Controller()).passes / len(answer))
+        shares.append(simulated(curve).write(answer, file, policy_of(curve)).passes / len(answer))
     assert sum(shares) / len(shares) <= 0.2
 
 
 def test_a_drafter_that_does_not_pay_does_not_keep_a_prediction_from_drafting(
     simulated: Callable[[str], Simulated],
 ) -> None:
-    rng, controller = random.Random(6), Controller()
+    rng, policy = random.Random(6), policy_of("between")
     for _ in range(3):
         text = rng.choices(range(300), k=400)
-        assert simulated("between").write(text, [], controller, HybridDrafter([Guesser()])).passes > 350
-        assert simulated("between").write(text, text, controller, HybridDrafter([Guesser()])).passes <= 40
+        assert simulated("between").write(text, [], policy, Guesser()).passes > 350
+        assert simulated("between").write(text, text, policy, Guesser()).passes <= 40
 
 
 @pytest.mark.parametrize("curve", CURVES)
@@ -152,7 +158,7 @@ def test_a_prediction_of_another_text_costs_two_percent(simulated: Callable[[str
     rng, lost = random.Random(seed), list[float]()
     for _ in range(20):
         file, answer = (rng.choices(range(300), weights=range(300, 0, -1), k=400) for _ in range(2))
-        lost.append(simulated(curve).write(answer, file, Controller()).seconds / len(answer) - 1)
+        lost.append(simulated(curve).write(answer, file, policy_of(curve)).seconds / len(answer) - 1)
     assert sum(lost) / len(lost) <= 0.02
 
 
@@ -193,7 +199,7 @@ def test_a_prediction_may_be_an_array() -> None:
 def test_the_text_is_that_of_plain_decoding(kind: str) -> None:
     """Alone and with other drafters, where the prediction is right, mostly right, or has ids that no model has."""
     model, prompt, rng = tiny_model(kind), prompts(2)[1], random.Random(5)
-    others = HybridDrafter([LookupDrafter(history=True), ModelDrafter(perturbed(model, kind=kind, noise=0.03))])
+    others = Drafters([LookupDrafter(history=True), ModelDrafter(perturbed(model, kind=kind, noise=0.03))])
     expected, by = plain(model, prompt, 60), DraftStatistics().proposed_by
     wrong = [token if rng.random() < 0.9 else rng.randrange(256) for token in expected]
     for drafter, prediction, length in product((None, others), (expected, wrong, [999, -1, *expected]), (None, 16, 0)):

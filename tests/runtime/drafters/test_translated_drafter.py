@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.emulate import replay
-from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.hybrid import HybridDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 from spectool.tokenization.tokenizer import Tokenizer
@@ -139,7 +138,7 @@ def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> No
     for strategy in (PassThrough, NaiveTranslator, ContextTranslator):
         translator = strategy(tokenizer, tokenizer)
         drafter = TranslatedDrafter(Knows(text), translator, 3)
-        statistics = replay([text, text], HybridDrafter([drafter]), 8)
+        statistics = replay([text, text], Drafters([drafter]), 8)
         assert statistics.tokens_per_pass > 3.5
         assert (translator.string_calls == 0) == (strategy is PassThrough)
     assert statistics.proposed_by.keys() == {"model"}

@@ -1,4 +1,0 @@
-"""How far to guess.
-
-In: measured times of passes and drafts, accepted tokens. Out: the draft length of the next cycle.
-"""

@@ -1,0 +1,124 @@
+"""A drafter in one text, which it cannot end: one that fails is switched off with a warning, and the text goes on."""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
+
+if TYPE_CHECKING:
+    from spectool.runtime.sampling.verification import Draw
+
+Report: TypeAlias = Callable[[Drafter, Exception], None]
+_Result = TypeVar("_Result")
+
+
+def warn_switched_off(drafter: Drafter, error: Exception) -> None:
+    """Log that ``drafter`` failed and is not asked again in this text."""
+    logging.getLogger(__name__).warning(
+        "drafter %r is switched off for this generation: %s: %s. "
+        "Decoding goes on without it; the output does not change.",
+        drafter.name,
+        type(error).__name__,
+        error,
+    )
+
+
+class GuardedDrafter:
+    """A drafter that follows one text, and reads what it has missed when it is asked.
+
+    Attributes:
+        drafter: The drafter; None once it has failed.
+        name: Its name.
+        is_model: Whether each of its drafts costs a pass of a model.
+        longest: The most tokens that it proposes where nobody fixes their number.
+        missed: Tokens of the text that it has not read yet.
+        proposal: Its proposal of this cycle; empty if it was not asked.
+        reading: Plain passes that reading has taken it in this text.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        report: Report = warn_switched_off,
+        draw: "Draw | None" = None,
+        vocabulary: int = sys.maxsize,
+        protect: Callable[[], Callable[[], None]] = lambda: lambda: None,
+    ) -> None:
+        """Guard ``drafter``.
+
+        Args:
+            drafter: A drafter.
+            report: Called with it and its error when it fails.
+            draw: Draws its drafts, if it can.
+            vocabulary: Number of the target's token ids.
+            protect: Called before it acts; what this returns is called if it fails, to undo what it broke.
+        """
+        self.drafter: Drafter | None = drafter
+        self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
+        self._report, self._draw, self._vocabulary, self._protect = report, draw, vocabulary, protect
+        self.start(())
+
+    @property
+    def passes(self) -> int:
+        """Passes that its model has made so far; 0 without one."""
+        return 0 if self.drafter is None else self.drafter.passes
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a text."""
+        self.missed, self._begun = list(prompt), False
+        self.proposal, self.reading = NOTHING, 0.0
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Add what was committed; a cycle ends."""
+        self.missed += tokens
+        self.proposal = NOTHING
+
+    def may_propose(self) -> bool:
+        """Whether it may have a proposal in the next cycle."""
+        if self.is_model or self.drafter is None:
+            return self.drafter is not None
+        return bool(self._attempt(lambda drafter: drafter.may_propose()))
+
+    def propose(self, limit: int) -> Proposal:
+        """Its proposal of at most ``limit`` tokens; empty from a drafter that fails."""
+        self.proposal = self._attempt(lambda drafter: self._valid(drafter.propose(limit).cut(limit))) or NOTHING
+        return self.proposal
+
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
+        return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit).cut(limit))) or NOTHING
+
+    def _valid(self, proposal: Proposal) -> Proposal:
+        """A proposal as far as the target has its tokens."""
+        drawn = proposal.distribution
+        if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
+            raise RuntimeUnsupported(
+                f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
+            )
+        tokens = tuple(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, proposal.tokens)))
+        # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+        return Proposal(tokens, str(proposal.source), tuple(proposal.probabilities[: len(tokens)]), drawn)
+
+    def _attempt(self, act: Callable[[Drafter], _Result]) -> _Result | None:
+        """What ``act`` returns once the drafter has read the text; None where it fails, now or before."""
+        if self.drafter is None:
+            return None
+        undo = self._protect()
+        try:
+            missed, self.missed = self.missed, []
+            if not self._begun:
+                self._begun = True
+                self.drafter.draw_with(self._draw)
+                self.drafter.start(missed)
+            elif missed:
+                self.drafter.commit(tuple(missed))
+            return act(self.drafter)
+        except Exception as error:
+            failed, self.drafter = self.drafter, None
+            undo()
+            self._report(failed, error)
+            return None

@@ -1,0 +1,59 @@
+"""What drafters have shown: how far their probabilities can be believed, and what drafting has lost."""
+
+from collections.abc import Sequence
+
+MAX_LOSS = 0.01  # of the time that drafting may lose in all; with the allowance, 4.5% of the first 64 tokens
+ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
+SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
+_DECAY = 0.98  # weight of what was learnt, from one proposal to the next: the last 50 count, because texts change
+
+
+class Acceptance:
+    """How often draft tokens are right, as a share of what was said of them; earlier ones count less."""
+
+    def __init__(self, prior: float, share: float) -> None:
+        """Begin with a ``share`` that counts for ``prior`` tokens."""
+        self._prior, self._prior_right = prior, prior * share
+        self._judged, self._right = prior, prior * share
+
+    @property
+    def share(self) -> float:
+        """Right tokens / tokens judged, each counted as its stated probability."""
+        return self._right / self._judged
+
+    def probabilities(self, stated: Sequence[float]) -> list[float]:
+        """How probable tokens are, given what their drafter says of each."""
+        share = self.share
+        return [min(1.0, share * each) for each in stated]
+
+    def learn(self, stated: Sequence[float], right: int) -> None:
+        """Learn that of the tokens judged, given what was said of each, the first ``right`` were right."""
+        self.fade(_DECAY)
+        self._right += right
+        self._judged += sum(stated)
+
+    def fade(self, weight: float) -> None:
+        """Let what was learnt count ``weight`` times as much."""
+        self._right = self._prior_right + weight * (self._right - self._prior_right)
+        self._judged = self._prior + weight * (self._judged - self._prior)
+
+
+class LossAccount:
+    """What drafting may still lose, in plain passes, against what would be done without it.
+
+    Attributes:
+        left: From 0 downwards there is no drafting, no matter what is promised.
+    """
+
+    def __init__(self, part: float = 1.0) -> None:
+        """An account of `ALLOWANCE` passes and `MAX_LOSS` of the time since, or of a ``part`` of both."""
+        self._allowance, self._share = part * ALLOWANCE, part * MAX_LOSS
+        self.left = self._allowance
+
+    def settle(self, won: float, passes: float) -> None:
+        """Add what a cycle with drafts has won, below 0 lost, in the time of this many plain passes."""
+        self.left = min(SURPLUS, self.left + won + self._share * passes)
+
+    def rest(self) -> None:
+        """Let a cycle without drafts pass."""
+        self.left = max(self.left, min(self._allowance, self.left + self._share))

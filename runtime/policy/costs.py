@@ -1,0 +1,135 @@
+"""What a model's passes cost on this machine: measured once, and kept in the user's cache.
+
+Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, but not on the values of
+the weights. So the key of a measurement is made of these, and a model has the same key wherever it lies. `spectool
+doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts.
+"""
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import sys
+import weakref
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, cast
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, require_writable, save_costs
+from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.per_model import once_per_model
+from spectool.runtime.policy.curve import ASSUMED, PassCurve
+from spectool.runtime.policy.measuring import time_passes
+from spectool.runtime.policy.policy import Policy
+from spectool.runtime.policy.record import DraftCost
+
+SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
+_HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
+
+
+def machine_name() -> str:
+    """Device, processors, BLAS library and version of MLX, in a line."""
+    device = mx.default_device()
+    if device.type == mx.DeviceType.cpu:
+        blas = "preloaded BLAS" if hasattr(ctypes.CDLL(None), "cblas_sgemm") else "BLAS of MLX"
+        name = f"CPU, {os.cpu_count()} cores, {blas}"
+    else:
+        info: dict[str, Any] = mx.device_info()
+        name = str(info.get("device_name", device))
+    return f"{name}, {platform.system()} {platform.machine()}, mlx {version('mlx')}"
+
+
+def model_key(model: Any) -> str:
+    """A digest of an MLX model's class, its weights' shapes and types, and the machine: what its costs depend on."""
+    weights: Any = tree_flatten(model.parameters())
+    shapes = [(name, tuple(weight.shape), str(weight.dtype)) for name, weight in weights]
+    described = repr((type(model).__module__, type(model).__name__, shapes, machine_name()))
+    return hashlib.sha256(described.encode()).hexdigest()[:24]
+
+
+def policy_for(model: Any, drafter: Drafter | Drafters | None, *, fresh: bool = False) -> Policy:
+    """The policy of ``model`` with ``drafter``, which keeps it, so that what it learns outlives a text.
+
+    A ``fresh`` one has learnt nothing, and is not kept.
+    """
+    if fresh:
+        return new_policy(model, drafter)
+    holder = vars(model if drafter is None else drafter)
+    owner, policy = holder.get(_HELD, (None, None))
+    if owner is None or owner() is not model:
+        policy = new_policy(model, drafter)
+        with suppress(TypeError):  # something that is called like a model: nothing is kept
+            holder[_HELD] = weakref.ref(model), policy
+    return cast(Policy, policy)
+
+
+def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure: bool = True) -> Policy:
+    """A policy that knows what passes of ``model`` cost, and those of the draft models in ``drafter``.
+
+    What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.
+    """
+    costs = costs_of(model, measure=measure)
+    policy = Policy(ASSUMED if costs is None else PassCurve(costs.seconds, costs.plain))
+    if costs is not None and costs.exact:
+        policy.longest = costs.longest_exact
+    for member in members_of(drafter):
+        if member.cache is not None:
+            policy.record(member.name).cost = _draft_cost(member.cache.model, model, costs, measure)
+    return policy
+
+
+def known_costs(model: Any) -> PassCosts | None:
+    """What was measured of a model on this machine; None if nothing, or if the file is damaged, which is logged."""
+    if not hasattr(model, "parameters"):
+        return None  # something that is called like a model
+    try:
+        return load_costs(model_key(model))
+    except ArtifactError as error:
+        logging.getLogger(__name__).warning("%s", error)
+        return None
+
+
+@once_per_model
+def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
+    """What passes of a model cost on this machine; if that is not known, it is measured now where it may be."""
+    found = known_costs(model)
+    if found is not None or not measure or not hasattr(model, "parameters"):
+        return found
+    return _measured(model)
+
+
+def _measured(model: Any) -> PassCosts | None:
+    """The short measurement, which is kept for the next time; None if it fails or cannot be kept."""
+    from tqdm import tqdm
+
+    try:
+        require_writable(costs_path("").parent)
+        print("measuring once what passes of this model cost on this machine", file=sys.stderr)
+        bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
+        with bar:
+            seconds, plain = time_passes(model, lambda each: SHORT * each, progress=lambda at: bar.update(at - bar.n))
+        costs = PassCosts(type(model).__module__.rpartition(".")[2], machine_name(), seconds, plain, (), False)
+        save_costs(model_key(model), costs)
+    except (SpectoolError, OSError, ValueError, RuntimeError) as error:
+        logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
+        return None
+    return costs
+
+
+def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool) -> DraftCost:
+    """What passes of a draft model take in plain passes of its target; by the size of both where neither is known."""
+    costs = costs_of(draft, measure=measure)
+    if costs is None or known is None:
+        share = _bytes(draft) / max(1, _bytes(target))
+        return DraftCost(share, share / 8)
+    plain, curve = known.plain[min(known.plain)], costs.seconds[min(costs.seconds)]
+    return DraftCost(curve[1] / plain, curve[max(curve)] / max(curve) / plain)
+
+
+def _bytes(model: Any) -> int:
+    return sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))

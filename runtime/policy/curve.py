@@ -1,0 +1,118 @@
+"""What a pass costs by its rows and its context, in plain passes; no clock is read here.
+
+A *plain pass* takes one token and verifies no draft. Plain passes begin before the token of the one before them is
+read, so on a GPU they take a little less than a lone pass over one row, which is what a cycle takes that might have
+drafted and found nothing.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+FAR_OFF = 1.2  # times as long as expected: what varies less is noise, and changes hardly any decision
+_OUTLIER = 2.0  # a pass that takes more than this many times the expected seconds counts as so many: it was disturbed
+_WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
+_FEWEST = 4  # passes of each kind before they are compared
+
+
+class PassCurve:
+    """Plain passes that a pass takes, interpolated in rows and in context.
+
+    More rows never take less time, so a measured time that says otherwise is replaced by the least of those of more
+    rows. Beyond the rows that were measured, the steepest of the average and the last slope goes on.
+    """
+
+    def __init__(self, seconds: Mapping[int, Mapping[int, float]], plain: Mapping[int, float]) -> None:
+        """Draw the curve through seconds by tokens of context and by rows, and ``plain`` ones by context."""
+        self._depths = sorted(seconds)
+        self._points = {depth: _rising(seconds[depth]) for depth in self._depths}
+        self._plain = {depth: min(plain[depth], self._points[depth][1]) for depth in self._depths}
+        self._drawn: dict[tuple[int, int], float] = {}
+
+    def seconds(self, rows: int, context: int) -> float:
+        """Seconds of a pass over ``rows`` tokens after ``context`` tokens; of a plain pass, where ``rows`` is 0."""
+        key = rows, context >> 6  # what 64 tokens more change is not worth working out again
+        if key not in self._drawn:
+            at = [self._plain[depth] if rows == 0 else _at(self._points[depth], rows) for depth in self._depths]
+            slope = max(0.0, at[-1] - at[0]) / max(1, self._depths[-1] - self._depths[0])
+            self._drawn[key] = at[0] + slope * max(0, context - self._depths[0])
+        return self._drawn[key]
+
+    def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0, drift: float = 1.0) -> list[float]:
+        """Plain passes of the same ``texts`` that a pass takes, by draft length, shape [longest + 1].
+
+        Each text has a row for its last token, one for each draft, and ``refed`` rows of tokens that are fed again.
+        """
+        plain = self.seconds(0 if texts == 1 else texts, context)
+        found = [self.seconds(texts * (1 + refed + length), context) / plain for length in range(longest + 1)]
+        return [cost if refed + length == 0 else max(1.0, drift * cost) for length, cost in enumerate(found)]
+
+
+class Drift:
+    """How many times as long passes with drafts take as the curve says, compared with passes without.
+
+    It counts only where it is far off, as on a machine that is hot or shared, or was measured at a bad moment.
+
+    Attributes:
+        factor: By which passes with drafts are taken to be dearer than measured; 1 where that is not far off.
+    """
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self._ratios = {True: 1.0, False: 1.0}  # of passes with drafts, and of others, to what was expected
+        self._seen = {True: 0, False: 0}
+        self._rows: set[int] = set()  # the first pass of a size prepares the others
+        self._warned = False
+
+    @property
+    def wants_plain(self) -> bool:
+        """Whether a pass without drafts is needed, because there have hardly been any to compare with."""
+        return self._seen[False] < _FEWEST and self._seen[True] >= _FEWEST * (1 + self._seen[False])
+
+    def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> None:
+        """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds."""
+        if rows not in self._rows:
+            self._rows.add(rows)
+            return
+        self._seen[drafted] += 1
+        before, count = self._ratios[drafted], self._seen[drafted]
+        ratio = seconds / expected if count == 1 else min(seconds / expected, _OUTLIER * before)
+        self._ratios[drafted] = before + max(_WEIGHT, 1.0 / count) * (ratio - before)
+        found = self._ratios[True] / self._ratios[False]
+        far = FAR_OFF if self.factor == 1.0 else 1.0 + (FAR_OFF - 1.0) / 2  # it does not come and go
+        self.factor = found if min(self._seen.values()) >= _FEWEST and found > far else 1.0
+        if self.factor > 1.0 and not self._warned:
+            self._warned = True
+            logging.getLogger(__name__).warning(
+                "passes with drafts take %.1f times as long as measured on this machine, so fewer tokens are drafted. "
+                "If it is cool and idle, run `spectool doctor` again.",
+                found,
+            )
+
+
+def _rising(times: Mapping[int, float]) -> dict[int, float]:
+    """Times by rows from 1 on, none longer than one of more rows."""
+    rows = sorted(times, reverse=True)
+    found, least = dict[int, float](), times[rows[0]]
+    for each in rows:
+        least = min(least, times[each])
+        found[each] = least
+    return {each: found[each] for each in reversed(rows)} | ({} if 1 in found else {1: least})
+
+
+def _at(points: Mapping[int, float], rows: int) -> float:
+    """The time of a pass over ``rows`` tokens, on the line through the two nearest points."""
+    known: Sequence[tuple[int, float]] = sorted(points.items())
+    for (low, start), (high, end) in pairwise(known):
+        if rows <= high:
+            return start + (end - start) * (rows - low) / (high - low)
+    last, top = known[-1]
+    slopes = [(top - time) / (last - row) for row, time in (known[0], known[-2])] if len(known) > 1 else [0.0]
+    return top + max(slopes) * (rows - last)
+
+
+FREE = PassCurve({0: {1: 1.0}}, {0: 1.0})
+"""Every pass takes as long as a plain one: for a fixed draft length, which is kept whatever it costs."""
+
+ASSUMED = PassCurve({0: {1: 1.0, 17: 3.72}}, {0: 1.0})
+"""Where nothing was measured: 0.83 + 0.17 for each row, as published for Gemma 4 31B in 4 bits on an M3 Ultra."""

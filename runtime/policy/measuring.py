@@ -1,0 +1,109 @@
+"""Timing passes of a model by their rows and their context.
+
+The context is not read but made up: what a pass costs depends on how many tokens the cache holds, not on which.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import mlx.core as mx
+
+from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.mlx_lm_compat import KVCache, RotatingKVCache, make_prompt_cache
+from spectool.runtime.sampling.token_ids import vocabulary_size
+
+DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
+ROWS = (1, 2, 4, 8, 3, 17, 6, 12, 5, 32)  # where passes are slow, the first of these
+_CHAINED = 4  # plain passes that are timed together, each begun before the token of the one before it is read
+_REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
+
+
+class Passes:
+    """Passes of a model after made-up tokens, which grow its cache a little each time."""
+
+    def __init__(self, model: Any, depth: int) -> None:
+        """Begin after ``depth`` tokens."""
+        self._model, self._cache = model, make_prompt_cache(model)
+        self._vocabulary, self._fed = vocabulary_size(model), 0
+        self.run(1)
+        _lengthen(self._cache, depth - 1)
+        self.run(1)
+
+    def run(self, rows: int) -> float:
+        """Seconds of a pass over ``rows`` tokens."""
+        tokens = self._tokens(rows)
+        began = perf_counter()
+        mx.eval(self._model(tokens, cache=self._cache))
+        return perf_counter() - began
+
+    def run_plain(self) -> float:
+        """Seconds of a plain pass of several, each begun before the token of the one before it is read."""
+        token, began = self._tokens(1), perf_counter()
+        for _ in range(_CHAINED):
+            following = mx.argmax(self._model(token, cache=self._cache)[:, -1:], axis=-1)
+            mx.async_eval(following)  # type: ignore[no-untyped-call]
+            mx.eval(token)
+            token = following
+        mx.eval(token)
+        return (perf_counter() - began) / _CHAINED
+
+    def _tokens(self, count: int) -> mx.array:
+        ids = [(self._fed + at) * _REPEATABLE % self._vocabulary for at in range(count)]
+        self._fed += count
+        return mx.array([ids], dtype=mx.int32)
+
+
+def time_passes(
+    model: Any,
+    seconds: Callable[[float], float],
+    *,
+    depths: Sequence[int] = DEPTHS,
+    fewest: int = 1,
+    progress: Callable[[float], object] = lambda share: None,
+) -> tuple[dict[int, dict[int, float]], dict[int, float]]:
+    """Seconds of passes by context and rows, and of plain passes by context.
+
+    The least of several times is taken, because other programs only ever make a pass longer. Sizes that do not fit into
+    the time are left out.
+
+    Args:
+        model: An mlx-lm model.
+        seconds: The time for all of it, given the seconds of a plain pass.
+        depths: Tokens of context.
+        fewest: Samples of each size, however long they take.
+        progress: Called with the share of the time that has passed.
+    """
+    began, found, plain = perf_counter(), dict[int, dict[int, float]](), dict[int, float]()
+    budget = 0.0
+    for done, depth in enumerate(depths, 1):
+        passes = Passes(model, depth)
+        plain[depth] = min(passes.run_plain() for _ in range(max(1, fewest // 2)))
+        budget = budget or seconds(plain[depth])
+        until = began + budget * done / len(depths)
+        times: dict[int, float] = {}
+        for rows in ROWS:
+            longest = max(times.values(), default=plain[depth])
+            expected = longest * max(1.0, rows / max(times, default=1))  # the first pass of a size prepares the others
+            if times and perf_counter() + 2 * expected > until and (fewest == 1 or len(times) > 4):
+                continue
+            passes.run(rows)
+            times[rows] = min(passes.run(rows) for _ in range(fewest))
+            progress(min(1.0, (perf_counter() - began) / budget))
+        sizes = sorted(times)
+        while perf_counter() + sum(times.values()) < until:
+            for rows in sizes:
+                times[rows] = min(times[rows], passes.run(rows))
+            plain[depth] = min(plain[depth], passes.run_plain())
+            progress(min(1.0, (perf_counter() - began) / budget))
+        found[depth] = {rows: times[rows] for rows in sizes}
+    return found, plain
+
+
+def _lengthen(cache: Sequence[Any], tokens: int) -> None:
+    """Let the caches of attention hold so many tokens more, whatever they are; others do not depend on the number."""
+    for leaf in flatten(cache):
+        if isinstance(leaf, KVCache | RotatingKVCache) and leaf.keys is not None and tokens > 0:
+            keys, values = (mx.repeat(each[:, :, :1], tokens, axis=2) for each in (leaf.keys, leaf.values))
+            leaf.update_and_fetch(keys, values)
+    mx.eval([leaf.state for leaf in flatten(cache)])

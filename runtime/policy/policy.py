@@ -1,0 +1,265 @@
+"""Which drafter proposes, and how far: one policy, for a text alone and for texts that share their passes.
+
+    the drafters propose with stated probabilities -> the policy cuts and chooses -> the pass runs -> the policy learns
+
+A pass over k drafts takes ``costs[k]`` plain passes, which was measured before (`PassCurve`). A proposal is worth the
+tokens that it promises, less those that its time would usually give:
+
+    worth(k) = p1 + p1 p2 + ... + p1 .. pk - rate (costs[k] - costs[0])        rate: usual tokens in a plain pass
+
+The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
+nothing over a quick plain pass, after which a look-up may know what follows.
+
+Look-ups cost nothing and are always asked. A draft model is asked where the tokens that it usually gets right are worth
+more than the best look-up's proposal, and for as many as are worth most; look-ups may continue its guess. What drafting
+loses against plain decoding is bounded by an account, and what a model loses against the look-ups by one of its own.
+
+Acceptance is learnt, and nothing about time but how far passes with drafts are off the curve (`Drift`), which counts
+only where it is far. So the same text is drafted in the same way every time.
+
+Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3.1 and 3.3; comparing with the usual
+rate: Charnov 1976, the marginal value theorem.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import NamedTuple
+
+from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.policy.account import LossAccount
+from spectool.runtime.policy.curve import FREE, Drift, PassCurve
+from spectool.runtime.policy.record import Record
+from spectool.runtime.settings import LONGEST_DRAFT
+
+_RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
+_RATE_DECAY = 0.98  # weight of a cycle in the usual rate once another has followed: the last 50 count
+_TEXT = 64.0  # cycles that a text is taken to last before one has ended
+_CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
+
+
+class Candidate(NamedTuple):
+    """A proposal, and the probability of each of its tokens if those before it are right."""
+
+    proposal: Proposal
+    probabilities: Sequence[float]
+
+    def expected(self, longest: int) -> list[float]:
+        """Accepted tokens on average, by draft length, shape [longest + 1].
+
+        >>> Candidate(NOTHING, [0.5, 0.5]).expected(3)
+        [0.0, 0.5, 0.75, 0.75]
+        """
+        found = [0.0, *accumulate(accumulate(self.probabilities[:longest], mul))]
+        return found + [found[-1]] * (longest + 1 - len(found))
+
+    def cut(self, length: int) -> "Candidate":
+        """The candidate of the first ``length`` tokens."""
+        return Candidate(self.proposal.cut(length), self.probabilities[:length])
+
+
+NOBODY = Candidate(NOTHING, ())
+
+
+class Choice(NamedTuple):
+    """What a cycle of a text that is alone proposes, and what it costs.
+
+    Attributes:
+        proposal: The proposal.
+        cost: Plain passes that the cycle takes, with those of a draft model.
+        look_up: The best proposal of the look-ups.
+        look_up_cost: Plain passes of a cycle with this one.
+        model: The draft model that was asked; None if none was.
+    """
+
+    proposal: Proposal
+    cost: float
+    look_up: Candidate = NOBODY
+    look_up_cost: float = 1.0
+    model: GuardedDrafter | None = None
+
+
+class Policy:
+    """Chooses proposals with one model, for one text after another or for several at a time.
+
+    Attributes:
+        curve: What passes cost.
+        longest: The most draft tokens in a pass.
+        account: What drafting may still lose.
+    """
+
+    def __init__(self, curve: PassCurve = FREE, longest: int = LONGEST_DRAFT) -> None:
+        """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised."""
+        self.curve, self.longest = curve, longest
+        self.account = LossAccount()
+        self._drifts: dict[int, Drift] = {}  # by the number of texts in a pass
+        self._records: dict[str, Record] = {}
+        self._tokens = self._passes = _RATE_PRIOR
+        self._cycles, self._usual_cycles = 0, _TEXT  # of this text, and of texts on average
+
+    def record(self, name: str) -> Record:
+        """What is known of the drafter of this name."""
+        return self._records.setdefault(name, Record())
+
+    @property
+    def rate(self) -> float:
+        """Tokens that are usually written in the time of a plain pass; no fewer than without drafts."""
+        return max(1.0, self._tokens / self._passes)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether drafts are as long as pays; otherwise, they are as long as was asked for."""
+        return self.curve is not FREE
+
+    def paused(self, texts: int = 1) -> bool:
+        """Whether the next pass over so many texts goes without drafts, whatever they would be."""
+        return self.account.left <= 0.0 or self.drift(texts).wants_plain
+
+    def drift(self, texts: int = 1) -> Drift:
+        """How far passes over so many texts are off the curve where they have drafts."""
+        return self._drifts.setdefault(texts, Drift())
+
+    def start(self) -> None:
+        """Begin a text."""
+        if self._cycles:
+            self._usual_cycles += (self._cycles - self._usual_cycles) / 4
+        self._cycles = 0
+
+    def propose(self, drafters: Sequence[GuardedDrafter], limit: int, context: int, refed: int = 0) -> Choice:
+        """The best proposal of at most ``limit`` tokens after ``context`` tokens, of which ``refed`` are fed again."""
+        self._cycles += 1
+        limit = min(limit, self.longest)
+        costs = self.costs(limit, context, refed=refed)
+        look_ups = [each for each in drafters if not each.is_model]
+        length, (best,), worth = self.best([self.candidates(look_ups, limit)], costs)
+        found = best.cut(length)
+        asked, count, reading = self._model_to_ask(drafters, limit, costs, worth)
+        if asked is None:
+            return Choice(found.proposal, costs[length], found, costs[length])
+        guess, drafting = self._guess_of(asked, count, reading)
+        chosen = self._completed(guess, found, look_ups, costs, limit)
+        cost = drafting + costs[len(chosen.tokens)]
+        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked)
+
+    def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
+        """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
+        return self.curve.costs(longest, context, texts=texts, refed=refed, drift=self.drift(texts).factor)
+
+    def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
+        """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
+        found = []
+        for each in look_ups:
+            most = min(limit, each.longest) if self.is_automatic else limit
+            proposal = each.propose(most)._replace(distribution=None)
+            found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
+        return found
+
+    def best(
+        self, texts: Sequence[Sequence[Candidate]], costs: Sequence[float]
+    ) -> tuple[int, Sequence[Candidate], float]:
+        """The draft length that is worth most for texts in one pass, the best candidate of each, and the worth.
+
+        The worth is in tokens of one text. A pass has the same number of rows for every text.
+        """
+        longest = min(len(costs) - 1, max((len(each.probabilities) for text in texts for each in text), default=0))
+        expected = [[(each.expected(longest), each) for each in text] or [([0.0], NOBODY)] for text in texts]
+        best: tuple[int, Sequence[Candidate], float] = 0, [NOBODY] * len(texts), 0.0
+        for length in range(1, longest + 1):
+            picks = [max(text, key=lambda one: one[0][min(length, len(one[0]) - 1)]) for text in expected]
+            tokens = sum(promised[min(length, len(promised) - 1)] for promised, _ in picks) / len(texts)
+            worth = tokens - self.rate * (costs[length] - costs[0])
+            if worth > best[2] or (best[0] and worth == best[2]):
+                best = length, [candidate for _, candidate in picks], worth
+        return best
+
+    def learn(self, drafters: Sequence[GuardedDrafter], choice: Choice, committed: Sequence[int]) -> None:
+        """Learn what became of a cycle of a text that was alone."""
+        rate = self.rate
+        self.settle(choice.cost, len(committed))
+        self.judge(drafters, committed)
+        for each in drafters:
+            record = self.record(each.name)
+            if each is choice.model:
+                without = 1.0 + _accepted(choice.look_up, committed)
+                won = (len(committed) - without) / rate - (choice.cost - choice.look_up_cost)
+                record.account.settle(won, 1.0)
+            elif each.is_model:
+                record.rest()
+
+    def judge(self, drafters: Sequence[GuardedDrafter], committed: Sequence[int]) -> None:
+        """Learn how much of what each drafter proposed was right."""
+        for each in drafters:
+            self.record(each.name).judge(each.proposal, committed)
+
+    def rest(self, drafters: Sequence[GuardedDrafter]) -> None:
+        """Let a cycle pass in which no drafter was asked."""
+        self.account.rest()
+        for model in (each for each in drafters if each.is_model):
+            self.record(model.name).rest()
+
+    def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
+        """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
+        if self.is_automatic:
+            self.drift(texts).observe(rows, seconds, self.curve.seconds(rows * texts, context), drafted=drafted)
+
+    def settle(self, cost: float, tokens: float) -> None:
+        """Count a cycle that took ``cost`` plain passes and committed ``tokens`` of each text."""
+        self.account.settle(tokens - cost, tokens)
+        self._tokens = _RATE_DECAY * self._tokens + tokens
+        self._passes = _RATE_DECAY * self._passes + cost
+
+    def _model_to_ask(
+        self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
+    ) -> tuple[GuardedDrafter | None, int, float]:
+        """The model whose usual tokens are worth more than ``worth``, how many of them, and plain passes to read."""
+        found: tuple[GuardedDrafter | None, int, float] = None, 0, 0.0
+        for model in (each for each in drafters if each.is_model):
+            record, most = self.record(model.name), min(limit, model.longest) if self.is_automatic else limit
+            usual = Candidate(NOTHING, [record.usual.share] * most)
+            drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
+            length, _, promised = self.best([[usual]], drafting)
+            reading = record.cost.reading * len(model.missed) if len(model.missed) > _CATCHING_UP else 0.0
+            left = max(self._usual_cycles - self._cycles, self._cycles)
+            pays = (promised - worth) * left > self.rate * reading
+            if promised > worth and pays and record.account.left + model.reading > 0.0:
+                found, worth = (model, length, reading), promised
+        return found
+
+    def _guess_of(self, model: GuardedDrafter, length: int, reading: float) -> tuple[Candidate, float]:
+        """What a model proposes, and the plain passes that this takes."""
+        record, before = self.record(model.name), model.passes
+        guess = model.propose(length)
+        passes = model.passes - before
+        record.count(passes, len(guess.tokens))
+        model.reading += reading
+        return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token + reading
+
+    def _completed(
+        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], costs: Sequence[float], limit: int
+    ) -> Proposal:
+        """The best proposal given a model's guess: as much of it as pays, perhaps continued, or a look-up's.
+
+        Drawn drafts must always be used. Dropping some after seeing them would bias the output.
+        """
+        proposal, count = guess.proposal, len(guess.proposal.tokens)
+        drawn = proposal.distribution is not None
+        options = [guess] if drawn else [guess, found]
+        for each in look_ups if 0 < count < limit else ():
+            more = each.extend(proposal.tokens, limit - count)
+            if more.tokens:
+                tokens, name = (*proposal.tokens, *more.tokens), f"{proposal.source}+{more.source}"
+                longer = proposal._replace(tokens=tokens, source=name, probabilities=())
+                likely = self.record(each.name).acceptance.probabilities(more.stated)
+                options.append(Candidate(longer, [*guess.probabilities, *likely]))
+        length, (best,), _ = self.best([options], costs)
+        if length <= count and best is not found:
+            best = guess
+        return best.proposal.cut(max(length, count) if drawn else length)
+
+
+def _accepted(candidate: Candidate, committed: Sequence[int]) -> float:
+    """How many tokens of a candidate were right; those that outlast ``committed`` as far as they were promised."""
+    right = accepted_length(candidate.proposal.tokens, committed)
+    rest = candidate.probabilities[right:] if right == len(committed) else ()
+    return right + Candidate(NOTHING, rest).expected(len(rest))[-1]

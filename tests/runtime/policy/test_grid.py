@@ -1,0 +1,176 @@
+"""The policy on simulated machines: against each member alone, against the best choices, and where costs drift."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from spectool.lab.hindsight import Machine, Saved, best_seconds, play, policy_for, record
+from spectool.lab.simulated_answers import CURVES, LOOK_UPS, MODELS, READING, TOKENS, WRONG, Model, texts
+from spectool.runtime.drafters.drafter import Proposal, accepted_length
+from spectool.runtime.drafters.lookup import LookupDrafter
+
+BOTH = ["look-up", "model"]
+
+
+def seeds(few: int, many: int) -> list[object]:
+    """The first few in the default tier, all of them in the nightly one."""
+    return [pytest.param(seed, marks=[pytest.mark.system] * (seed > few)) for seed in range(1, many + 1)]
+
+
+def speed(machine: Machine, answers: Sequence[Saved], names: Sequence[str], *, wrong: float = 0.0) -> float:
+    """Speed against plain decoding."""
+    seconds = play(answers, names, machine, policy_for(machine, wrong))
+    return sum(len(text.output) for text in answers) * machine.passes(1) / sum(seconds)
+
+
+def best_speed(
+    machine: Machine, answers: Sequence[Saved], shares: Sequence[tuple[float, float]], model: Model
+) -> float:
+    """Speed of choices that know every probability and cost, but not which tokens are right.
+
+    They are best at the rate at which they are worth no more than it, were there no end. A look-up does not continue a
+    model's guess here.
+    """
+
+    def best(rate: float, sure: float, left: int = 16) -> tuple[float, str, int]:
+        choices = [(1 - rate * machine.passes(1), "look-up", 0)]
+        for k in range(1, left + 1):
+            for name, right, cost in (("look-up", sure, 0.0), ("model", model.right, model.cost)):
+                tokens = sum(right**j for j in range(k + 1))
+                choices.append((tokens - rate * (machine.passes(k + 1) + k * cost), name, k))
+        return max(choices)
+
+    low, high = 0.4, 16.0
+    while high - low > 1e-3:
+        rate = (low + high) / 2
+        everywhere = [*shares, (1 - sum(share for share, _ in shares), 0.0)]
+        worth = sum(share * best(rate, sure)[0] for share, sure in everywhere)
+        low, high = (rate, high) if worth > 0 else (low, rate)
+    seconds = 0.0
+    for answer in answers:
+        at = asked = 0
+        while at < TOKENS:
+            sure = next(iter(answer.proposals["look-up"][at].probabilities), 0.0)
+            _, name, length = best(low, sure, min(16, TOKENS - at - 1))
+            proposal = answer.proposals[name][at].tokens[:length]
+            asked |= name == "model"
+            seconds += machine.passes(length + 1) + machine.drafts.get(name, 0.0) * length
+            at += accepted_length(proposal, answer.output[at:]) + 1
+        seconds += asked * READING * len(answer.prompt)
+    return TOKENS * len(answers) * machine.passes(1) / seconds
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("look_up", LOOK_UPS)
+@pytest.mark.parametrize("seed", seeds(2, 8))
+def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
+    seed: int, curve: str, model: str, look_up: str
+) -> None:
+    machine = Machine(CURVES[curve], {"model": MODELS[model].cost}, READING, 0.05)
+    answers = texts(LOOK_UPS[look_up], MODELS[model], seed)
+    alone = max(1.0, *(speed(machine, answers, [name]) for name in BOTH))
+    reached = speed(machine, answers, BOTH)
+    best = best_speed(machine, answers, LOOK_UPS[look_up], MODELS[model])
+    print(round(reached, 3), round(alone, 3), round(best, 3))
+    assert reached >= 0.95 * alone
+    assert reached >= 0.9 * best
+    assert reached >= 0.975
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_noise_decides_nothing(seed: int, noise: float) -> None:
+    answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
+    machine = Machine(CURVES["rising"], {"model": MODELS["cheap"].cost}, READING)
+    quiet = play(answers, BOTH, machine, policy_for(machine), seed)
+    assert play(answers, BOTH, machine._replace(noise=noise), policy_for(machine), seed + 1) == quiet
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_where_the_curve_is_wrong_by_a_tenth_nothing_is_lost(seed: int, curve: str) -> None:
+    machine = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05)
+    answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
+    assert speed(machine, answers, BOTH, wrong=0.1) >= 0.95 * max(1.0, speed(machine, answers, BOTH))
+
+
+@pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])
+@pytest.mark.parametrize("look_up", LOOK_UPS)
+def test_heat_costs_little_and_is_forgotten(look_up: str, curve: str) -> None:
+    """Passes of four rows and more take 1.35 times as long after 200 tokens, and then no longer after 1,200."""
+    machine = Machine(CURVES[curve], {}, READING, 0.05)
+    answers = texts(LOOK_UPS[look_up], MODELS["bad"], 1)
+    plain, first, cool = TOKENS * machine.passes(1), 200 // TOKENS, 1200 // TOKENS
+
+    def heat(rows: int, at: int) -> float:
+        return 1.35 if rows >= 4 and 200 <= at < 1200 else 1.0
+
+    seconds = play(answers, ["look-up"], machine, policy_for(machine), hot=heat)
+    ever = play(answers, ["look-up"], machine, policy_for(machine))
+    assert plain * (cool - first) / sum(seconds[first:cool]) >= 0.97
+    assert sum(seconds[cool + 2 :]) <= 1.02 * sum(ever[cool + 2 :])
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("names", [["look-up"], ["model"], BOTH], ids="+".join)
+@pytest.mark.parametrize("known", [True, False], ids=["measured", "assumed"])
+def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: bool) -> None:
+    """At most 5% of the first 64 tokens, and 1.5% of those after them."""
+    machine = Machine(CURVES[curve], {"model": 0.3}, READING, 0.05)
+    answers = [
+        Saved(each.prompt, each.output, {name: [_wrong(one) for one in each.proposals[name]] for name in BOTH})
+        for each in texts([(0.5, 0.6)], MODELS["bad"], 3)
+    ]
+    seconds = play(answers, names, machine, policy_for(machine, assumed=not known))
+    plain = TOKENS * machine.passes(1)
+    assert seconds[0] / plain <= 1.05
+    assert sum(seconds[1:]) / plain / (len(seconds) - 1) <= 1.015
+
+
+def _wrong(proposal: Proposal) -> Proposal:
+    return proposal._replace(tokens=[WRONG] * len(proposal.tokens))
+
+
+def test_the_best_in_hindsight_is_the_best_of_all_choices() -> None:
+    for seed in range(20):
+        print("seed", seed)
+        rng = random.Random(seed)
+        output = [rng.randrange(3) for _ in range(5)]
+        machine = Machine(lambda rows: 1 + 0.3 * rows, {"model": rng.choice([0.1, 0.5])}, 0.01)
+        proposals = {name: [Proposal([rng.randrange(3) for _ in range(3)], name) for _ in output] for name in BOTH}
+        text = Saved([0], output, proposals)
+
+        def least(at: int, text: Saved = text, machine: Machine = machine) -> float:
+            """By trying everything; only the model's whole guess, or a part of it, is continued."""
+            if at >= len(text.output):
+                return 0.0
+            found = []
+            for k in range(4):
+                guess = text.proposals["model"][at].tokens[:k]
+                for other in [text.proposals["look-up"][at + k].tokens] if at + k < len(text.output) else [()]:
+                    for j in range(len(other) + 1):
+                        tokens = [*guess, *other[:j]]
+                        rest = text.output[at:]
+                        right = next((i for i, t in enumerate(tokens) if i >= len(rest) or t != rest[i]), len(tokens))
+                        if j and right < k:
+                            continue  # it was asked for a text that is not
+                        seconds = k * machine.drafts["model"] + machine.passes(len(tokens) + 1)
+                        found.append(seconds + least(at + right + 1, text, machine))
+            return min(found)
+
+        reading = machine.reading * len(text.prompt)
+        machine_without = machine._replace(drafts={"model": 99.0})
+        expected = min(least(0) + reading, least(0, text, machine_without))
+        assert best_seconds(text, machine, BOTH) == pytest.approx(expected)
+
+
+def test_what_is_recorded_is_what_a_drafter_proposes() -> None:
+    output = [5, 6, 7, 8, 5, 6, 7, 8, 5]
+    saved = record([1, 5, 6], output, {"look-up": LookupDrafter(history=True)}, 3)
+    drafter = LookupDrafter(history=True)
+    drafter.start([1, 5, 6])
+    for at, token in enumerate(output):
+        assert saved.proposals["look-up"][at] == drafter.propose(3)
+        drafter.commit([token])
