@@ -106,7 +106,7 @@ def load_costs(key: str) -> PassCosts | None:
         if not path.is_file():
             raise ValueError("no regular file")
         found = json.loads(path.read_text(encoding="utf-8"))
-        return _costs(**found) if "plain" in found else None
+        return None if "processor_share" in found else _costs(**found)  # which versions before 0.1.0 wrote
     except Exception as error:  # any damage: measuring again replaces the file
         raise ArtifactError(
             f"{path}: expected measurements of `spectool doctor`, got {type(error).__name__}: {str(error)[:100]}. "

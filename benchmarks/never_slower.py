@@ -3,9 +3,9 @@
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0 python benchmarks/never_slower.py
 
 Every drafter sleeps for as long as a small model would need for its tokens, right or wrong. A round decodes the same
-prompt in every configuration, each time in another order, with draft lengths that the controller chooses. A figure is
+prompt in every configuration, each time in another order, with draft lengths that the policy chooses. A figure is
 the geometric mean of the rounds' ratios to plain decoding in the same round, of the first tokens, in which the
-controller learns, and of the others (*steady*). Appends to ``benchmarks/results/never_slower.jsonl``.
+policy learns, and of the others (*steady*). Appends to ``benchmarks/results/never_slower.jsonl``.
 """
 
 import json

@@ -5,7 +5,7 @@
 A hollow model has the caches of a large one. It feeds them, computes nothing else and returns a real text, so the
 thread that runs the loop hardly sleeps, as with a fast device. The time inside the model's ``__call__``, which builds
 the pass, and inside the calls that compute it or wait for it is subtracted. Everything else counts: asking the drafter,
-checking the proposal, marking and rewinding the caches, log-probabilities, statistics, the controller. Times are
+checking the proposal, marking and rewinding the caches, log-probabilities, statistics, the policy. Times are
 processor microseconds of the thread, medians over cycles after the first ones of each generation. Next to a model that
 computes on the same processor, the loop finds cold caches and takes two to three times as long.
 

@@ -28,15 +28,15 @@ from real_models import real_model
 
 from spectool.runtime import stream_generate
 from spectool.runtime.decoding import prediction
-from spectool.runtime.draft_length import controller_pool, record
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_model
+from spectool.runtime.policy import curve, policy
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "predictions.jsonl"
-FILES: tuple[ModuleType, ...] = (controller_pool, record, prediction)
+FILES: tuple[ModuleType, ...] = (curve, policy, prediction)
 POLISH = "Wczoraj wieczorem w domu kultury odbyło się spotkanie mieszkańców z burmistrzem miasta. "
 
 

@@ -12,7 +12,7 @@ bootstrapped over prompts. Without ``--draft``, dictionary and history are compa
 it, the published ways to translate its drafts are compared with the runtime's; ``gain`` is tokens per pass - 1, and
 ``translation us`` is the median of the processor microseconds of a cycle's translations.
 
-With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a controller
+With ``--draft-cost``, every text is instead replayed with look-ups, the draft model and both, each with a policy
 for all texts, on a simulated machine whose passes cost what ``--row-cost`` and ``--draft-cost`` say, as noisily as
 ``--noise`` says, and compared with the best choices in hindsight. The draft model is asked at every position of a text,
 which takes minutes. With ``--first-ids``, it is asked there for 1, 2, 4 and 8 tokens, and the share of first ids that
@@ -43,13 +43,12 @@ from real_text import FOLDER, Written, read_text, repeated_4_grams
 
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
-from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.dictspec import DictSpecDrafter
-from spectool.lab.hindsight import Clock, Machine, Saved, SavedMember, best_seconds, play, record
+from spectool.lab.hindsight import Machine, Saved, best_seconds, play, policy_for, record
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.emulate import replay
-from spectool.runtime import Controller, Drafters, DraftStatistics, load_drafter
+from spectool.runtime import Drafters, DraftStatistics, load_drafter
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
@@ -121,12 +120,12 @@ def interval(runs: Sequence[DraftStatistics]) -> list[float]:
 def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, float, float]]:
     """Yield each way of drafting, its speed, and that of the first three texts, in plain decoding's.
 
-    These are medians over six orders of the texts, since what is learnt depends on the order. The second ways begin as
-    if `spectool doctor` had measured both models before.
+    These are medians over six orders of the texts, since what is learnt depends on the order. In the second ways, it is
+    known what passes of both models cost.
     """
     ways = {"look-ups": ["look-ups"], "draft": ["draft"], "both": ["look-ups", "draft"]}
     orders = [Random(seed).sample(saved, len(saved)) for seed in range(6)]
-    for way, names in (*ways.items(), *((f"{way}, measured before", names) for way, names in ways.items())):
+    for way, names in (*ways.items(), *((f"{way}, costs known", names) for way, names in ways.items())):
         speeds = [_speeds(order, _played(order, names, machine, way not in ways)) for order in orders]
         yield way, *map(median, zip(*speeds, strict=True))
     for way, names in ways.items():
@@ -135,14 +134,7 @@ def compared(saved: Sequence[Saved], machine: Machine) -> Iterator[tuple[str, fl
 
 
 def _played(texts: Sequence[Saved], names: Sequence[str], machine: Machine, measured: bool) -> list[float]:
-    clock, controller = Clock(), Controller()
-    members: list[Drafter] = [SavedMember(name, machine, clock) for name in names]
-    drafter = Drafters(members, clock=clock)
-    if measured:
-        controller.start_from({rows: machine.passes(rows) for rows in range(1, 18)}, None)
-        for known in drafter.records:
-            known.start_from(DraftFacts(None, 0.0, 0.0, machine.drafts["draft"], machine.reading))
-    return play(texts, drafter, machine, clock, controller)
+    return play(texts, names, machine, policy_for(machine, assumed=not measured))
 
 
 def _speeds(texts: Sequence[Saved], seconds: Sequence[float]) -> tuple[float, float]:
@@ -155,7 +147,7 @@ def simulated(model: str, draft: str, language: str, texts: Sequence[Written], m
     pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
     both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
     assert isinstance(both, Drafters)
-    members = dict(zip(("look-ups", "draft"), both.drafters, strict=True))
+    members = dict(zip(("look-ups", "draft"), both.members, strict=True))
     saved = [record(text.prompt, text.output, members, 8) for text in texts]
     for machine in machines:
         for way, speed, first in compared(saved, machine):

@@ -148,11 +148,13 @@ class TextState:
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
         drafts = settings.num_draft_tokens != 0  # 0 also turns forced tokens off
-        given = [*members_of(settings.drafter), *([] if settings.prediction is None else [settings.prediction])]
+        given = members_of(settings.drafter) if drafts else ()
+        if settings.prediction is not None:
+            given = (*given, settings.prediction)  # counts what was repeated, also where nothing is drafted
         self.proposer = Proposer(
             [
                 GuardedDrafter(drafter, self._failed, draw, vocabulary, lambda: partial(renew, state()))
-                for drafter in (given if drafts else ())
+                for drafter in given
             ],
             policy,
             self.constraint if drafts else None,

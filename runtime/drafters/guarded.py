@@ -28,7 +28,7 @@ def warn_switched_off(drafter: Drafter, error: Exception) -> None:
 
 
 class GuardedDrafter:
-    """A drafter that follows one text, and reads what it has missed when it is asked.
+    """A drafter that follows one text: a look-up at once, a model when it is asked.
 
     Attributes:
         drafter: The drafter; None once it has failed.
@@ -60,7 +60,7 @@ class GuardedDrafter:
         self.drafter: Drafter | None = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._report, self._draw, self._vocabulary, self._protect = report, draw, vocabulary, protect
-        self.start(())
+        self._begin(())
 
     @property
     def passes(self) -> int:
@@ -69,13 +69,16 @@ class GuardedDrafter:
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a text."""
-        self.missed, self._begun = list(prompt), False
-        self.proposal, self.reading = NOTHING, 0.0
+        self._begin(prompt)
+        if not self.is_model:
+            self._attempt(lambda drafter: None)
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed; a cycle ends."""
         self.missed += tokens
         self.proposal = NOTHING
+        if not self.is_model:
+            self._attempt(lambda drafter: None)
 
     def may_propose(self) -> bool:
         """Whether it may have a proposal in the next cycle."""
@@ -91,6 +94,10 @@ class GuardedDrafter:
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
         return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit).cut(limit))) or NOTHING
+
+    def _begin(self, prompt: Sequence[int]) -> None:
+        self.missed, self._begun = list(prompt), False
+        self.proposal, self.reading = NOTHING, 0.0
 
     def _valid(self, proposal: Proposal) -> Proposal:
         """A proposal as far as the target has its tokens."""

@@ -44,6 +44,7 @@ def machine_name() -> str:
     return f"{name}, {platform.system()} {platform.machine()}, mlx {version('mlx')}"
 
 
+@once_per_model
 def model_key(model: Any) -> str:
     """A digest of an MLX model's class, its weights' shapes and types, and the machine: what its costs depend on."""
     weights: Any = tree_flatten(model.parameters())
@@ -94,7 +95,6 @@ def known_costs(model: Any) -> PassCosts | None:
         return None
 
 
-@once_per_model
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     """What passes of a model cost on this machine; if that is not known, it is measured now where it may be."""
     found = known_costs(model)

@@ -11,8 +11,8 @@ The ratio of tokens to seconds would be the wrong measure: it favours a slow pro
 nothing over a quick plain pass, after which a look-up may know what follows.
 
 Look-ups cost nothing and are always asked. A draft model is asked where the tokens that it usually gets right are worth
-more than the best look-up's proposal, and for as many as are worth most; look-ups may continue its guess. What drafting
-loses against plain decoding is bounded by an account, and what a model loses against the look-ups by one of its own.
+more than the best look-up's proposal, and for as many as are worth most; look-ups may continue its guess. What look-ups
+lose against plain decoding is bounded by an account, and what a model loses against them by one of its own.
 
 Acceptance is learnt, and nothing about time but how far passes with drafts are off the curve (`Drift`), which counts
 only where it is far. So the same text is drafted in the same way every time.
@@ -114,7 +114,7 @@ class Policy:
 
     def paused(self, texts: int = 1) -> bool:
         """Whether the next pass over so many texts goes without drafts, whatever they would be."""
-        return self.account.left <= 0.0 or self.drift(texts).wants_plain
+        return self.account.left <= 0.0 or not self.longest or self.drift(texts).wants_plain
 
     def drift(self, texts: int = 1) -> Drift:
         """How far passes over so many texts are off the curve where they have drafts."""
@@ -138,7 +138,7 @@ class Policy:
         if asked is None:
             return Choice(found.proposal, costs[length], found, costs[length])
         guess, drafting = self._guess_of(asked, count, reading)
-        chosen = self._completed(guess, found, look_ups, costs, limit)
+        chosen = self._completed(guess, found, look_ups, costs, self._most(asked, limit))
         cost = drafting + costs[len(chosen.tokens)]
         return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked)
 
@@ -150,8 +150,7 @@ class Policy:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
         found = []
         for each in look_ups:
-            most = min(limit, each.longest) if self.is_automatic else limit
-            proposal = each.propose(most)._replace(distribution=None)
+            proposal = each.propose(self._most(each, limit))._replace(distribution=None)
             found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
         return found
 
@@ -175,17 +174,17 @@ class Policy:
 
     def learn(self, drafters: Sequence[GuardedDrafter], choice: Choice, committed: Sequence[int]) -> None:
         """Learn what became of a cycle of a text that was alone."""
-        rate = self.rate
-        self.settle(choice.cost, len(committed))
         self.judge(drafters, committed)
-        for each in drafters:
-            record = self.record(each.name)
-            if each is choice.model:
-                without = 1.0 + _accepted(choice.look_up, committed)
-                won = (len(committed) - without) / rate - (choice.cost - choice.look_up_cost)
+        without = float(len(committed)) if choice.model is None else 1.0 + _accepted(choice.look_up, committed)
+        self.account.settle(without - choice.look_up_cost, without)
+        for model in (each for each in drafters if each.is_model):
+            record = self.record(model.name)
+            if model is choice.model:  # in plain passes, which are worth as many tokens as usual
+                won = (len(committed) - without) / self.rate - (choice.cost - choice.look_up_cost)
                 record.account.settle(won, 1.0)
-            elif each.is_model:
+            else:
                 record.rest()
+        self._count(choice.cost, len(committed))
 
     def judge(self, drafters: Sequence[GuardedDrafter], committed: Sequence[int]) -> None:
         """Learn how much of what each drafter proposed was right."""
@@ -204,10 +203,17 @@ class Policy:
             self.drift(texts).observe(rows, seconds, self.curve.seconds(rows * texts, context), drafted=drafted)
 
     def settle(self, cost: float, tokens: float) -> None:
-        """Count a cycle that took ``cost`` plain passes and committed ``tokens`` of each text."""
+        """Learn from a pass of several texts that took ``cost`` plain ones, and committed ``tokens`` of each text."""
         self.account.settle(tokens - cost, tokens)
+        self._count(cost, tokens)
+
+    def _count(self, cost: float, tokens: float) -> None:
         self._tokens = _RATE_DECAY * self._tokens + tokens
         self._passes = _RATE_DECAY * self._passes + cost
+
+    def _most(self, drafter: GuardedDrafter, limit: int) -> int:
+        """The most tokens that a drafter is asked for; where their number is fixed, that many."""
+        return min(limit, drafter.longest) if self.is_automatic else limit
 
     def _model_to_ask(
         self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
@@ -215,7 +221,7 @@ class Policy:
         """The model whose usual tokens are worth more than ``worth``, how many of them, and plain passes to read."""
         found: tuple[GuardedDrafter | None, int, float] = None, 0, 0.0
         for model in (each for each in drafters if each.is_model):
-            record, most = self.record(model.name), min(limit, model.longest) if self.is_automatic else limit
+            record, most = self.record(model.name), self._most(model, limit)
             usual = Candidate(NOTHING, [record.usual.share] * most)
             drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
             length, _, promised = self.best([[usual]], drafting)

@@ -58,7 +58,7 @@ def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment
     assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), Drafters)
     by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
     assert isinstance(by_path, Drafters) and by_path.name == "model"
-    assert isinstance(by_path.drafters[0], TranslatedDrafter)
+    assert isinstance(by_path.members[0], TranslatedDrafter)
 
 
 def test_the_least_probability_ends_drafts_of_models_too(
@@ -70,8 +70,9 @@ def test_the_least_probability_ends_drafts_of_models_too(
         for least in (0.0, 1.0):
             drafter = load_drafter(tokenizer, **options, history=False, min_probability=least)
             assert drafter is not None
-            drafter.start(tokenizer.encode(PROMPT))
-            lengths.append(len(drafter.propose(12).tokens))
+            (model,) = drafter.members
+            model.start(tokenizer.encode(PROMPT))
+            lengths.append(len(model.propose(12).tokens))
         assert lengths[0] >= 10 and 1 <= lengths[1] <= 4, "one draft token, in one or a few of the target's"
 
 

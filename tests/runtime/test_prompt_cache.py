@@ -12,7 +12,6 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.models.cache import save_prompt_cache as host_save
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.pass_costs import DraftFacts
 from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -126,9 +125,8 @@ def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
     path, model = tmp_path / "cache.safetensors", tiny_model()
     translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
     saved = Drafters([Reference([]), TranslatedDrafter(ModelSource(model), translator)])
-    saved.records[0].start_from(DraftFacts(None, 0.0, 0.0, 0.0, 0.0))
-    saved.start(PROMPT)
-    saved.propose(4)
+    saved.members[1].start(PROMPT)
+    saved.members[1].propose(4)
     save_prompt_cache(path, [KVCache()], saved)
     loaded = TranslatedDrafter(ModelSource(model), translator)
     assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3

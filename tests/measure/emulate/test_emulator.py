@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.measure.emulate import replay
+from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.policy.policy import Policy
 
 
 class Script(Drafter):
@@ -74,6 +77,22 @@ def test_limits_documents_and_callbacks() -> None:
     assert replay([], drafter).tokens_per_pass == 0.0
 
 
+class Chosen(Drafter):
+    """What a policy chooses of several drafters."""
+
+    def __init__(self, drafters: Drafters, limit: int) -> None:
+        self._proposer = Proposer([GuardedDrafter(each) for each in drafters.members], Policy(longest=limit))
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self._proposer.start(prompt)
+
+    def propose(self, limit: int) -> Proposal:
+        return self._proposer.propose(limit)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._proposer.commit(tuple(tokens))
+
+
 def slow_replay(documents: Sequence[Sequence[int]], drafter: Drafter, limit: int) -> tuple[int, int, int, int]:
     """The twin: one token after the other, a pass whenever the proposal is used up or wrong."""
     passes = proposed = accepted = drafted = 0
@@ -107,7 +126,7 @@ tables = st.dictionaries(st.one_of(st.none(), st.integers(0, 3)), st.lists(st.in
 def test_equal_to_the_slow_twin(
     kind: str, documents: list[list[int]], table: dict[int | None, list[int]], limit: int
 ) -> None:
-    def drafter() -> Drafter:
+    def drafter() -> Drafter | Drafters:
         if kind == "script":
             return Script(table)
         if kind == "history":
@@ -116,7 +135,8 @@ def test_equal_to_the_slow_twin(
 
     statistics = replay(documents, drafter(), limit)
     found = (statistics.passes, statistics.proposed, statistics.accepted, statistics.drafted_passes)
-    assert found == slow_replay(documents, drafter(), limit)
+    twin = drafter()
+    assert found == slow_replay(documents, Chosen(twin, limit) if isinstance(twin, Drafters) else twin, limit)
     assert statistics.tokens == sum(map(len, documents))
     # Every pass commits its accepted tokens and one more, unless the text ends inside the proposal.
     ends = sum(1 for document in documents if document)

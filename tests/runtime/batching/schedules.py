@@ -12,6 +12,7 @@ from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.generation import generate_step, open_target
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
 
@@ -32,7 +33,7 @@ class Wanted:
 
 def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | None], rows: int = 4) -> int:
     """Run a schedule and check every cache that it leaves; return the largest number of texts at a time."""
-    batch, waiting = Batch(model, rows, stream=STREAM), sorted(wanted, key=lambda one: one.at)
+    batch, waiting = Batch(model, rows, Policy(), stream=STREAM), sorted(wanted, key=lambda one: one.at)
     running: dict[Any, Wanted] = {}
     step = most = 0
     while waiting or running:

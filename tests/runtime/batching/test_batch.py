@@ -15,6 +15,7 @@ from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds
@@ -107,7 +108,7 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 
 
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
-    batch, got = Batch(eight, 2, stream=STREAM), {}
+    batch, got = Batch(eight, 2, Policy(), stream=STREAM), {}
     for max_tokens in (40, 4):
         target = open_target(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
         batch.add(target)
@@ -128,7 +129,7 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
             raise ValueError("not in this language")
         return logits
 
-    batch = Batch(eight, 3, stream=STREAM)
+    batch = Batch(eight, 3, Policy(), stream=STREAM)
     targets = [
         open_target(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
         for bad in (False, True, False)
@@ -160,7 +161,7 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
     before, prompt = [5, 8, 13], [2, 7, 1, 9]
     known = []
     for steps in range(8):
-        batch, got = Batch(model, 2, stream=STREAM), []
+        batch, got = Batch(model, 2, Policy(), stream=STREAM), []
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([before]), cache=cache))
         settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
@@ -198,7 +199,7 @@ def test_a_draft_is_no_longer_than_a_shared_window_can_undo(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["llama4", *LONE])
 def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
-    batch = Batch(model, 4, stream=STREAM)
+    batch = Batch(model, 4, Policy(), stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
     batch.add(open_target(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))

@@ -48,7 +48,7 @@ def test_the_answer_is_followed_left_and_found_again() -> None:
     assert proposed(drafter) == list(range(110, 150)), "longer, the more has matched"
     assert proposed(drafter, 5) == list(range(110, 115))
     drafter.commit([7, 8, 9])
-    assert (proposed(drafter), drafter.found, drafter.near) == ([], False, True)
+    assert (proposed(drafter), drafter.found, drafter.may_propose()) == ([], False, True)
     drafter.commit([150])
     assert not drafter.found, "one token alone may be a coincidence"
     drafter.commit([151])
@@ -56,9 +56,9 @@ def test_the_answer_is_followed_left_and_found_again() -> None:
     drafter.commit(range(152, 200))
     assert (proposed(drafter), drafter.found, drafter.repeated) == ([], False, 60)
     drafter.commit([7] * 20)
-    assert not drafter.near
+    assert not drafter.may_propose()
     drafter.commit([100, 101])
-    assert drafter.near and proposed(drafter) == list(range(102, 110)), "an answer may begin again"
+    assert drafter.may_propose() and proposed(drafter) == list(range(102, 110)), "an answer may begin again"
     drafter.start([])
     assert (proposed(drafter)[0], drafter.repeated) == (100, 0)
 

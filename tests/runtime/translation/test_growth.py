@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 
 from spectool.lab.prompt_lookup import PromptLookupDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import DraftSource
@@ -117,9 +117,8 @@ def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
     [
         lambda: LookupDrafter(history=True),
         PromptLookupDrafter,
-        lambda: Drafters([LookupDrafter(history=True), PromptLookupDrafter()]),
     ],
-    ids=["history", "prompt look-up", "hybrid"],
+    ids=["history", "prompt look-up"],
 )
 def test_drafters_that_look_things_up(make: Callable[[], Drafter], world: Callable[[str], World]) -> None:
     here, drafter = world("other:target"), make()
