@@ -45,9 +45,8 @@ def machine_of(points: Mapping[int, float]) -> Machine:
     """A machine whose passes cost what was published, and beyond that as the last points say."""
 
     def passes(rows: int) -> float:
-        for (low, start), (high, end) in pairwise(points.items()):
-            if rows <= high:
-                break
+        lines = list(pairwise(points.items()))
+        (low, start), (high, end) = next((line for line in lines if rows <= line[1][0]), lines[-1])
         return start + (end - start) * (rows - low) / (high - low)
 
     return Machine(passes, {}, noise=0.05)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-FAR_OFF = 1.2  # times as long as expected: what varies less is noise, and changes hardly any decision
+FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
 _OUTLIER = 2.0  # a pass that takes more than this many times the expected seconds counts as so many: it was disturbed
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _FEWEST = 4  # passes of each kind before they are compared

@@ -95,10 +95,10 @@ def test_noise_hardly_decides_anything(seed: int, noise: float) -> None:
 
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_where_the_curve_is_wrong_by_a_tenth_nothing_is_lost(seed: int, curve: str) -> None:
+def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(seed: int, curve: str) -> None:
     machine = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05)
     answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
-    assert speed(machine, answers, BOTH, wrong=0.1) >= 0.95 * max(1.0, speed(machine, answers, BOTH))
+    assert speed(machine, answers, BOTH, wrong=0.1) >= 0.92 * max(1.0, speed(machine, answers, BOTH))
 
 
 @pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])
