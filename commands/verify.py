@@ -15,7 +15,7 @@ from spectool.commands.shared.options import command
 @command("verify")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def verify(paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check artifacts for damage: the checksums of all files, then the rules of the format.
+    """Check artifacts for damage: the checksum of each file, then the rules of its format.
 
     All of them are checked, even if one is damaged; the exit status is then 1.
 
@@ -28,10 +28,10 @@ def verify(paths: tuple[Path, ...], as_json: bool) -> None:
         facts: dict[str, Any] = {"path": str(path)}
         found.append(facts)
         try:
-            artifact = _verified(path, facts)
+            _verify(path, facts)
             if not as_json:
-                size = f"{artifact.manifest.total_bytes:,} bytes"
-                click.echo(f"{artifact.path}: whole ({facts['format']} {facts['version']}, {size})")
+                size = f"{facts['bytes']:,} bytes"
+                click.echo(f"{facts['path']}: whole ({facts['format']} {facts['version']}, {size})")
             facts["whole"] = True
         except (SpectoolError, OSError) as error:
             if click.get_current_context().find_root().params.get("debug"):
@@ -45,21 +45,19 @@ def verify(paths: tuple[Path, ...], as_json: bool) -> None:
         sys.exit(1)
 
 
-def _verified(path: Path, facts: dict[str, Any]) -> Any:
-    """The artifact at ``path`` after all its checks, with what it is added to ``facts``.
+def _verify(path: Path, facts: dict[str, Any]) -> None:
+    """Check the artifact at ``path``, and add to ``facts`` what it is.
 
     Raises:
         SpectoolError: The first thing that is wrong.
     """
+    from spectool.artifacts.artifact import verify_artifact
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.artifacts.formats import verify_artifact
     from spectool.build.alignment.check import require_checked
 
     path = find_artifact(path)
     facts["path"] = str(path)
-    artifact = verify_artifact(path)
-    manifest = artifact.manifest
-    facts |= {"format": manifest.format, "version": manifest.version, "bytes": manifest.total_bytes}
+    manifest = verify_artifact(path).manifest
+    facts |= {"format": manifest.format, "version": manifest.version, "bytes": path.stat().st_size}
     if manifest.format == "spectool-alignment":
         require_checked(path, manifest, say)
-    return artifact
