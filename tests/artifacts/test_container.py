@@ -41,6 +41,15 @@ def test_the_bytes_of_a_small_file(tmp_path: Path) -> None:
     assert data == whole(text.replace(digest, ZEROS.decode()).encode(), b"\x01\x00\x02\x00\x03"), "the hash is right"
 
 
+def test_the_example_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    size, *header, content = page.split("188 bytes")[1].split("```")[1].strip().split("\n")
+    write_container(tmp_path / "x", {"next_token": np.array([1, 2], np.uint16)}, "{}")
+    data = bytes.fromhex(size) + "".join(header).encode() + b"    " + bytes.fromhex(content)
+    assert (tmp_path / "x").read_bytes() == data
+    assert len(data) == 188
+
+
 def test_what_is_written_is_read_and_cannot_be_changed(tmp_path: Path) -> None:
     arrays = {
         "long": np.array([-1, 2**40], np.int64),
