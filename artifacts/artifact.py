@@ -150,15 +150,13 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
         found = read_manifest(out)
     except ArtifactError as error:
         raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
-    if found.format != format_name or found.fingerprints != fingerprints:
-        is_there, is_new = _described(found.format, found.fingerprints), _described(format_name, fingerprints)
-        raise ArtifactError(f"{out}: is a {is_there}, not replaced by a {is_new}. Choose another -o, or remove it")
+    if (found.format, found.fingerprints) != (format_name, dict(fingerprints)):
+        names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
+        raise ArtifactError(
+            f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "
+            "Choose another -o, or remove it first"
+        )
     return found
-
-
-def _described(format_name: str, fingerprints: Mapping[str, str]) -> str:
-    sides = [f"{role} tokenizer {fingerprint[:8]}…" for role, fingerprint in fingerprints.items()]
-    return f"{format_name} of {' and '.join(sides) or 'no tokenizer'}"
 
 
 def _read(path: Path) -> tuple[Container, Manifest]:
@@ -184,9 +182,8 @@ def _about_directory(path: Path) -> str:
     if not file.is_file():
         return f"{path}: is a directory, expected an artifact, which is a file. Name the file"
     try:
-        if file.stat().st_size > MOST_HEADER:
-            return old
-        value = parse_json(file.read_bytes())
+        with file.open("rb") as stream:
+            value = parse_json(stream.read(MOST_HEADER))
         manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
         return f"{old}. {_class_of(path, manifest)._again(path, manifest)}"
     except (ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
