@@ -149,7 +149,9 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
     try:
         found = read_manifest(out)
     except ArtifactError as error:
-        raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
+        raise ArtifactError(
+            f"{out}: exists and is not a whole artifact of spectool. Choose another -o, or remove it first"
+        ) from error
     if (found.format, found.fingerprints) != (format_name, dict(fingerprints)):
         names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
         raise ArtifactError(

@@ -67,6 +67,7 @@ def atomic_directory(out: Path) -> Iterator[Path]:
     """
     out = out.resolve()
     require_new(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
     partial = _partial(out)
     partial.mkdir()
     held = os.open(partial, os.O_RDONLY)
@@ -103,7 +104,6 @@ def require_writable(out: Path) -> None:
 
 def _partial(out: Path, suffix: str = "") -> Path:
     """A new name next to ``out``; what killed runs left there is removed."""
-    out.parent.mkdir(parents=True, exist_ok=True)
     for leftover in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}.partial*"):
         with suppress(OSError):
             held = os.open(leftover, os.O_RDONLY)

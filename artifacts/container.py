@@ -84,6 +84,7 @@ def write_container(path: Path, arrays: Mapping[str, NDArray[Any]], manifest: st
     before = len(text).to_bytes(_SIZE, "little") + text
     content = [values.view(np.uint8) for values in arrays.values()]
     digest = _digest(before, content)
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as partial, partial.open("wb") as file:
         file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
         for each in content:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file
+from spectool.artifacts.atomic import atomic_file, explain_full_disk
 from spectool.artifacts.default_paths import default_path
 
 
@@ -84,7 +84,8 @@ def save_costs(key: str, costs: PassCosts) -> Path:
         ArtifactError: There is no room.
     """
     path = costs_path(key)
-    with atomic_file(path) as partial:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with explain_full_disk(path), atomic_file(path) as partial:
         partial.write_text(json.dumps(asdict(costs), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return path
 

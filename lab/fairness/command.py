@@ -35,7 +35,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     "alignments",
     type=click.Path(path_type=Path),
     multiple=True,
-    metavar="DIR",
+    metavar="FILE",
     help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
     "vocabularies, and found by fingerprint. May be repeated.",
 )

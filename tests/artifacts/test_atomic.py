@@ -42,13 +42,20 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_new_folders_are_made_and_links_stay_links(tmp_path: Path) -> None:
-    for out in (tmp_path / "a" / "b" / "c", tmp_path / "link"):
-        (tmp_path / "link").is_symlink() or (tmp_path / "link").symlink_to(tmp_path / "a" / "b" / "c")
-        with atomic_file(out) as partial:
-            partial.write_text(out.name)
+def test_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for text in ("one", "two"):
+        with atomic_file(tmp_path / "link") as partial:
+            partial.write_text(text)
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "a" / "b" / "c").read_text() == "link"
+    assert (tmp_path / "file").read_text() == "two"
+
+
+def test_a_directory_in_new_folders(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "a" / "b") as folder:
+        (folder / "data").touch()
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["data"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
 
 
 def test_the_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:

@@ -21,15 +21,15 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "no such file or directory" in error_of(run("build-dict", "--tokenizer", missing, "--corpus", "sample:pl"))
     assert "sample:xx: no such sample" in error_of(run(*build[:3], "--corpus", "sample:xx", "-o", out))
-    assert "exists and is not a spectool artifact" in error_of(run(*build, tmp_path / "file"))
+    assert "exists and is not a whole artifact" in error_of(run(*build, tmp_path / "file"))
     assert "is not a writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
-    assert "no such artifact" in error_of(run("verify", missing))
-    assert "no such artifact" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
+    assert "no such file" in error_of(run("verify", missing))
+    assert "no such file" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
         run("emulate", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
     )
     (tmp_path / "empty").mkdir()
-    assert "build did not finish" in error_of(run("inspect", tmp_path / "empty"))
+    assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path / "empty"))
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert not out.exists()
@@ -46,7 +46,7 @@ def test_a_folder_with_the_name_of_an_option_keeps_its_name(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     shutil.copytree(Path(TOKENIZER).parent, "draft")
     refused = error_of(run("prune-draft", "--draft", "draft", "--corpus", "sample:pl", "-o", "draft"))
-    assert refused.startswith("Error: draft: exists and is not")
+    assert refused.startswith("Error: draft: exists already")
 
 
 def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:

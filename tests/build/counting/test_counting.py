@@ -170,7 +170,7 @@ def test_a_corpus_without_a_document(tmp_path: Path) -> None:
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("mine")
-    with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
+    with pytest.raises(ArtifactError, match="exists and is not a whole artifact"):
         count_text(open_corpus("sample:pl"), tmp_path / "x", CountOptions(), TARGET, quiet)
     assert not work_path(tmp_path / "x").exists()
 

@@ -34,7 +34,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path, bundled: Tokenizer) -> No
 
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path, bundled: Tokenizer) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ArtifactError, match="It is not replaced: choose another -o"):
+    with pytest.raises(ArtifactError, match="exists and is not a whole artifact"):
         built(bundled, open_corpus("sample:pl"), tmp_path)
 
 

@@ -109,8 +109,8 @@ def test_another_tokenizer_needs_an_alignment(work: Path, tmp_path: Path) -> Non
             1,
             "other.align: expected an alignment of",
         ),
-        (["--task", "sample:uk", "--alignment", "{work}/nothing"], 1, "nothing: no such artifact"),
-        (["--task", "sample:uk", "-o", "{work}"], 1, "exists and is not a spectool artifact"),
+        (["--task", "sample:uk", "--alignment", "{work}/nothing"], 1, "nothing: no such file"),
+        (["--task", "sample:uk", "-o", "{work}"], 1, "exists already"),
     ],
 )
 def test_errors(arguments: list[str], code: int, said: str, work: Path, tmp_path: Path) -> None:
