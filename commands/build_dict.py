@@ -42,7 +42,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     default="5MB",
     show_default=True,
     metavar="SIZE",
-    help="Maximum size on disk; the entries with the highest expected gain are kept.",
+    help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )
 @option(
     "--min-count",

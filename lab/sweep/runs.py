@@ -183,7 +183,10 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
             limits = BackoffOptions(max_bytes=max_bytes)
             build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)
             dictionary = Dictionary(out)
-            built = {"entries": len(dictionary), "file_bytes": out.stat().st_size}
+            built = {
+                "entries": len(dictionary),
+                "file_bytes": sum(each.nbytes for each in dictionary.file.arrays.values()),
+            }
             for row in alike:
                 drafter = LookupDrafter(dictionary, min_probability=row["min_prob"])
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])

@@ -85,10 +85,10 @@ def test_the_same_call_gives_the_same_bytes(work: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     other = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "c")
     assert other.exit_code == 0
-    assert (tmp_path / "a" / "fairness.json").read_bytes() != (tmp_path / "c" / "fairness.json").read_bytes()
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
     again = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "a")
-    assert again.exit_code == 0, "its like is replaced"
-    assert (tmp_path / "a" / "fairness.json").read_bytes() == (tmp_path / "c" / "fairness.json").read_bytes()
+    assert again.exit_code == 1 and "exists already" in again.output
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_another_tokenizer_needs_an_alignment(work: Path, tmp_path: Path) -> None:
