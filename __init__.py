@@ -11,7 +11,6 @@ __all__ = [
     "ArtifactError",
     "CorpusError",
     "FingerprintMismatch",
-    "IncompleteArtifact",
     "MissingExtra",
     "RuntimeUnsupported",
     "SpectoolError",
@@ -38,10 +37,6 @@ class CorpusError(SpectoolError):
 
 class ArtifactError(SpectoolError):
     """An artifact is damaged, unsafe or of a format this version does not read."""
-
-
-class IncompleteArtifact(ArtifactError):
-    """A directory without a manifest: the build that should have made it did not finish."""
 
 
 class FingerprintMismatch(ArtifactError):

@@ -1,8 +1,8 @@
 """The counts format: windows of tokens with exact counts, as a sorted trie in levels.
 
-    n1_prefix.npy ... nN_prefix.npy   int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
-    n1_symbol.npy ... nN_symbol.npy   int32[rows]   last symbol
-    n1_count.npy  ... nN_count.npy    int64[rows]   occurrences, at least the minimum count
+    n1_prefix ... nN_prefix   int32[rows]   row of the first n-1 symbols in order n-1; 0 in order 1
+    n1_symbol ... nN_symbol   int32[rows]   last symbol
+    n1_count  ... nN_count    int64[rows]   occurrences, at least the minimum count
 
 A symbol is the token id + 1. The rows of an order are sorted by prefix, then by symbol, which is the order of their
 symbols read from the left. All n-grams that continue the n-gram of a row are one range of the next order.
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.arrays import map_array, save_array
 from spectool.artifacts.artifact import Artifact
+from spectool.artifacts.container import typed
 
 KIND = "windows"
 _MOST_ORDERS = 16
@@ -46,7 +46,7 @@ class Counts(Artifact):
         total: Tokens of the corpus, those below the minimum included.
     """
 
-    format, version, again, roles = "spectool-counts", 2, "Count again", ("target",)
+    format, version, again, roles = "spectool-counts", 3, "Count again", ("target",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -116,8 +116,7 @@ class Counts(Artifact):
         except (KeyError, TypeError):
             kept = None
         self._expect(type(kept) is int, f"no number of kept n-grams of order {order}")
-        files = ((self._file(column_name(order, column)), kind) for column, kind in _COLUMNS.items())
-        return Level(*(map_array(file, kind, kept) for file, kind in files))
+        return Level(*(self._array(column_name(order, column), kind, kept) for column, kind in _COLUMNS.items()))
 
     def _number(self, part: Mapping[str, Any], key: str, low: int, high: float = math.inf) -> int:
         value: Any = part.get(key)
@@ -127,11 +126,15 @@ class Counts(Artifact):
 
 
 def column_name(order: int, column: str) -> str:
-    """File name of a column of `Level`."""
-    return f"n{order}_{column}.npy"
+    """Name of a column of `Level`."""
+    return f"n{order}_{column}"
 
 
-def write_level(directory: Path, order: int, level: Level) -> None:
-    """Write the n-grams of one order, sorted by prefix and symbol; the columns may be mapped files."""
-    for column, kind in _COLUMNS.items():
-        save_array(directory / column_name(order, column), getattr(level, column), kind)
+def count_arrays(levels: Mapping[int, Level]) -> dict[str, NDArray[Any]]:
+    """The arrays of counts: n-grams by order, sorted by prefix and symbol; the columns may be mapped files."""
+    columns = sorted(_COLUMNS.items(), key=lambda each: -np.dtype(each[1]).itemsize)
+    return {
+        column_name(order, column): typed(getattr(level, column), kind)
+        for column, kind in columns
+        for order, level in levels.items()
+    }

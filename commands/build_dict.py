@@ -34,7 +34,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     metavar="C",
     help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
 )
-@path_option("--counts", metavar="DIR", help="What `spectool count` wrote, instead of a corpus.")
+@path_option("--counts", metavar="FILE", help="What `spectool count` wrote, instead of a corpus.")
 @out_option
 @option(
     "--max-bytes",
@@ -42,7 +42,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     default="5MB",
     show_default=True,
     metavar="SIZE",
-    help="Maximum size on disk; the entries with the highest expected gain are kept.",
+    help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )
 @option(
     "--min-count",
@@ -78,7 +78,7 @@ def build_dict(
     from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
 
     if (corpus is None) == (counts is None):
-        raise click.UsageError("name the text: either --corpus C or --counts DIR")
+        raise click.UsageError("name the text: either --corpus C or --counts FILE")
     if counts is not None and (min_count is not None or any(reads.values())):
         raise click.UsageError("--min-count, --encoding and --documents are for --corpus; --counts are counted already")
     counted = Counts(counts) if counts else None

@@ -62,7 +62,7 @@ def _build_dictionary(path: Path) -> None:
     # The models know the texts by heart: what occurred once is nearly as sure as what occurred often.
     options = BackoffOptions(discount=0.3)
     built = count_and_build(target, texts, path, options, CountOptions(min_count=1), quiet)
-    click.echo(f"dictionary: {built.statistics['entries']:,} entries, {built.total_bytes:,} bytes")
+    click.echo(f"dictionary: {built.statistics['entries']:,} entries, {path.stat().st_size:,} bytes")
 
 
 def _compare(path: Path, max_tokens: int) -> None:

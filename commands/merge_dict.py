@@ -10,7 +10,7 @@ from spectool.commands.shared.options import command, option, path_option, size_
 
 @command("merge-dict")
 @click.argument("paths", metavar="A B...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@path_option("-o", "--out", required=True, metavar="OUT", help="Directory to write.")
+@path_option("-o", "--out", required=True, metavar="OUT", help="File to write.")
 @option("--max-bytes", type=size_in_bytes, metavar="SIZE", help="Maximum size, such as 5MB.")
 def merge_dict(paths: tuple[Path, ...], out: Path, max_bytes: int | None, as_json: bool) -> None:
     """Merge dictionaries of one tokenizer into one file that drafts what all of them together draft.
@@ -21,13 +21,10 @@ def merge_dict(paths: tuple[Path, ...], out: Path, max_bytes: int | None, as_jso
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.artifacts.manifest import verify_files
     from spectool.build.dictionary.merging import merge_dictionaries
 
     if len(paths) < 2:
         raise click.UsageError("name two dictionaries or more")
     opened = [Dictionary(find_artifact(path, ".dict")) for path in paths]
-    for dictionary in opened:
-        verify_files(dictionary.path, dictionary.manifest)
     with stage(out, Dictionary.format, as_json, {"target": opened[0].fingerprint}) as finish:
         finish(merge_dictionaries(opened, out, max_bytes, say))

@@ -52,13 +52,12 @@ def prune_draft(
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
-    from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
     directory = model_directory(draft)
     whole = opened(directory)
-    with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
+    with stage(out, None, as_json) as finish:
         manifest = prune_model(directory, whole, sources, out, say, ids)
         say("timing passes of both models")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))

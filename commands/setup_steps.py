@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.pass_costs import save_costs
-from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.artifacts.resumable import resumable_work
 from spectool.build.alignment.check import require_checked
 from spectool.build.alignment.stage import build_alignment
@@ -98,8 +97,8 @@ class Setup:
         """Yield the steps of the draft model, and return it."""
         used, ready = name, True
         if self.prune:
-            weights = digest(contents([name], ())[f"model {name}"])
-            path = default_path("drafts") / f"{slug(name)}-{self.language}-{weights}"
+            made_of = digest(contents([name], ())[f"model {name}"], _files(texts))
+            path = default_path("drafts") / f"{slug(name)}-{self.language}-{made_of}"
             yield _pruning(name, path, texts)
             used, ready = str(path), path.is_dir()
         draft = open_tokenizer(used) if ready else None
@@ -127,7 +126,7 @@ class Setup:
             tokens=tokens,
         )
         artifacts = [path for drafter in self.drafters.values() for path in drafter.artifacts]
-        ready = costs is not None and all(map(Path.is_dir, artifacts))  # else nothing was measured yet
+        ready = costs is not None and all(map(Path.is_file, artifacts))  # else nothing was measured yet
         if ready:
             names = [self.model, *(each.draft_model for each in self.drafters.values() if each.draft_model)]
             key = digest(options.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
@@ -168,10 +167,13 @@ def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], tex
         manifest = read_manifest(path)
     except ArtifactError:
         return False
-    sides = {role: side["fingerprint"] for role, side in manifest.tokenizers.items()}
     wanted = {role: side and side.fingerprint for role, side in tokenizers.items()}
-    files = [file._asdict() for text in texts for file in text.describe_inputs()]
-    return (manifest.format, sides, manifest.inputs.get("files")) == (kind, wanted, files)
+    found = manifest.format, manifest.fingerprints, manifest.inputs.get("files")
+    return found == (kind, wanted, _files(texts))
+
+
+def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:
+    return [file._asdict() for text in texts for file in text.describe_inputs()]
 
 
 def _beginning(spec: str) -> Path:
@@ -231,7 +233,7 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:
         except TokenizerError as error:
             raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
 
-    kept = _made(path, PrunedDraft.format, {"whole": whole}, texts)
+    kept = pruning.read_record(path) is not None  # its name says what it was made from
     return SetupStep("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
+from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -75,7 +75,7 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
-    """The dictionary for the tokenizer in use, from a directory or a name in the folder that build-dict writes to.
+    """The dictionary for the tokenizer in use, from a file or a name in the folder that build-dict writes to.
 
     Raises:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
@@ -149,11 +149,11 @@ def load_drafter(
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
-        dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``; or several. At each step the
+        dictionary: A dictionary's file, or its name, from ``spectool build-dict``; or several. At each step the
             more probable of their guesses is taken, the last named of equal ones. ``"auto"`` stands for those in the
             folder that ``build-dict`` writes to without ``-o``, as far as they are for this tokenizer.
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
-        alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
+        alignment: The file of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the

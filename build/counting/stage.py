@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.counts import KIND, Counts, write_level
+from spectool.artifacts.artifact import require_replaceable
+from spectool.artifacts.counts import KIND, Counts, count_arrays
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.resumable import (
     TaskResult,
@@ -60,7 +60,7 @@ def count_text(
 
     Args:
         corpus: The text.
-        out: Directory of the artifact, replaced in one step when everything is counted. Until then the
+        out: The artifact, replaced in one step when everything is counted. Until then the
             work is kept next to it, and the same call resumes after a kill.
         options: Orders, minimum count and limits.
         tokenizer: Counts are of windows of its tokens.
@@ -72,7 +72,7 @@ def count_text(
         CorpusError: The text cannot be read.
         SpectoolError: Too little memory.
     """
-    check_replaceable(out, Counts.format)
+    require_replaceable(out, Counts.format, {"target": tokenizer.fingerprint})
     plan = plan or make_plan(options.memory)
     orders = options.orders or WINDOW_ORDERS
     arguments = {"kind": KIND, "orders": orders, "min_count": options.min_count}
@@ -97,19 +97,17 @@ def count_text(
         merged = _count_orders(work, parts, orders, options, plan, progress)
         progress("writing")
         kept = [[bucket["kept"] for bucket in buckets] for buckets in merged]
-        with atomic_directory(out) as directory:
-            for order, sizes in enumerate(kept, 1):
-                write_level(directory, order, ngrams.collect(work, order, sizes))
-            return Counts.seal(
-                directory,
-                arguments=arguments,
-                tokenizers={"target": tokenizer.identity},
-                inputs=inputs,
-                statistics={
-                    "total": sum(part["tokens"] for part in parts),
-                    "orders": {str(order): {"kept": sum(sizes)} for order, sizes in enumerate(kept, 1)},
-                },
-            )
+        return Counts.write(
+            out,
+            count_arrays({order: ngrams.collect(work, order, sizes) for order, sizes in enumerate(kept, 1)}),
+            arguments=arguments,
+            tokenizers={"target": tokenizer.identity},
+            inputs=inputs,
+            statistics={
+                "total": sum(part["tokens"] for part in parts),
+                "orders": {str(order): {"kept": sum(sizes)} for order, sizes in enumerate(kept, 1)},
+            },
+        )
 
 
 def _encode(

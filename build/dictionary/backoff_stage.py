@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.artifacts.manifest import Manifest
@@ -20,7 +19,7 @@ from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import write_within
+from spectool.build.dictionary.size_limits import arrays_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import short
@@ -60,7 +59,7 @@ def build_backoff(
     Args:
         tokenizer: The target's.
         counts: Windows of its tokens, at least of order ``max_context + 1``.
-        out: Directory of the artifact.
+        out: The artifact.
         options: Sizes and smoothing.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
@@ -69,34 +68,35 @@ def build_backoff(
     Raises:
         SpectoolError: The counts do not fit, or there is nothing to build from.
     """
-    with atomic_directory(out) as directory:
-        candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
+    candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
 
-        def best_entries(most: int) -> list[Entry]:
-            chosen = candidates.restated(candidates.best_entries(most))
-            calibration = None if text is None else Calibration(text.predicted(chosen))
-            return list(_entries(counts, chosen, calibration))
+    def best_entries(most: int) -> list[Entry]:
+        chosen = candidates.restated(candidates.best_entries(most))
+        calibration = None if text is None else Calibration(text.predicted(chosen))
+        return list(_entries(counts, chosen, calibration))
 
-        written = write_within(directory, options.max_bytes, best_entries, progress)
-        if written is None:
-            problem = f"from {counts.total:,} tokens. Give more text"
-            if best_entries(1):
-                problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
-            elif not counts.total:
-                ways = "Give another text or tokenizer"
-                problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
-            raise SpectoolError(f"{out}: no entry to store {problem}")
-        contexts = sum(len(each.keys) for each in candidates.windows[:-1])
-        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
-        if text is not None:
-            statistics["held_out"] = {"tokens": text.tokens}
-        return Dictionary.seal(
-            directory,
-            arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
-            tokenizers={"target": tokenizer.identity},
-            inputs=counts.manifest.inputs,
-            statistics=statistics | written,
-        )
+    found = arrays_within(options.max_bytes, best_entries, progress)
+    if found is None:
+        problem = f"from {counts.total:,} tokens. Give more text"
+        if best_entries(1):
+            problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
+        elif not counts.total:
+            ways = "Give another text or tokenizer"
+            problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
+        raise SpectoolError(f"{out}: no entry to store {problem}")
+    arrays, shape = found
+    contexts = sum(len(each.keys) for each in candidates.windows[:-1])
+    statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
+    if text is not None:
+        statistics["held_out"] = {"tokens": text.tokens}
+    return Dictionary.write(
+        out,
+        arrays,
+        arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
+        tokenizers={"target": tokenizer.identity},
+        inputs=counts.manifest.inputs,
+        statistics=statistics | shape,
+    )
 
 
 def count_and_build(
@@ -107,7 +107,7 @@ def count_and_build(
     Args:
         tokenizer: The target's.
         corpus: Text.
-        out: Directory of the artifact.
+        out: The artifact.
         options: See `BackoffOptions`.
         counting: Limits and minimum count; the orders are those that the longest context needs.
         progress: Called at the start of each step with a short description.

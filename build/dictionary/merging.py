@@ -18,12 +18,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from spectool import FingerprintMismatch, SpectoolError
-from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.dictionary.predictions import Prediction, PredictionTable, as_text, entries_of, longest_suffix
-from spectool.build.dictionary.size_limits import write_within
+from spectool.build.dictionary.size_limits import arrays_within
 from spectool.tokenization.fingerprint import short
 
 
@@ -44,17 +43,18 @@ def merge_dictionaries(
     if not merged:
         raise SpectoolError("the dictionaries have no entries. Name others")
     ranked = sorted(merged.items(), key=lambda item: -_gain(item[1], longest_suffix(item[0], merged)))
-    with atomic_directory(out) as directory:
-        written = write_within(directory, max_bytes, lambda most: entries_of(dict(ranked[:most])), progress)
-        if written is None:
-            raise SpectoolError(f"a dictionary of {max_bytes:,} bytes has no room for entries. Give a larger limit")
-        return Dictionary.seal(
-            directory,
-            arguments={"method": "merge", "max_bytes": max_bytes},
-            tokenizers=first.manifest.tokenizers,
-            inputs=_joined_inputs(dictionaries),
-            statistics={"entries_before_pruning": len(merged), **written},
-        )
+    found = arrays_within(max_bytes, lambda most: entries_of(dict(ranked[:most])), progress)
+    if found is None:
+        raise SpectoolError(f"a dictionary of {max_bytes:,} bytes has no room for entries. Give a larger limit")
+    arrays, shape = found
+    return Dictionary.write(
+        out,
+        arrays,
+        arguments={"method": "merge", "max_bytes": max_bytes},
+        tokenizers=first.manifest.tokenizers,
+        inputs=_joined_inputs(dictionaries),
+        statistics={"entries_before_pruning": len(merged), **shape},
+    )
 
 
 def predictions_in(dictionary: Dictionary) -> PredictionTable:
@@ -104,7 +104,7 @@ def _joined_inputs(dictionaries: Sequence[Dictionary]) -> dict[str, object]:
                 "name": dictionary.path.name,
                 "arguments": dictionary.manifest.arguments,
                 "inputs": dictionary.manifest.inputs,
-                "files": {name: file["sha256"] for name, file in dictionary.manifest.files.items()},
+                "sha256": dictionary.file.sha256,
             }
             for dictionary in dictionaries
         ],

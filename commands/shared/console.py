@@ -18,7 +18,8 @@ import click
 from click.core import ParameterSource
 
 from spectool import SpectoolError
-from spectool.artifacts.atomic import check_replaceable
+from spectool.artifacts.artifact import require_replaceable
+from spectool.artifacts.atomic import require_new
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
 
@@ -162,28 +163,28 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 @contextmanager
 def stage(
-    out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
+    out: Path, format_name: str | None, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., None]]:
     """A function for the end of a stage that writes ``out``: it prints the result, given the manifest and more facts.
 
-    ``fingerprints`` are those of the artifact's tokenizers, by role.
+    ``fingerprints`` are those of the artifact's tokenizers, by role. Without a ``format_name``, a model is written.
 
     Raises:
         ArtifactError: ``out`` must not be replaced.
     """
-    replaced = check_replaceable(out, format_name, fingerprints)
-    if replaced is not None:
-        corpus = replaced.get("corpus")
+    if format_name is None:
+        require_new(out)
+    elif replaced := require_replaceable(out, format_name, fingerprints or {}):
+        corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
     started = time.perf_counter()
 
     def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
-        known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
             "path": str(out),
-            "bytes": manifest.total_bytes,
+            "bytes": sum(file.stat().st_size for file in (out.iterdir() if out.is_dir() else [out])),
             "seconds": round(time.perf_counter() - started, 1),
-            **{f"{role} fingerprint": digest for role, digest in known.items()},
+            **{f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()},
         }
         if division := manifest.inputs.get("plain_text"):
             facts |= {"documents": manifest.inputs.get("documents", 0), "plain text": division}

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
 

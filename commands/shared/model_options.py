@@ -180,7 +180,7 @@ drafting_options = gathered(
         default=[AUTO],
         show_default=AUTO,
         callback=_dictionaries,
-        metavar="DIR",
+        metavar="FILE",
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
@@ -197,7 +197,7 @@ drafting_options = gathered(
     _drafting(
         "--alignment",
         type=click.Path(path_type=Path),
-        metavar="DIR",
+        metavar="FILE",
         help="Output of `spectool align` for the two models.",
     ),
     _drafting(

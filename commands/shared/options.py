@@ -144,7 +144,7 @@ tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metava
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
-out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in your cache folder.")
+out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
 memory_option = option(
     "--memory",
     type=size_in_bytes,

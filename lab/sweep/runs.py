@@ -181,9 +181,12 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
-            manifest = build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)
+            build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)
             dictionary = Dictionary(out)
-            built = {"entries": len(dictionary), "file_bytes": manifest.total_bytes}
+            built = {
+                "entries": len(dictionary),
+                "file_bytes": sum(each.nbytes for each in dictionary.file.arrays.values()),
+            }
             for row in alike:
                 drafter = LookupDrafter(dictionary, min_probability=row["min_prob"])
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])

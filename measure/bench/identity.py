@@ -12,7 +12,7 @@ from typing import Any
 from mlx.utils import tree_flatten
 
 from spectool import __version__
-from spectool.artifacts.manifest import MANIFEST
+from spectool.artifacts.container import open_container
 
 _CPUINFO = Path("/proc/cpuinfo")
 _LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
@@ -46,12 +46,12 @@ def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, str 
     """Hashes of what lies at these paths, and the versions of what reads it.
 
     Two builds of a dictionary, or two trainings of a model, may lie under one path, so a path alone does not say what
-    was measured. Artifacts count by the hashes in their manifests, weights by their sizes, beginnings and ends. Models
+    was measured. Artifacts count by the hashes in their headers, weights by their sizes, beginnings and ends. Models
     may be hub ids.
     """
     return {
         **{f"model {path}": _files_hash(Path(path)) for path in models},
-        **{f"artifact {path}": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest() for path in artifacts},
+        **{f"artifact {path}": open_container(path).sha256 for path in artifacts},
         **versions(),
     }
 

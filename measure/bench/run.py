@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file, explain_full_disk
-from spectool.artifacts.manifest import read_manifest
+from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.resumable import differences
 from spectool.measure.bench.identity import contents, machine, weight_bytes
 from spectool.measure.bench.page import page
@@ -71,7 +71,7 @@ def run_benchmark(options: Options, out: Path, pause: float, say: Say, progress:
                     append(out, block, first)
                     first = None
         run = read_run(out)
-        with explain_full_disk(out), atomic_file(out / PAGE) as partial:
+        with atomic_file(out / PAGE) as partial:
             partial.write_text(page(run), encoding="utf-8")
     return run
 

@@ -42,7 +42,7 @@ _Temperature = Annotated[float, Field(ge=0, le=1000)]
 class DrafterSpec(Checked):
     """What drafts."""
 
-    dictionaries: Annotated[tuple[_Text, ...], Field(strict=False)] = ()  # directories or names
+    dictionaries: Annotated[tuple[_Text, ...], Field(strict=False)] = ()  # files or names
     history: bool = False
     draft_model: _Text | None = None  # directory or hub id
     alignment: _Text | None = None  # of its tokenizer with the target's

@@ -93,9 +93,9 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.system
-def test_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 120, tmp_path, TRIES)
+@pytest.mark.parametrize("number", [20, pytest.param(120, marks=pytest.mark.system)])
+def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
+    assert_harmless("dictionary", example_dictionary, number, tmp_path, TRIES)
 
 
 @pytest.mark.slow

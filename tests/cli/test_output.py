@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spectool.artifacts.artifact import read_manifest
 from spectool.commands.shared.console import show, table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import TOKENIZER, process, run
@@ -21,7 +22,8 @@ def test_json_of_each_command(work: Path) -> None:
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
     assert set(inspected["sample_entries"][0]) == {"after", "comes", "probability"}
-    assert inspected["files"]["next_token.npy"]["bytes"] > 0
+    assert inspected["arrays"]["next_token"].startswith("uint16 ")
+    assert inspected["bytes"] == (work / "uk.dict").stat().st_size
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
@@ -188,7 +190,7 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     _, _, verdict = " ".join(result.stdout.split()).partition(" verdict ")
     assert verdict.startswith("do not use this pair for such text") and "the draft's lower-cases" in verdict
     assert "next:" not in result.stderr
-    statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
+    statistics = read_manifest(tmp_path / "x.align").statistics
     assert statistics["draft_to_target"]["string_free"] is None
 
 

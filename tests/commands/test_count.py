@@ -53,11 +53,11 @@ def test_the_next_command_can_be_pasted(tmp_path: Path) -> None:
             "--memory is 100 MB, expected at least 284 MB",
         ),
         (["count", "--corpus", "sample:pl"], "Missing option '--tokenizer'"),
-        (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts DIR"),
+        (["build-dict", "--tokenizer", TOKENIZER], "either --corpus C or --counts FILE"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--corpus", "sample:pl"], "either --corpus C or"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--min-count", 2], "are for --corpus"),
         (["build-dict", "--tokenizer", TOKENIZER, "--counts", "x", "--encoding", "cp1250"], "are for --corpus"),
-        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "/nowhere/x"], "/nowhere/x: no such artifact"),
+        (["build-dict", "--tokenizer", TOKENIZER, "--counts", "/nowhere/x"], "/nowhere/x: no such file"),
     ],
 )
 def test_what_does_not_fit_is_said(arguments: list[object], message: str, tmp_path: Path) -> None:

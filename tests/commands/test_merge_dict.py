@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.artifact import verify_artifact
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, run
 from spectool.tokenization.tokenizer import Tokenizer

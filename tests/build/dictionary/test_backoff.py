@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
+from spectool.artifacts.artifact import verify_artifact
 from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.formats import verify_artifact
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
@@ -107,7 +107,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
     for limit in (15_000, 20_000, 10**9):
         options = BackoffOptions(max_bytes=limit, max_context=4)
         manifest = build_backoff(tokenizer, counts, tmp_path / "x.dict", options, quiet)
-        data = sum(file.stat().st_size for file in (tmp_path / "x.dict").iterdir() if file.name != "manifest.json")
+        data = sum(values.nbytes for values in Dictionary(tmp_path / "x.dict").file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
         verify_artifact(tmp_path / "x.dict")

@@ -1,7 +1,6 @@
 """Kneser-Ney smoothing over counted windows against a twin that counts in dictionaries."""
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.counts import Counts, Level, column_name, write_level
-from spectool.artifacts.manifest import seal
+from spectool.artifacts.container import write_container
+from spectool.artifacts.counts import Counts, Level, count_arrays
 from spectool.build.counting.options import CountOptions
 from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
@@ -160,7 +159,7 @@ def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Coun
 
 def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]) -> Counts:
     """A copy of counts without some n-grams by their order, and without all that begin with them."""
-    shutil.copytree(counts.path, path)
+    levels: dict[int, Level] = {}
     statistics = {**counts.manifest.statistics, "orders": {}}
     renumbered = np.zeros(1, np.int64)
     for order in range(1, counts.orders + 1):
@@ -168,12 +167,10 @@ def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]
         spelled = map(tuple, counts.spelled(order, np.arange(len(level.count))).tolist())
         kept = np.array([ngram not in dropped.get(order, ()) for ngram in spelled]) & (renumbered[level.prefix] >= 0)
         prefix = renumbered[level.prefix[kept]].astype(np.int32)
-        for column in level._fields:
-            (path / column_name(order, column)).unlink()
-        write_level(path, order, Level(prefix, level.symbol[kept], level.count[kept]))
+        levels[order] = Level(prefix, level.symbol[kept], level.count[kept])
         renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
         statistics["orders"][str(order)] = {"kept": int(kept.sum())}
-    seal(path, replace(counts.manifest, statistics=statistics))
+    write_container(path, count_arrays(levels), replace(counts.manifest, statistics=statistics).to_json())
     return Counts(path)
 
 
@@ -196,7 +193,7 @@ def test_counts_that_lack_the_end_of_a_window_are_refused(
             windows = open_windows(filtered)
         except ArtifactError as error:
             outcomes["refused"] += 1
-            assert f"n{order + 1}_symbol.npy: the end of a window is not in order {order}. Count again" in str(error)
+            assert f"n{order + 1}_symbol: the end of a window is not in order {order}. Count again" in str(error)
             continue
         outcomes["used"] += 1
         for kept in CandidateEntries(windows, DISCOUNT, filtered.symbols).best_entries(10**6):

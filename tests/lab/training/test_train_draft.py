@@ -145,7 +145,7 @@ def test_another_training_in_its_place_is_an_error(made: tuple[Path, dict[str, A
 
 def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    assert "is not a spectool artifact" in error_of(run(*RUN, "-o", tmp_path))
+    assert "exists already" in error_of(run(*RUN, "-o", tmp_path))
     (tmp_path / "training.json").write_text("{")
     assert "training.json: not readable" in error_of(run(*RUN, "-o", tmp_path))
     assert not work_path(tmp_path).exists()

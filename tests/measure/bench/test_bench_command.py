@@ -27,7 +27,7 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
     written = run("generate", "--model", TARGET, "--dict", pl.stem, "-p", "Most w", "-m", 4)
     missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
     assert written.exit_code == 0, written.output
-    assert "nothing: no such artifact" in missing.stderr
+    assert "nothing: no such file" in missing.stderr
 
 
 def test_options_say_what_is_measured(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such artifact"),
+        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
         ((*HISTORY, "--prompts", "uk"), "expected a prompt of each source, got 1 for 2"),
         ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
         ((*HISTORY, "--prompts", "pl", "--count", 10), "got pl-list-01 twice"),

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -18,6 +17,7 @@ from spectool.measure.emulate import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 
 CHAIN = [
@@ -29,11 +29,7 @@ CHAIN = [
 
 
 def opened(path: Path, entries: Sequence[Entry]) -> Dictionary:
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, entries)
-        tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
-        Dictionary.seal(directory, {}, tokenizers, {}, shape)
-    return Dictionary(path)
+    return written(path, entries, {"name": "small", "fingerprint": "a" * 64, "size": 100})
 
 
 @pytest.fixture
