@@ -10,7 +10,6 @@ from spectool.artifacts.manifest import Manifest, read_manifest, verify_files
 FORMATS = {
     "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
-    "spectool-counts": "spectool.artifacts.counts:Counts",
     "spectool-pruned-draft": "spectool.artifacts.pruned_draft:PrunedDraft",
 }
 

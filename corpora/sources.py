@@ -16,6 +16,8 @@ from spectool.corpora.formats import input_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
+_COMPRESSION = 4  # bytes of text in one of a compressed file, about
+
 
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
@@ -26,6 +28,7 @@ class Corpus:
         licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
+        text_bytes: Bytes of text in its files, about; 0 if `datasets` reads them.
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
@@ -43,6 +46,7 @@ class Corpus:
         self.division = reading.division
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
+        self.text_bytes = total_bytes or 0
         self.licence = licence
         self.left_out: Counter[str] = Counter()
         self._read = read
@@ -142,6 +146,8 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
     size = sum(file.size for file in files)
     corpus = Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
     corpus.left_out = left_out
+    packed = (file.compression != "" or not file.format.compressible for file in files)
+    corpus.text_bytes = sum(file.size * (_COMPRESSION if each else 1) for file, each in zip(files, packed, strict=True))
     return corpus
 
 

@@ -30,9 +30,10 @@ from tqdm import tqdm
 from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_file, check_replaceable
 from spectool.artifacts.manifest import file_entries
-from spectool.artifacts.resumable import differences, work_path, write_json
 from spectool.commands.shared.console import say
+from spectool.lab.resumable import work_path, write_json
 from spectool.lab.training.options import RunOptions
+from spectool.measure.differences import differences
 
 DRAFT_FORMAT = "spectool-draft"
 RECORD = "training.json"
