@@ -16,7 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spectool import CorpusError
+from spectool import CorpusError, escaped_name
 from spectool.corpora.documents import Document, Reading
 
 COMPRESSIONS = (".gz", ".zst", ".xz")
@@ -39,7 +39,7 @@ class InputFile:
     """One local file of a corpus."""
 
     path: Path  # as the user named it
-    name: str  # in document ids and manifests: relative to the folder that was opened
+    name: str  # in document ids and manifests: relative to the folder that was opened, as `escaped_name` writes it
     format: Format
     compression: str  # one of `COMPRESSIONS`, or ``""``
     size: int  # bytes on disk when the corpus was opened
@@ -56,7 +56,11 @@ class InputDescription(NamedTuple):
 def visible_files(folder: Path) -> list[tuple[Path, str]]:
     """All files below ``folder`` that are not hidden, with their names relative to it, sorted by name."""
     found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
-    visible = ((inner, name.as_posix()) for inner, name in found if not any(part[0] == "." for part in name.parts))
+    visible = (
+        (inner, escaped_name(name.as_posix()))
+        for inner, name in found
+        if not any(part[0] == "." for part in name.parts)
+    )
     return sorted(visible, key=lambda each: each[1])
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from spectool import CorpusError, require_extra
+from spectool import CorpusError, escaped_name, require_extra
 from spectool.corpora.documents import Division, Document, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, visible_files
@@ -41,7 +41,7 @@ class Corpus:
         total_bytes: int | None = None,
         licence: str | None = None,
     ) -> None:
-        self.spec = spec
+        self.spec = escaped_name(spec)
         self.encoding = reading.encoding
         self.division = reading.division
         self.counts = ReadCounts()

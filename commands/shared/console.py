@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from spectool import SpectoolError
+from spectool import SpectoolError, escaped_name
 from spectool.artifacts.atomic import check_replaceable
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
@@ -147,7 +147,7 @@ def _named(key: str, value: Any, depth: int = 1) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Text with control characters escaped, because a stranger's could rewrite the terminal."""
+    """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -180,7 +180,7 @@ def stage(
     def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
         known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
-            "path": str(out),
+            "path": escaped_name(out),
             "bytes": manifest.total_bytes,
             "seconds": round(time.perf_counter() - started, 1),
             **{f"{role} fingerprint": digest for role, digest in known.items()},
