@@ -35,7 +35,6 @@ _NOT_READ = {
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",
-    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 

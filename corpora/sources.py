@@ -22,8 +22,6 @@ _COMPRESSION = 4  # bytes of text in one of a compressed file, about
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
-    If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
-
     Attributes:
         licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
@@ -73,7 +71,7 @@ class Corpus:
 
     def describe_inputs(self) -> list[InputDescription]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub."""
-        return [describe_file(path, name, self._reading) for path, name in self._inputs]
+        return [describe_file(path, name) for path, name in self._inputs]
 
 
 def open_corpus(
@@ -85,10 +83,10 @@ def open_corpus(
     """Open a text source.
 
     Args:
-        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst`` or ``.xz``; or
-            ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
-            the name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by
-            default. Plain text has no columns.
+        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst``, ``.xz`` or
+            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``,
+            ``sample:NAME``, or the name of a preset. ``#COLUMN`` after any of them names the column with the text,
+            ``text`` by default. Plain text has no columns.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
         documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
