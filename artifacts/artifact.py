@@ -18,7 +18,6 @@ from spectool.artifacts.manifest import Manifest
 FORMATS = {
     "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
-    "spectool-counts": "spectool.artifacts.counts:Counts",
 }
 """All formats, each with the class that opens it, which is imported when it is needed."""
 

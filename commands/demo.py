@@ -51,7 +51,6 @@ def demo(max_tokens: int, keep: Path | None) -> None:
 
 def _build_dictionary(path: Path) -> None:
     from spectool.build.corpus_reading import quiet
-    from spectool.build.counting.options import CountOptions
     from spectool.build.dictionary.backoff_stage import count_and_build
     from spectool.build.dictionary.options import BackoffOptions
     from spectool.corpora import open_corpus, sample_path
@@ -60,8 +59,8 @@ def _build_dictionary(path: Path) -> None:
 
     texts, target = open_corpus(str(sample_path("pl").parent)), open_tokenizer(demo_path("target"))
     # The models know the texts by heart: what occurred once is nearly as sure as what occurred often.
-    options = BackoffOptions(discount=0.3)
-    built = count_and_build(target, texts, path, options, CountOptions(min_count=1), quiet)
+    options = BackoffOptions(discount=0.3, min_count=1)
+    built = count_and_build(target, texts, path, options, quiet)
     click.echo(f"dictionary: {built.statistics['entries']:,} entries, {path.stat().st_size:,} bytes")
 
 

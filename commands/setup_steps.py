@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pass_costs import save_costs
-from spectool.artifacts.resumable import resumable_work
 from spectool.build.alignment.check import require_checked
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.pruning import stage as pruning
@@ -194,27 +193,27 @@ def _text(spec: str) -> Corpus:
 
 def _fetch(spec: str, out: Path) -> None:
     """Write the first documents of a text on the hub to a file."""
-    with resumable_work(out, {"corpus": spec}, what="setup", keep=()) as work:
-        try:
-            with (work / "text").open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
-                for document in open_corpus(spec):
-                    done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
-                    if stream.tell() >= _HUB_BYTES:
-                        break
-        except CorpusError as error:
-            raise CorpusError(
-                f"{error}. Or name text of your own: --corpus FILE. The bundled --corpus sample:pl shows that all of "
-                "it works, but is too small to gain anything"
-            ) from error
-        (work / "text").replace(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        bar = progress(spec, _HUB_BYTES, "B")
+        with atomic_file(out) as partial, partial.open("wb") as stream, bar as done:
+            for document in open_corpus(spec):
+                done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
+                if stream.tell() >= _HUB_BYTES:
+                    break
+    except CorpusError as error:
+        raise CorpusError(
+            f"{error}. Or name text of your own: --corpus FILE. The bundled --corpus sample:pl shows that all of "
+            "it works, but is too small to gain anything"
+        ) from error
 
 
 def _dictionary(target: Tokenizer, text: Corpus) -> SetupStep:
-    options, least = BackoffOptions(), least_count(text)
-    path = dictionary_path(text.spec, target.fingerprint, options, least)
+    options = BackoffOptions(min_count=least_count(text))
+    path = dictionary_path(text.spec, target.fingerprint, options)
 
     def make() -> None:
-        manifest = count_and_build(target, text, path, options, CountOptions(min_count=least), say)
+        manifest = count_and_build(target, text, path, options, say)
         say(amount_of_text(manifest.statistics["tokens"]))
 
     kept = _made(path, Dictionary.format, {"target": target}, [text])

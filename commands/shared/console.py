@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from spectool import SpectoolError
+from spectool import SpectoolError, escaped_name
 from spectool.artifacts.artifact import require_replaceable
 from spectool.artifacts.atomic import require_new
 from spectool.artifacts.manifest import Manifest
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
@@ -148,7 +148,7 @@ def _named(key: str, value: Any, depth: int = 1) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Text with control characters escaped, because a stranger's could rewrite the terminal."""
+    """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -181,7 +181,7 @@ def stage(
 
     def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
         facts: dict[str, Any] = {
-            "path": str(out),
+            "path": escaped_name(out),
             "bytes": sum(file.stat().st_size for file in (out.iterdir() if out.is_dir() else [out])),
             "seconds": round(time.perf_counter() - started, 1),
             **{f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()},

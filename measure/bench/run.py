@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from spectool import ArtifactError
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
-from spectool.artifacts.resumable import differences
 from spectool.measure.bench.identity import contents, machine, weight_bytes
 from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import BenchPrompt, ids_of_prompt, load_prompts, prompts_hash
 from spectool.measure.bench.run_file import PAGE, Block, Header, Options, Run, append, read_run, writing
 from spectool.measure.bench.timing import Configuration, Target
+from spectool.measure.differences import differences
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.opening import open_tokenizer

@@ -22,7 +22,6 @@ from spectool.artifacts.dictionary import (
     dictionary_arrays,
     symbol,
 )
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -296,7 +295,7 @@ def test_random_and_cut_arrays_are_errors(tmp_path: Path, array: str, rng: rando
 def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:
     """As a text grows, and in the chains that are proposed; the twin tries every suffix."""
     tokenizer, out = open_tokenizer(demo_path("target") / "tokenizer.json"), tmp_path / "uk.dict"
-    count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), CountOptions(), lambda step: None)
+    count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), lambda step: None)
     dictionary = Dictionary(out)
     entries = {tuple(entry.context): (entry.token, entry.probability) for entry in dictionary.entries()}
     checked = 0

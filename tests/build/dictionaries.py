@@ -28,10 +28,3 @@ def written(
         statistics=shape,
     )
     return Dictionary(path)
-
-
-def rows_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[int, float, int]]:
-    """Return the entries of a dictionary by their contexts."""
-    return {
-        tuple(entry.context): (entry.token, round(entry.probability, 2), entry.count) for entry in dictionary.entries()
-    }

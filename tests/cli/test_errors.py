@@ -114,7 +114,7 @@ def test_interrupted(tmp_path: Path) -> None:
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
-    while running.stderr.readline() != "counting 2-grams\n":  # tasks are finished, which is not worth a word here
+    while running.stderr.readline() != "counting 2-grams\n":
         pass
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)

@@ -86,7 +86,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     ("arguments", "bar"),
     [
         ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
-        ("merge-dict uk.dict uk.dict -o m.dict", b"merging: 100%"),
+        (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"splitting: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
     ],
 )

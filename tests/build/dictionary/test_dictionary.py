@@ -11,7 +11,6 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.artifact import verify_artifact
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import Corpus, open_corpus
@@ -22,8 +21,8 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 
 
 def built(tokenizer: Tokenizer, corpus: Corpus, out: Path) -> None:
-    options = BackoffOptions(max_bytes=20_000)
-    count_and_build(tokenizer, corpus, out, options, CountOptions(min_count=1), lambda step: None)
+    options = BackoffOptions(max_bytes=20_000, min_count=1)
+    count_and_build(tokenizer, corpus, out, options, lambda step: None)
 
 
 def test_two_builds_are_the_same_bytes(tmp_path: Path, bundled: Tokenizer) -> None:

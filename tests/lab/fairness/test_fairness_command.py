@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from scipy import stats
 
-from spectool.artifacts.resumable import work_path
 from spectool.cli import main
 from spectool.lab.fairness.formulas import expected_speedup, least_by_divergence
 from spectool.lab.fairness.measuring import Measurement
+from spectool.lab.resumable import work_path
 from spectool.lab.tuning.corrective import unfairness
 from spectool.runtime.demo_models import demo_path
 

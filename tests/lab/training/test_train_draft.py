@@ -15,8 +15,8 @@ import mlx.core as mx
 import mlx_lm
 import pytest
 
-from spectool.artifacts.resumable import work_path
 from spectool.corpora import open_corpus
+from spectool.lab.resumable import work_path
 from spectool.lab.training.text import in_valid
 from spectool.tests.lab.training.tiny import OTHER, TINY, TOKENIZER, curve, run, trained
 from spectool.tests.running import error_of

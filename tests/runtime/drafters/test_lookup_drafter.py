@@ -9,7 +9,6 @@ import pytest
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import Dictionary, Entry
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -233,7 +232,7 @@ def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> Non
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     out = tmp_path / "uk.dict"
     corpus = open_corpus("sample:uk")
-    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3), CountOptions(min_count=1), lambda step: None)
+    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3, min_count=1), lambda step: None)
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:uk")])
     alone = replay(documents, LookupDrafter(Dictionary(out)))
     assert alone.tokens_per_pass > 3
