@@ -82,8 +82,7 @@ def read_manifest(path: Path) -> Manifest:
             )
         if (path / "run.jsonl").is_file():
             raise ArtifactError(
-                f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}; the command "
-                "that measured it also checks it"
+                f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}"
             )
         raise IncompleteArtifact(
             f"{path}: no {MANIFEST}: the build did not finish, or this is not an artifact. Run the command that "

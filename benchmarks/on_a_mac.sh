@@ -69,7 +69,7 @@ measure() {
 }
 drafts=()
 for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
-  drafts+=(--drafter "name=$draft,model=$folder/$draft,align=$folder/$draft.align")
+  drafts+=(--drafter "name=$draft,draft-model=$folder/$draft,alignment=$folder/$draft.align")
 done
 measure pl bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" "${prompts_pl[@]}"
 measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" "${prompts_uk[@]}"

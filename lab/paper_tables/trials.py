@@ -22,7 +22,7 @@ class TrialFrames:
         scope, kind, temperature   source and kind of the prompt, temperature
         drafter, label, k          without and with the draft length, and the length; NaN if chosen while decoding
         tokens, passes, proposed, accepted                   counts
-        seconds, draft_seconds, draft_prompt_seconds         times
+        seconds, draft_seconds                               times
         acceptance                 accepted / proposed; NaN if nothing was proposed
         speedup                    plain decoding's seconds per token / these
         rate, plain_rate           tokens per second, and those of plain decoding
@@ -43,11 +43,11 @@ def trial_frames(run: Run) -> TrialFrames:
     """
     rows, cycles = [], list[Frame]()
     for block in filter(counts, run.blocks):
-        by_configuration, plain = block.by_configuration(), block.plain
-        for one in (by_configuration[each] for each in run.header.options.configurations[1:]):
+        by_configuration, plain = block.by_configuration, block.plain
+        for one in (by_configuration[each] for each in run.options.configurations[1:]):
             label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"
             names = {"scope": block.source, "temperature": block.temperature, "label": label}
-            times = {name: getattr(one, name) for name in ("seconds", "draft_seconds", "draft_prompt_seconds")}
+            times = {name: getattr(one, name) for name in ("seconds", "draft_seconds")}
             sums = {"proposed": sum(one.proposed), "accepted": sum(one.accepted)}
             sums |= {"tokens": one.tokens, "passes": one.passes}
             rates = {"rate": one.tokens / one.seconds, "plain_rate": plain.tokens / plain.seconds}
