@@ -88,7 +88,7 @@ def bench(
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
     from spectool.measure.bench.prompts import is_built_in
-    from spectool.measure.bench.results import differences, long_enough, summary_table, verdicts
+    from spectool.measure.bench.results import differences, summary_table, verdicts
     from spectool.measure.bench.run import require_new, run_benchmark
     from spectool.measure.bench.run_file import PAGE, PLAIN, DrafterSpec, Options
     from spectool.measure.intervals import LEAST
@@ -117,7 +117,7 @@ def bench(
     )
     run = run_benchmark(options, out, say, progress)
     found = verdicts(run)
-    if short := len({block.prompt for block in run.blocks if not long_enough(block)}):
+    if short := len({block.prompt for block in run.blocks if not block.long_enough}):
         say(
             f"left out: {short} prompts, because some output has fewer than {LEAST} tokens. --ignore-eos goes on after "
             "the model ends its text"

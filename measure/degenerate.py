@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
-LOOPS, ECHOES = "loop", "echo their prompt"
-"""What an output may do, as it follows a number of outputs."""
+LOOPS, ECHOES = "loops", "echoes its prompt"
+"""What an output may do."""
 
 LOOPING = 0.45  # share of runs of `_RUN` tokens that occur before: tables and code have up to 0.4, loops 0.6 and more
 ECHOED = 0.25  # share of an output that is the beginning of its prompt: a heading that repeats a question has 0.1

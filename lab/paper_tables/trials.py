@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.measure.bench.results import counts
 from spectool.measure.bench.run_file import Run
 from spectool.measure.intervals import too_short
 
@@ -39,10 +38,10 @@ def trial_frames(run: Run) -> TrialFrames:
     """The trials and cycles of a run.
 
     Raises:
-        ArtifactError: Every prompt has some output that is too short to count.
+        ArtifactError: Every prompt has some output that is too short, or no real text.
     """
     rows, cycles = [], list[Frame]()
-    for block in filter(counts, run.blocks):
+    for block in (each for each in run.blocks if each.counts):
         by_configuration, plain = block.by_configuration, block.plain
         for one in (by_configuration[each] for each in run.options.configurations[1:]):
             label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"

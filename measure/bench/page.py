@@ -9,7 +9,6 @@ from spectool.measure.bench.results import (
     Result,
     Verdict,
     differences,
-    long_enough,
     summary_table,
     verdicts,
 )
@@ -57,36 +56,26 @@ def command_of(run: Run, one: Result) -> str:
     return shlex.join(["spectool", "generate", "--model", run.options.model, *given])
 
 
-def _next_step(run: Run, verdict: Verdict) -> Iterator[str]:
-    """What to do next."""
+def _next_step(run: Run, verdict: Verdict) -> list[str]:
     if verdict.pays:
-        yield from (
-            "What to do next: use it.",
-            "",
-            "~~~",
-            f'{command_of(run, verdict.fastest)} --prompt "…"',
-            "~~~",
-            "",
-        )
-    elif verdict.enough:
-        yield from (f"What to do next: {_PAYS[verdict.pays]}", "")
+        return ["What to do next: use it.", "", f'    {command_of(run, verdict.fastest)} --prompt "…"', ""]
+    return [f"What to do next: {_PAYS[verdict.pays]}", ""] if verdict.enough else []
 
 
 def _measured(run: Run) -> Iterator[str]:
     """What the figures depend on."""
-    options, short = run.options, {block.prompt for block in run.blocks if not long_enough(block)}
-    seconds = sum(one.seconds for block in run.blocks for one in block.generations)
+    options, short = run.options, {block.prompt for block in run.blocks if not block.long_enough}
     temperatures = " and ".join(f"{temperature:g}" for temperature in options.temperatures)
     facts = {
         "prompts": f"{len({block.prompt for block in run.blocks})} from {', '.join(options.prompts)}, each decoded in "
         f"all configurations, one after the other in an order that changes; {len(short)} left out, because of an "
         f"output of fewer than {LEAST} tokens",
         "outputs": f"at most {options.tokens} tokens, at temperature {temperatures}, seed {options.seed}",
-        "model": f"{options.model}; "
-        + ", ".join(f"{name} {size:,} bytes" for name, size in run.facts["weights"].items()),
+        "model": options.model,
+        "weights": ", ".join(f"{name} {size:,} bytes" for name, size in run.facts["weights"].items()),
         "machine": run.facts["machine"],
         "versions": ", ".join(f"{name} {number}" for name, number in run.facts["versions"].items()),
-        "begun": f"{run.facts['began']}; decoding took {seconds / 60:.1f} minutes",
+        "begun": run.facts["began"],
     }
     return (f"- {name}: {_escaped(value)}" for name, value in facts.items())
 

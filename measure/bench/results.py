@@ -13,12 +13,14 @@ from itertools import product
 from typing import Any
 
 from spectool.measure.bench.run_file import PLAIN, Block, Generation, Run
-from spectool.measure.intervals import FEWEST, LEAST, LEVEL, Estimate, speedup_interval, too_short
+from spectool.measure.degenerate import ECHOES, LOOPS
+from spectool.measure.intervals import FEWEST, LEVEL, Estimate, speedup_interval, too_short
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 NO_FIGURE = "—"
 FIGURES = ("k", "speed-up", "95% interval", "acceptance", "tokens per pass", "prompts")
 """Columns of a summary table, after those that name its rows."""
+_OF_SEVERAL = {LOOPS: "loop", ECHOES: "echo their prompt"}
 _SAYS = {True: "drafting pays", False: "drafting does not pay", None: "it is not clear yet whether drafting pays"}
 
 
@@ -120,11 +122,11 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in words, beginning with its scope."""
-        faults = " and ".join(f"{number} {what}" for what, number in self.faults.items())
+        faults = " and ".join(f"{n} {what if n == 1 else _OF_SEVERAL[what]}" for what, n in self.faults.items())
         if self.unfit:
             return (
-                f"{self.scope}: this model is not fit for measuring here. Of its outputs after {self.prompts} prompts, "
-                f"{faults}, and drafts are always right about such text. Choose a model that writes this language."
+                f"{self.scope}: this model is unfit for measuring: of its outputs after {self.prompts} prompts, "
+                f"{faults}, and drafts are nearly always right about such text. Choose one that writes this language."
             )
         apart = f" Not counted: of {self.prompts} outputs, {faults}." if faults else ""
         if not self.enough:
@@ -139,32 +141,17 @@ class Verdict:
         )
 
 
-def long_enough(block: Block) -> bool:
-    """Whether every output has `LEAST` tokens or more."""
-    return min(one.tokens for one in block.generations) >= LEAST
-
-
-def fault_of_block(block: Block) -> str | None:
-    """What the first output that loops or echoes does, None if all are real text."""
-    return next((one.fault for one in block.generations if one.fault), None)
-
-
-def counts(block: Block) -> bool:
-    """Whether the speeds of a block count in a verdict."""
-    return long_enough(block) and fault_of_block(block) is None
-
-
 def verdicts(run: Run) -> list[Verdict]:
-    """A verdict for every source and temperature, on the blocks that count (`counts`)."""
+    """A verdict for every source and temperature, on the blocks that count."""
     sources = list(dict.fromkeys(block.source for block in run.blocks))
     temperatures = sorted({block.temperature for block in run.blocks})
     found = []
     for source, temperature in product(sources, temperatures):
         own = [block for block in run.blocks if (block.source, block.temperature) == (source, temperature)]
-        long = [block for block in own if long_enough(block)]
-        real, apart = [[block for block in long if counts(block) is wanted] for wanted in (True, False)]
+        long = [block for block in own if block.long_enough]
+        real, apart = [block for block in long if block.counts], [block for block in long if not block.counts]
         scope = f"{source}, temperature {temperature:g}" if len(temperatures) > 1 else source
-        faults = Counter(fault for block in long if (fault := fault_of_block(block)))
+        faults = Counter(block.fault for block in apart if block.fault)
         found += [Verdict(scope, _results(run, real), _results(run, apart), faults, len(long))] if own else []
     return found
 

@@ -11,6 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from spectool.measure.intervals import LEAST
+
 RUN_FILE, PAGE = "run.jsonl", "report.md"
 PLAIN = "plain"  # the drafter of plain decoding
 
@@ -81,6 +83,21 @@ class Block:
     temperature: float
     prompt_tokens: int
     generations: tuple[Generation, ...]  # in the order in which they ran
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether every output has `LEAST` tokens or more."""
+        return min(one.tokens for one in self.generations) >= LEAST
+
+    @property
+    def fault(self) -> str | None:
+        """What the first output that is no real text does, None if all are."""
+        return next((one.fault for one in self.generations if one.fault), None)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its speeds count in a verdict."""
+        return self.long_enough and self.fault is None
 
     @property
     def by_configuration(self) -> dict[tuple[str, int | None], Generation]:
