@@ -108,11 +108,11 @@ def _show_outcome(found: Mapping[str, Any], seconds: float) -> None:
     ]
     click.echo("\n" + table(["drafter", "speed-up", "tokens per pass", "prompts"], rows))
     click.echo(f"\n{found['verdict']}")
+    if found["pays"] is None and not found["unfit"]:
+        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
     if found["recommended"] is None:
         click.echo("Nothing is recommended, because too little real text was written to measure on.")
         return
-    if found["pays"] is None:
-        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
     click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
     click.echo("`spectool chat` and `spectool serve` take the same options.")
 

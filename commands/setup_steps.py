@@ -154,6 +154,7 @@ class Setup:
         return {
             "run": str(self.run.path),
             "pays": verdict.pays,
+            "unfit": verdict.unfit,
             "verdict": verdict.sentence,
             "configurations": [one.figures() for one in verdict.results],
             "looping_or_echoing": [one.figures() for one in verdict.apart],

@@ -1,7 +1,9 @@
 """``spectool bench``: drafters and prompts as options, and refusals."""
 
+import shutil
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
 from spectool.commands.shared.drafter_spec import drafter_of
@@ -9,7 +11,7 @@ from spectool.lab.paper_tables.reading import read_run
 from spectool.measure.bench.run_file import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
-from spectool.tests.running import error_of, run
+from spectool.tests.running import error_of, figures, run
 
 ONE = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
@@ -106,3 +108,16 @@ def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: 
         **{"dictionary": (), "history": True, "draft_model": None},
         **{"alignment": None, "min_probability": 0.3},
     }
+
+
+def test_a_model_that_only_repeats_itself_is_named_as_unfit(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(demo_path("target"), tmp_path / "stuck"))
+    weights = mx.load(str(model / "model.safetensors"))
+    zeros = {name: mx.zeros_like(weight) for name, weight in weights.items()}
+    mx.save_safetensors(str(model / "model.safetensors"), zeros, {"format": "mlx"})  # the first token, for ever
+    options = ("--model", model, "--prompts", "pl:list", "--count", 7, "--tokens", 16, "--ignore-eos")
+    found = figures("bench", *options, "--drafter", "history", "-o", tmp_path / "x.bench")
+    assert found["configurations"] == [] and "unfit for measuring" in found["verdict"][0]
+    assert "7 loop" in found["verdict"][0] and found["looping_or_echoing"][0]["prompts"] == 7
+    page = (tmp_path / "x.bench" / "report.md").read_text(encoding="utf-8")
+    assert "looping or echoing" in page and "use it" not in page
