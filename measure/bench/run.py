@@ -47,7 +47,9 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
     jobs = list(product(options.temperatures, prompts))
     target, tokenizer, weights = _load(options, say)
-    run = Run(out, options, {"began": datetime.now(UTC).isoformat(timespec="seconds"), **_where(), "weights": weights})
+    facts: dict[str, Any] = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_name()}
+    facts["versions"] = {"spectool": __version__, "mlx": version("mlx"), "mlx-lm": version("mlx-lm")}
+    run = Run(out, options, facts | {"weights": weights})
     with explain_full_disk(out), progress(f"measuring {Path(options.model).name}", len(jobs), "prompts") as done:
         out.mkdir(parents=True)
         try:
@@ -64,7 +66,9 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
                 run.append(Block(prompt.name, prompt.source, prompt.kind, temperature, len(ids), judged))
                 done(1)
         except KeyboardInterrupt as stop:
-            stop.args = (f"Interrupted after {len(run.blocks)} of {len(jobs)} prompts: {out / PAGE} is about these.",)
+            if run.blocks:
+                done_of = f"{len(run.blocks)} of {len(jobs)} prompts"
+                stop.args = (f"Interrupted after {done_of}, which {out / PAGE} is about.",)
             raise
         finally:
             if run.blocks:
@@ -72,12 +76,6 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
             else:
                 out.rmdir()
     return run
-
-
-def _where() -> dict[str, Any]:
-    """What figures depend on besides options and models."""
-    versions = {"spectool": __version__, "mlx": version("mlx"), "mlx-lm": version("mlx-lm")}
-    return {"machine": machine_name(), "versions": versions}
 
 
 def _load(options: Options, say: Callable[[str], object]) -> tuple[Target, Any, dict[str, int]]:

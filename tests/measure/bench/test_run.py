@@ -78,7 +78,7 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_read(work: Path, m
 
 
 def test_what_was_measured_has_a_page_after_ctrl_c(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure, calls = Target.measure, []
+    measure, calls = Target.measure, list[Any]()
 
     def interrupted(self: Target, *arguments: Any) -> Any:
         calls.append(arguments)
@@ -89,8 +89,12 @@ def test_what_was_measured_has_a_page_after_ctrl_c(work: Path, monkeypatch: pyte
     monkeypatch.setattr(Target, "measure", interrupted)
     out = work / "stopped.bench"
     stopped = run(*options(work, out))
-    assert stopped.exit_code == 130 and f"Interrupted after 1 of 3 prompts: {out / PAGE}" in stopped.stderr
+    assert stopped.exit_code == 130 and f"Interrupted after 1 of 3 prompts, which {out / PAGE}" in stopped.stderr
     assert len(read_run(out).blocks) == 1 and "1 from" in (out / PAGE).read_text(encoding="utf-8")
+    calls[:] = [()] * 2
+    stopped = run(*options(work, work / "nothing.bench"))
+    assert stopped.exit_code == 130 and "report.md" not in stopped.stderr
+    assert not (work / "nothing.bench").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"options": {"drafters": {}}}', "[1]"])
