@@ -178,8 +178,10 @@ def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
 
 
 def _about_directory(path: Path) -> str:
-    """What to say of a directory, as artifacts were before they were files."""
+    """What to say of a directory: a run of ``bench``, or an artifact as they were before they were files."""
     file, old = path / "manifest.json", f"{path}: is a directory, as artifacts of older versions were. Remove it"
+    if (path / "run.jsonl").is_file():
+        return f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}"
     if not file.is_file():
         return f"{path}: is a directory, expected an artifact, which is a file. Name the file"
     try:

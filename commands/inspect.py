@@ -38,8 +38,8 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     from spectool.artifacts.default_paths import find_artifact
 
     file = find_artifact(Path(path))
-    old = (file / "manifest.json").is_file() and not (file / "tokenizer.json").is_file()
-    is_tokenizer = not old and (file.suffix == ".json" or not file.is_file())
+    ours = any((file / name).is_file() for name in ("manifest.json", "run.jsonl"))  # an old artifact, a run of bench
+    is_tokenizer = (not ours or (file / "tokenizer.json").is_file()) and (file.suffix == ".json" or not file.is_file())
     opened: Any = None if is_tokenizer else open_artifact(file)
     kind = "tokenizer" if is_tokenizer else opened.format
     source_of = click.get_current_context().get_parameter_source

@@ -21,7 +21,7 @@ def verify(paths: tuple[Path, ...], as_json: bool) -> None:
 
     \b
     Example:
-        spectool verify pl.dict qwen-bielik.align pl.counts
+        spectool verify pl.dict qwen-bielik.align
     """
     found = [_verified(path) for path in paths]
     if as_json:

@@ -34,6 +34,7 @@ from spectool.artifacts.atomic import atomic_file, require_new
 from spectool.commands.shared.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
+from spectool.lab.fairness.identity import contents, weight_bytes
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, read_task_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
@@ -42,7 +43,6 @@ from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
 from spectool.lab.tuning.tuned_model import OpenedModel
-from spectool.measure.bench.identity import contents, weight_bytes
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 

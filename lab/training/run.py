@@ -31,9 +31,8 @@ from tqdm import tqdm
 from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.atomic import atomic_file, require_new
 from spectool.commands.shared.console import say
-from spectool.lab.resumable import work_path, write_json
+from spectool.lab.resumable import differences, work_path, write_json
 from spectool.lab.training.options import RunOptions
-from spectool.measure.differences import differences
 
 RECORD = "training.json"
 CHECKPOINT = "checkpoint.safetensors"

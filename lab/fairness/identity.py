@@ -1,9 +1,6 @@
-"""What the figures of a run depend on: machine, versions, models and artifacts."""
+"""What the figures of a measurement depend on: models, artifacts, and the versions of what reads them."""
 
 import hashlib
-import os
-import platform
-import subprocess
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,26 +11,7 @@ from mlx.utils import tree_flatten
 from spectool import __version__
 from spectool.artifacts.container import open_container
 
-_CPUINFO = Path("/proc/cpuinfo")
 _LOOKED_AT = 1 << 20  # bytes at both ends of a file of weights
-
-
-def versions() -> dict[str, str]:
-    """Versions of spectool and of what runs the models."""
-    return {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "spectool": __version__}
-
-
-def machine() -> dict[str, str | int]:
-    """System, processor, memory and device of this machine."""
-    import mlx.core as mx
-
-    return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": os.cpu_count() or 0,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "device": str(mx.default_device()),
-    }
 
 
 def weight_bytes(model: Any) -> int:
@@ -52,7 +30,9 @@ def contents(models: Iterable[str], artifacts: Iterable[Path]) -> dict[str, str 
     return {
         **{f"model {path}": _files_hash(Path(path)) for path in models},
         **{f"artifact {path}": open_container(path).sha256 for path in artifacts},
-        **versions(),
+        "mlx": version("mlx"),
+        "mlx_lm": version("mlx-lm"),
+        "spectool": __version__,
     }
 
 
@@ -69,12 +49,3 @@ def _files_hash(path: Path) -> str | None:
                 stream.seek(max(0, size - _LOOKED_AT))
                 digest.update(f"{file.name} {size}\n".encode() + begin + stream.read(_LOOKED_AT))
     return digest.hexdigest()
-
-
-def _processor() -> str:
-    if platform.system() == "Darwin":
-        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    lines = _CPUINFO.read_text(encoding="utf-8").splitlines() if _CPUINFO.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
