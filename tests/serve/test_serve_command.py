@@ -74,7 +74,7 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
 
 def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
     with process("--no-history", "--log-level", "WARNING") as (running, client):
-        assert [model.id for model in client.models.list()] == [TARGET]
+        assert [model.id for model in client.models.list()] == [Path(TARGET).name]
         running.send_signal(signal.SIGINT)
         _, rest = running.communicate(timeout=30)
         assert (running.returncode, rest) == (0, "Stopped.\n")
