@@ -39,7 +39,7 @@ from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.common import Writer, as_json, encoded, now
+from spectool.serve.protocols.common import as_json, encoded, now
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
 
@@ -52,6 +52,7 @@ _OF_NO_ACCOUNT = (
     "user", "metadata", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention",
     "prompt_cache_options",
 )  # fmt: skip
+_Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[Delta | Exception | None]
 _Writing = tuple[list[Job], AsyncIterator[Delta | None]]
 
@@ -101,7 +102,7 @@ class Service:
         )
 
     def _answering(
-        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], Writer]
+        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], _Writer]
     ) -> Callable[[Request], Awaitable[Response]]:
         """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
@@ -184,8 +185,7 @@ class Service:
         if not wanted:
             ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
             return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
-        name = self._known(wanted)
-        return JSONResponse(entries.get(name) or next(iter(entries.values())))
+        return JSONResponse(entries[self._known(wanted)])
 
     async def _health(self, request: Request) -> Response:
         alive = self.engine.alive
@@ -253,7 +253,7 @@ async def _gained(events: _Events, wanted: GenerationRequest, jobs: int) -> Asyn
             yield event
 
 
-async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: Writer) -> bytes:
+async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> bytes:
     """The answers to a request in one document."""
     async with writing as (jobs, gained):
         async for delta in gained:
@@ -262,7 +262,7 @@ async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: Writer)
         return as_json(writer.whole(jobs)).encode()
 
 
-async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: Writer) -> AsyncGenerator[bytes]:
+async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
     begun, head = False, b""
     try:

@@ -63,7 +63,6 @@ class ServerOptions:
 
     def name_of(self, wanted: str) -> str | None:
         """The name of the model that a request wants; None if it wants another one."""
-        if wanted == DEFAULT_MODEL:
+        if wanted == DEFAULT_MODEL or (wanted == self.model and not self.served_names):
             return self.names[0]
-        path = () if self.served_names else (self.model,)
-        return wanted if wanted in (*self.names, *path) else None
+        return wanted if wanted in self.names else None

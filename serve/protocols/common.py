@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Delta, Job
@@ -48,41 +48,11 @@ class Block:
     cut: bool = False
 
 
-class Writer(Protocol):
-    """Writes the answers to a request down, as one document or as the events of a stream.
-
-    Attributes:
-        done: What ends a stream.
-        codes_in_stream: Codes of errors that clients expect in a stream, also in its place.
-    """
-
-    done: bytes
-    codes_in_stream: tuple[str, ...]
-
-    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
-        """The first events."""
-
-    def add(self, piece: Delta) -> Iterator[Event]:
-        """The events of a piece of an answer."""
-
-    def waiting(self) -> Iterator[Event]:
-        """An event that says no more than that there will be an answer."""
-
-    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
-        """The last events."""
-
-    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
-        """The document."""
-
-    def error(self, refusal: RequestRefused) -> Event:
-        """The event of an error in the middle of a stream."""
-
-
 class BlockWriter(ABC):
     """Collects the blocks of the one answer to a request; subclasses write them down as events and as one document."""
 
     done = b""
-    codes_in_stream: tuple[str, ...] = ()
+    codes_in_stream: tuple[str, ...] = ()  # of errors that clients expect in a stream, also in its place
 
     def __init__(self, request: ChatRequest) -> None:
         """Write the answer to ``request``.
