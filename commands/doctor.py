@@ -129,7 +129,7 @@ def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         )
     if costs.exact:
         found = costs.longest_exact
-        what = f"drafts are {found} tokens long at most" if found else "the model is decoded plainly"
+        what = f"drafts are {found} token{'s' * (found > 1)} long at most" if found else "the model is decoded plainly"
         notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
     for note in notes:
         click.echo(fill(note, 100))

@@ -22,10 +22,13 @@ _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing 
 _LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
 
 
-def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
+def load_model(
+    name: str, adapter_path: Path | None = None, lazy: bool = False, chat_template: str | None = None
+) -> tuple[Any, Any]:
     """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
 
-    With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them.
+    With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them. A ``chat_template`` replaces
+    the model's own.
 
     Raises:
         RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
@@ -57,7 +60,8 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
     try:
         model, tokenizer = mlx_lm.load(
             name,
-            tokenizer_config={"trust_remote_code": False},  # transformers would ask the user
+            # Transformers would ask the user about remote code.
+            tokenizer_config={"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {}),
             adapter_path=None if adapter_path is None else str(adapter_path),
             lazy=lazy,
         )

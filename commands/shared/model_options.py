@@ -112,6 +112,14 @@ model_option = partial(
     metavar="M",
     help="Model: directory or hub id, as for mlx-lm.",
 )
+adapter_option = partial(
+    option,
+    "--adapter-path",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="LoRA adapter of the model, as for mlx-lm.",
+    rare=True,
+)
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
@@ -271,14 +279,7 @@ _cache_options = gathered(
 
 model_options = together(
     model_option(heading=_PROMPT),
-    option(
-        "--adapter-path",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="LoRA adapter of the model, as for mlx-lm.",
-        heading=_PROMPT,
-        rare=True,
-    ),
+    adapter_option(heading=_PROMPT),
     drafting_options,
     option(
         "--system-prompt",

@@ -117,7 +117,7 @@ def test_other_forms_and_addresses(chatting: Server) -> None:
         ({"response_format": {"type": "json_schema"}}, "response_format", "schema"),
         ({"response_format": {**FORM, "json_schema": {"schema": {"type": "strin"}}}}, "response_format", "strin"),
         (
-            {"response_format": {**FORM, "json_schema": {"schema": {"type": "array", "uniqueItems": True}}}},
+            {"response_format": {**FORM, "json_schema": {"strict": True, "schema": {"uniqueItems": True}}}},
             "response_format",
             "uniqueItems",
         ),
