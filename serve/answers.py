@@ -151,7 +151,11 @@ class Answer:
             model.tokenizer, stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
         self._splitter = Splitter(
-            model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
+            model.tokenizer,
+            chat.offered if chat else (),
+            reasoning=chat is not None,
+            thinks=prompt.thinks,
+            bare=prompt.grammar is None,
         )
         # tokens and where they begin, until their text is let through
         self._waiting: list[tuple[int, TokenLogprobs]] = []
@@ -176,7 +180,7 @@ class Answer:
     def _delta(self, certain: str, end: str | None) -> Delta:
         last, stopped_by = end is not None, self._text.stopped_by
         thought = self._splitter.thinks
-        parts = self._splitter.add(certain, last)
+        parts = self._splitter.add(certain, last, cut=end in ("length", "abort"))
         if thought or self._splitter.thinks:  # which comes first
             self.job.reasoning = len(self.job.tokens)
         self._called = self._called or bool(parts.calls)

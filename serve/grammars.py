@@ -3,11 +3,13 @@
 A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema.
 """
 
+import json
+import re
 from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
-from spectool.serve.errors import RequestRefused, wrong_field
+from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.models import LoadedModel
 from spectool.serve.requests import ChatRequest, GenerationRequest
 from spectool.serve.schemas import enforceable
@@ -78,9 +80,18 @@ def _refused_tool(chat: ChatRequest, model: LoadedModel, names: list[str]) -> st
 
 
 def _arguments(function: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rules of the arguments of a function."""
-    schema, _ = enforceable(function.get("parameters") or {}, strict=bool(function.get("strict")))
-    return rules_of("json_schema", {"type": "object", **schema} if isinstance(schema, dict) else schema)
+    """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
+    schema = function.get("parameters")
+    if schema is None:
+        return rules_of("json_schema", {"type": "object", "additionalProperties": False})
+    schema, _ = enforceable(schema, strict=bool(function.get("strict")))
+    if not isinstance(schema, dict):
+        return rules_of("json_schema", schema)
+    kinds = schema.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        problem = f"expected parameters of the type object, because arguments have names, got {quoted(kinds)}"
+        raise wrong_field("tools", f"{function['name']}: {problem}")
+    return rules_of("json_schema", {**schema, "type": "object"})
 
 
 def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
@@ -101,7 +112,12 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
     rules = []
     for i, name in enumerate(names):
-        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
+        if "[ARGS]" in kind and not re.fullmatch(r"[\w-]+", name):
+            raise wrong_field(
+                "tools", f"expected names of letters, digits, _ and - for {model.name}, got {quoted(name)}"
+            )
+        written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
+        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
         (rule,) = _arguments(tools[name])
         rules.append({**rule, "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]

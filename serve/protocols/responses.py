@@ -20,16 +20,10 @@ from spectool.serve.protocols.common import (
     unused,
 )
 from spectool.serve.requests import ChatRequest, joined
+from spectool.serve.tool_calls import CUSTOM
 
 # What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
 _OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")
-# The arguments of the function that stands for a custom tool, which takes a text.
-_CUSTOM = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
 
 
@@ -56,7 +50,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     tools = body.pop("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
-        tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
+        tools = [{**tool, "parameters": CUSTOM} if _is(tool, "custom") else tool for tool in tools]
     chat |= own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
     return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
@@ -117,7 +111,7 @@ class ResponseWriter(BlockWriter):
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
         functions = [tool["function"] for tool in request.offered]
-        self._custom = {function["name"] for function in functions if function.get("parameters") == _CUSTOM}
+        self._custom = {function["name"] for function in functions if function.get("parameters") == CUSTOM}
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response without its output."""
@@ -208,7 +202,7 @@ class ResponseWriter(BlockWriter):
             if name in self._in_namespace:
                 call["namespace"], call["name"] = self._in_namespace[name]
             if name in self._custom:
-                return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
+                return {**call, "type": "custom_tool_call", "input": json.loads(arguments)["input"]}
             return {**call, "type": "function_call", "arguments": arguments}
         if block.kind == "reasoning":
             return {**base, "type": "reasoning", "summary": [], "content": [_part(block)]}
