@@ -81,10 +81,12 @@ def model_directory(draft: str) -> Path:
 
     from spectool import RuntimeUnsupported
     from spectool.build.pruning.stage import LEGAL
-    from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub
+    from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
+    if (cached := cached_snapshot(draft, "*.safetensors")) is not None:
+        return cached
     require_on_hub(draft)
     say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
