@@ -8,7 +8,7 @@ import click
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -85,6 +85,7 @@ def build_dict(
     longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
     options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))
     source: Any = None if corpus is None else open_text(corpus, **reads)
+    check_first(Dictionary.format, out, tokenizer)
     target = opened(tokenizer)
     least = min_count or least_count(source)
     path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
@@ -116,14 +117,14 @@ def amount_of_text(tokens: int) -> str:
     """A sentence about how much a dictionary of this much text saves.
 
     >>> amount_of_text(24_597)
-    '24,597 tokens: enough for documents like these, next to a general dictionary, which needs about a million'
+    '24,597 tokens: enough for documents like these. Use a general dictionary as well, from a million tokens or more'
     """
     if tokens < _LEAST:
         said = (
             "little. From about 20,000, documents like yours help next to a general dictionary, which needs a million"
         )
     elif tokens < _NEXT_TO_ANOTHER:
-        said = "enough for documents like these, next to a general dictionary, which needs about a million"
+        said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"
     elif tokens < _USEFUL:
         said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:

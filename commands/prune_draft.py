@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -56,11 +56,12 @@ def prune_draft(
     from spectool.build.pruning.stage import prune_model
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
+    check_first(PrunedDraft.format, out)
     directory = model_directory(draft)
     whole = opened(directory)
     with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
         manifest = prune_model(directory, whole, sources, out, say, ids)
-        say("timing passes of both models")
+        say(f"timing {2 * _TURNS * _PASSES} passes of both models, which takes some seconds")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
         facts = {**manifest.statistics, "pass ms": times}
         facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}

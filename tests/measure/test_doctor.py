@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -110,10 +111,21 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
     path = costs_path("k")
     good = path.read_text(encoding="utf-8")
     wrong = ["", "[]", "{}", "[" * 50_000, good.replace('"machine"', '"host"'), good.replace('"2"', '"two"')]
+    fields = json.loads(good)
+    for name, value in (("seconds", {"64": []}), ("seconds", {"64": {"1": None}}), ("seconds", {}), ("same_bits", "x"),
+                        ("processor_share", {}), ("seconds", {"64": {"1": 0}}), ("drafts", [])):  # fmt: skip
+        wrong.append(json.dumps({**fields, name: value}))
     for text in wrong:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArtifactError, match="doctor"):
             load_costs("k")
+
+
+def test_a_pipe_in_place_of_saved_costs_is_not_waited_for():
+    costs_path("k").parent.mkdir(parents=True)
+    os.mkfifo(costs_path("k"))
+    with pytest.raises(ArtifactError, match="no regular file"):
+        load_costs("k")
 
 
 def test_what_is_learnt_of_a_pair_is_where_the_next_process_starts():
