@@ -131,13 +131,13 @@ def verify_artifact(path: Path) -> Artifact:
     return artifact
 
 
-def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> Manifest | None:
+def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
     """The manifest of the artifact at ``out`` that will be replaced, None if nothing is there.
 
     Args:
         out: The artifact to write.
         format_name: Its format.
-        fingerprints: Fingerprints of its tokenizers, by role.
+        fingerprints: Fingerprints of its tokenizers, by role; None while they are not known, which allows any.
 
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.
@@ -151,7 +151,7 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
         raise ArtifactError(
             f"{out}: exists and is not a whole artifact of spectool. Choose another -o, or remove it first"
         ) from error
-    if (found.format, found.fingerprints) != (format_name, dict(fingerprints)):
+    if found.format != format_name or (fingerprints is not None and found.fingerprints != dict(fingerprints)):
         names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
         raise ArtifactError(
             f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "

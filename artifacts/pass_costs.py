@@ -5,6 +5,7 @@ them means that the file is not found and the doctor has to be run again.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def load_costs(key: str) -> PassCosts | None:
     """
     path = costs_path(key)
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+            raise ValueError("something that is no regular file")
         return _costs(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
@@ -113,6 +116,16 @@ def _costs(
 ) -> PassCosts:
     """Costs from JSON, whose keys are strings and whose sequences are lists."""
     curves = {int(depth): {int(rows): time for rows, time in curve.items()} for depth, curve in seconds.items()}
+    if not curves or not all(1 in curve for curve in curves.values()):
+        raise ValueError("no passes over one token")
+    times = [*(time for curve in curves.values() for time in curve.values())]
+    share = others.get("processor_share")
+    if not all(type(time) in (int, float) and 0 < time < math.inf for time in times):
+        raise ValueError("seconds that are no positive numbers")
+    if not (share is None or (type(share) in (int, float) and 0 < share < math.inf)):
+        raise ValueError(f"processor_share {str(share)[:40]}")
+    if not all(type(rows) is int for rows in same_bits):
+        raise ValueError("same_bits that are no whole numbers")
     names = DraftFacts.__annotations__.keys()
     facts = {key: DraftFacts(**each) for key, each in drafts.items() if each.keys() == names}  # older ones had others
     return PassCosts(seconds=curves, same_bits=tuple(same_bits), drafts=facts, **others)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -69,6 +69,7 @@ def build_dict(
 
     source = open_text(corpus, **reads)
     options = BackoffOptions(max_bytes, min_count=min_count or least_count(source))
+    check_first(Dictionary.format, out, tokenizer)
     target = opened(tokenizer)
     path = out or dictionary_path(corpus, target.fingerprint, options)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
@@ -95,14 +96,14 @@ def amount_of_text(tokens: int) -> str:
     """A sentence about how much a dictionary of this much text saves.
 
     >>> amount_of_text(24_597)
-    '24,597 tokens: enough for documents like these, next to a general dictionary, which needs about a million'
+    '24,597 tokens: enough for documents like these. Use a general dictionary as well, from a million tokens or more'
     """
     if tokens < _LEAST:
         said = (
             "little. From about 20,000, documents like yours help next to a general dictionary, which needs a million"
         )
     elif tokens < _NEXT_TO_ANOTHER:
-        said = "enough for documents like these, next to a general dictionary, which needs about a million"
+        said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"
     elif tokens < _USEFUL:
         said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:

@@ -95,9 +95,8 @@ def emulate(
         raise click.UsageError("nothing to draft from: give --dict FILE, or leave out --no-history")
     if not dictionaries and tokenizer is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    recorded: Mapping[str, Any] = {}
-    if tokenizer is None:
-        recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
+    found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
+    recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
     if sys.stderr.isatty():
         say(f"opening {tokenizer or recorded['name']}")
     target = open_named(tokenizer, recorded, "the dictionary's")

@@ -1,13 +1,12 @@
 """The command ``inspect``."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from spectool.commands.shared.console import say, show
+from spectool.commands.shared.console import model_of, say, say_next, show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
@@ -56,20 +55,25 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
         from spectool.commands.look_ups import sample
 
         sampled = sample(opened, lookup, entries, tokenizer)
-        facts = facts | sampled if lookup is None else sampled | facts
+        if lookup is not None and not sampled["proposal"]:
+            say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
+        facts = facts | sampled if lookup is None else sampled | (facts if as_json else {})
     elif kind == "spectool-alignment":
         from spectool.commands.shared.align_summary import judgement
 
         facts |= judgement(opened)
     show(facts, as_json)
+    if kind == "spectool-alignment" and facts["usable"] and not as_json:
+        sides = opened.manifest.tokenizers
+        models = [model_of(str(sides[role]["name"]), role.upper()) for role in ("target", "draft")]
+        say_next(["generate", "--model", models[0], "--draft-model", models[1], "--alignment", str(file)])
 
 
 def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    if sys.stderr.isatty():  # a large vocabulary takes ten seconds
-        say(f"opening {source}")
+    say(f"opening {source}, which takes about ten seconds with a large vocabulary")
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

@@ -54,6 +54,7 @@ def setup(
         spectool setup ./Bielik-11B --language pl
         spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
     """
+    from spectool import CorpusError
     from spectool.artifacts.default_paths import slug
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
@@ -63,13 +64,16 @@ def setup(
         raise click.UsageError(
             "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
         )
-    for name in filter(None, (model, draft)):
-        model_directory(name)
     for spec in corpora:
         open_text(spec)  # says which files are left out
+    for name in filter(None, (model, draft)):
+        model_directory(name)  # which may have to be fetched
     say("checking the models, and what earlier runs have made")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
-    _show_plan(list(wanted.steps()))
+    try:
+        _show_plan(list(wanted.steps()))
+    except CorpusError as error:
+        raise error if corpora else CorpusError(f"{error}. Or name text of your own: --corpus FILE") from error
     steps = [_made(step) for step in wanted.steps()]
     found = {"model": model, "language": language, "steps": steps, **wanted.outcome()}
     if as_json:

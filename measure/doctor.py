@@ -27,8 +27,9 @@ from spectool.runtime.mlx_lm_compat import make_prompt_cache
 ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 12, 32, 9, 7)  # where passes are slow, the first of these
 DEPTHS = (64, 1024)  # tokens in the context
 INPUTS = 3  # texts on which the bits of logits are compared
-_FEWEST = 4
-LEAST_SAMPLES = 3  # of each number of rows, however long they take
+_FEWEST = 2  # of them are measured, however slow they are
+LEAST_SAMPLES = 3  # of each number of rows that there is time for
+_SIZES, _PASSES, _BITS = 0.25, 0.8, 0.95  # of the time, when choosing sizes, timing passes and comparing bits end
 NEARLY_FREE = 1.1  # times a pass over one row
 _OF_ITSELF = 0.9  # processor seconds per second that passes on the processor take on an idle machine, at least
 
@@ -41,14 +42,14 @@ class _Sample(NamedTuple):
 def measure_costs(
     model: Any, tokenizer: Any, name: str, seconds: float = 10.0, progress: Callable[[str], None] = lambda line: None
 ) -> PassCosts:
-    """Measure passes of a model for about ``seconds``, of which a fifth goes into comparing bits.
+    """Measure passes of a model for ``seconds``.
 
-    A size is measured at least three times even if that takes longer; of a slow model, fewer sizes are. They take turns
+    Of a slow model fewer sizes are measured, and none in a long context, so that it takes no longer. Sizes take turns
     in random order, so that a busy moment does not fall on one of them, and samples during which other programs took
     the processor are left out.
 
     Args:
-        model: An mlx-lm model.
+        model: An mlx-lm model, whose weights are loaded.
         tokenizer: Its tokenizer, for text to read.
         name: What the user calls it.
         seconds: Time for all of it.
@@ -57,31 +58,42 @@ def measure_costs(
     Raises:
         RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
     """
-    tokens = _text(tokenizer, max(DEPTHS) + max(ROWS) + 1)
-    rng = random.Random(0)
-    found: dict[int, dict[int, float]] = {}
-    shares: list[float] = []
-    for depth in DEPTHS:
-        context = _Context(model, tokens, depth)
-        progress(f"passes after {depth:,} tokens of context")
-        sizes = _affordable(context, 0.4 * seconds / LEAST_SAMPLES)
-        samples: dict[int, list[_Sample]] = {rows: [] for rows in sizes}
-        until = perf_counter() + 0.4 * seconds
-        while perf_counter() < until or len(samples[1]) < LEAST_SAMPLES:
-            for rows in rng.sample(sizes, len(sizes)):
-                samples[rows].append(_timed(context, rows))
-        found[depth] = {rows: _typical(each) for rows, each in samples.items()}
-        shares.append(median(sample.share for sample in _undisturbed(samples[1])))
+    began = perf_counter()
+    shallow, deep = DEPTHS
+    tokens = _text(tokenizer, deep + max(ROWS) + 1)
+    progress(f"passes after {shallow:,} tokens of context")
+    context, reading = _timed_context(model, tokens, shallow)
+    samples = {shallow: _first_samples(context, began + _SIZES * seconds)}
+    of_all = math.fsum(each[0].seconds for each in samples[shallow].values())
+    left = began + _PASSES * seconds - perf_counter()
+    fits = reading * deep / shallow + 2 * LEAST_SAMPLES * of_all < left
+    _sample(context, samples[shallow], perf_counter() + (left / 2 if fits else left))
+    if fits:
+        progress(f"passes after {deep:,} tokens of context")
+        context, _ = _timed_context(model, tokens, deep)
+        for rows in samples[shallow]:
+            context.run(rows)  # the first pass of a size prepares the others
+        samples[deep] = {rows: [_timed(context, rows)] for rows in samples[shallow]}
+        _sample(context, samples[deep], began + _PASSES * seconds)
+    else:
+        progress(f"no time for passes after {deep:,} tokens: give more --seconds")
+    shares = [median(sample.share for sample in _undisturbed(each[1])) for each in samples.values()]
     if _on_processor() and min(shares) < BUSY_SHARE * _OF_ITSELF:
         progress("other programs are using the processor: run `spectool doctor` again when they are done")
-    progress(f"bits of {INPUTS} texts")
+    progress("comparing bits")
+    same = _same_bits(model, tokens, sorted(samples[shallow]), began + _BITS * seconds - reading)
     return PassCosts(
         model=name,
         machine=machine_name(),
-        seconds=found,
-        same_bits=_same_bits(model, tokens, sorted(found[DEPTHS[0]]), perf_counter() + 0.2 * seconds),
+        seconds={depth: {rows: _typical(found) for rows, found in each.items()} for depth, each in samples.items()},
+        same_bits=tuple(same),
         processor_share=max(_OF_ITSELF, min(shares)) if _on_processor() else None,
     )
+
+
+def _timed_context(model: Any, tokens: Sequence[int], depth: int) -> tuple["_Context", float]:
+    began = perf_counter()
+    return _Context(model, tokens, depth), perf_counter() - began
 
 
 def _timed(context: "_Context", rows: int) -> _Sample:
@@ -91,22 +103,31 @@ def _timed(context: "_Context", rows: int) -> _Sample:
     return _Sample(taken, (process_time() - processor) / taken)
 
 
-def _affordable(context: "_Context", seconds: float) -> list[int]:
-    """The sizes of which one pass each takes no longer than ``seconds``, or the first few."""
-    sizes: list[int] = []
+def _first_samples(context: "_Context", until: float) -> dict[int, list[_Sample]]:
+    """A sample of each size that there is time for."""
+    samples: dict[int, list[_Sample]] = {}
     for rows in ROWS:
-        context.run(rows)  # the first pass of a size prepares the others
-        seconds -= _timed(context, rows).seconds
-        if seconds < 0 and len(sizes) >= _FEWEST:
+        if len(samples) >= _FEWEST and perf_counter() > until:
             break
-        sizes.append(rows)
-    return sorted(sizes)
+        context.run(rows)  # the first pass of a size prepares the others
+        samples[rows] = [_timed(context, rows)]
+    return samples
+
+
+def _sample(context: "_Context", samples: dict[int, list[_Sample]], until: float) -> None:
+    """Add samples of all sizes in turns until the time is over."""
+    rng = random.Random(0)
+    while True:
+        for rows in rng.sample(list(samples), len(samples)):
+            if perf_counter() + samples[rows][0].seconds > until:
+                return
+            samples[rows].append(_timed(context, rows))
 
 
 def _text(tokenizer: Any, count: int) -> list[int]:
     """Token ids of real text, ``count`` of them."""
-    ids = list(tokenizer.encode("\n".join(document.text for document in open_corpus("sample:pl"))))
-    return list(islice(cycle(ids), count))
+    text = "\n".join(document.text for document in open_corpus("sample:pl"))
+    return list(islice(cycle(tokenizer.encode(text[: 8 * count])), count))
 
 
 class _Context:
@@ -155,25 +176,32 @@ def _typical(samples: Sequence[_Sample]) -> float:
     return median_low(sample.seconds for sample in _undisturbed(samples))
 
 
-def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> tuple[int, ...]:
+def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> list[int]:
     """The ``sizes`` at which all logits, and those of the token after the pass, have the bits that single tokens give.
 
-    One text is always compared, further ones while there is time.
+    Sizes for which there is no time are left out. Further texts are compared if there is time for all of them.
     """
-    same = set(sizes)
+    same = [rows for rows in sizes if rows > 1]
     for number in range(INPUTS):
-        if number and perf_counter() > until:
-            break
+        began = perf_counter()
+        if began > until:
+            return [1] if number == 0 else [1, *same]
         context = _Context(model, tokens[number * 7 :], DEPTHS[0] + number)
-        single = [context.feed(at, 1)[0] for at in range(max(sizes) + 1)]
+        single: list[mx.array] = []
+        while len(single) <= max(same, default=0) and (number or perf_counter() < until):
+            single.append(context.feed(len(single), 1)[0])
         context.rewind()
-        for rows in sorted(same):
+        for rows in same[:]:
+            if rows >= len(single) or (number == 0 and perf_counter() > until):
+                same.remove(rows)
+                continue
             several, after = context.feed(0, rows), context.feed(rows, 1)[0]
             context.rewind()
             found = zip([*several, after], single, strict=False)
             if not all(bool(mx.array_equal(one, other)) for one, other in found):
-                same.discard(rows)
-    return tuple(sorted(same))
+                same.remove(rows)
+        until -= perf_counter() - began  # for another one
+    return [1, *same]
 
 
 def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) -> float | None:

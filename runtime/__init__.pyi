@@ -17,8 +17,6 @@ from .drafters.prediction import PredictionDrafter as PredictionDrafter
 from .drafters.translated import TranslatedDrafter as TranslatedDrafter
 from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
-from .prompt_cache import load_prompt_cache as load_prompt_cache
-from .prompt_cache import save_prompt_cache as save_prompt_cache
 from .sampling.samplers import Sampling as Sampling
 from .sampling.samplers import make_logits_processors as make_logits_processors
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator

@@ -14,7 +14,7 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub, where
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -35,6 +35,7 @@ def load_model(
     """
     from spectool.runtime.mlx_lm_compat import mlx_lm
 
+    source = None
     try:
         if name.startswith("~"):
             name = str(Path(name).expanduser())
@@ -49,8 +50,10 @@ def load_model(
                 f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
                 "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
             )
+        source = cached_snapshot(name, "*.safetensors")
         try:
-            require_on_hub(name)
+            if source is None:
+                require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
     if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
@@ -59,7 +62,7 @@ def load_model(
         )
     try:
         model, tokenizer = mlx_lm.load(
-            name,
+            name if source is None else str(source),
             # Transformers would ask the user about remote code.
             tokenizer_config={"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {}),
             adapter_path=None if adapter_path is None else str(adapter_path),
@@ -75,6 +78,8 @@ def load_model(
             f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
             "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
+    if source is not None:
+        tokenizer._tokenizer.name_or_path = name  # which messages and manifests call it by
     return model, tokenizer
 
 

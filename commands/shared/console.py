@@ -57,6 +57,24 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
+def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> None:
+    """Check what a stage will write and which tokenizers it needs, before any of them is read.
+
+    Without a ``format_name``, a model is written.
+
+    Raises:
+        SpectoolError: ``out`` must not be replaced, or there is no tokenizer of that name.
+    """
+    from spectool.tokenization.hub_names import looks_like_hub_id
+    from spectool.tokenization.opening import open_tokenizer
+
+    if out is not None:
+        require_new(out) if format_name is None else require_replaceable(out, format_name)
+    for name in tokenizers:
+        if not looks_like_hub_id(name) and not os.path.lexists(Path(name).expanduser()):
+            open_tokenizer(name)  # says what it looked for
+
+
 def opened(source: str | Path) -> "Tokenizer":
     """The tokenizer of that name, with its notes on stderr, and which text it does not keep."""
     from spectool.tokenization.opening import open_tokenizer
