@@ -2,8 +2,10 @@
 
 Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
 (`spectool.artifacts`), which `spectool.runtime` loads at generation time. The root holds the
-version, the errors that all packages share, and the check for optional dependencies.
+version, the errors that all packages share, the check for optional dependencies, and how names of files are written.
 """
+
+import os
 
 __version__ = "0.1.0"
 
@@ -11,12 +13,12 @@ __all__ = [
     "ArtifactError",
     "CorpusError",
     "FingerprintMismatch",
-    "IncompleteArtifact",
     "MissingExtra",
     "RuntimeUnsupported",
     "SpectoolError",
     "TokenizerError",
     "__version__",
+    "escaped_name",
     "has_extra",
     "require_extra",
 ]
@@ -38,10 +40,6 @@ class CorpusError(SpectoolError):
 
 class ArtifactError(SpectoolError):
     """An artifact is damaged, unsafe or of a format this version does not read."""
-
-
-class IncompleteArtifact(ArtifactError):
-    """A directory without a manifest: the build that should have made it did not finish."""
 
 
 class FingerprintMismatch(ArtifactError):
@@ -76,3 +74,12 @@ def require_extra(extra: str, what: str) -> None:
     if not has_extra(extra):
         packages = ", ".join(_EXTRAS[extra])
         raise MissingExtra(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")
+
+
+def escaped_name(name: str | os.PathLike[str]) -> str:
+    r"""A name from the file system as text that can be written: bytes that are not UTF-8 become escapes.
+
+    >>> escaped_name(os.fsdecode(b"teksty/\xbf\xf3\xb3w.txt"))
+    'teksty/\\xbf\\xf3\\xb3w.txt'
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

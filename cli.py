@@ -31,8 +31,6 @@ _PURPOSES = {
     },
     "Dictionaries": {
         "build-dict": "spectool.commands.build_dict:build_dict",
-        "count": "spectool.commands.count:count",
-        "merge-dict": "spectool.commands.merge_dict:merge_dict",
     },
     "Draft models": {
         "align": "spectool.commands.align:align",

@@ -1,4 +1,4 @@
-"""File formats on disk: manifests, atomic writes, resumable work, and one module for each kind of file.
+"""File formats on disk: a container with a manifest, atomic writes, resumable work, and one module for each kind.
 
-In: directories. Out: checked, memory-mapped objects that stages and the runtime share.
+In: files. Out: checked, memory-mapped objects that stages and the runtime share.
 """

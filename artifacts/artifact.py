@@ -1,13 +1,25 @@
-"""What the formats of artifacts have in common: an `Artifact` opens a directory with a manifest of its own format."""
+"""What all artifacts have in common: an `Artifact` is an open file with a manifest of its own format."""
 
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 import spectool
 from spectool import ArtifactError
-from spectool.artifacts.manifest import MANIFEST, Manifest, read_manifest, seal, verify_file
+from spectool.artifacts.atomic import require_writable
+from spectool.artifacts.container import MOST_HEADER, Container, open_container, parse_json, write_container
+from spectool.artifacts.manifest import Manifest
+
+FORMATS = {
+    "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
+    "spectool-alignment": "spectool.artifacts.alignment:Alignment",
+}
+"""All formats, each with the class that opens it, which is imported when it is needed."""
 
 
 class Artifact:
@@ -20,59 +32,162 @@ class Artifact:
     rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
-        """Open the artifact at ``path``, checking sizes and types; `formats.verify_artifact` checks contents.
+        """Open the artifact at ``path`` and compare its SHA-256, which takes about 1 ms for each MB.
 
         Raises:
             ArtifactError: It is not a whole artifact of this format and version.
         """
         self.path = path
-        self.manifest = manifest = read_manifest(path)
+        self.file, self.manifest = _read(path)
+        manifest = self.manifest
         if manifest.format != self.format:
             raise ArtifactError(
                 f"{path}: is a {manifest.format}, expected a {self.format}. "
                 f"`spectool inspect {shlex.quote(str(path))}` explains it"
             )
         if manifest.version != self.version:
-            known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
-            known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in self.roles}
-            command = self.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
-                f"{spectool.__version__} reads version {self.version}. {self.again} with this version"
-                f"{command and f': {command}'}"
+                f"{spectool.__version__} reads version {self.version}. {self._again(path, manifest)}"
             )
+        self.file.verify()
         for role in self.roles:
-            if role not in manifest.tokenizers:
-                raise ArtifactError(f"{path / MANIFEST}: names no {role} tokenizer. Build the artifact again")
+            self._expect(role in manifest.tokenizers, f"its manifest names no {role} tokenizer")
 
     @classmethod
-    def seal(
+    def write(
         cls,
-        directory: Path,
+        out: Path,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
         arguments: Mapping[str, Any],
         tokenizers: Mapping[str, Mapping[str, Any]],
         inputs: Mapping[str, Any],
         statistics: Mapping[str, Any],
     ) -> Manifest:
-        """Write the manifest of this format for the files in ``directory``, and return it; see `Manifest`."""
-        return seal(directory, Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics))
+        """Write an artifact in one step, and return its manifest; see `Manifest` and `write_container`.
+
+        Raises:
+            ArtifactError: Something is there that must not be replaced, or it cannot be written.
+        """
+        manifest = Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics)
+        require_replaceable(out, cls.format, manifest.fingerprints)
+        write_container(out, arrays, manifest.to_json())
+        return manifest
 
     def check(self) -> None:
         """Check the invariants that opening does not check; the first that does not hold is an ArtifactError."""
-        for file, problem in self._problems():
-            self._expect(False, problem, file)
+        for array, problem in self._problems():
+            self._expect(False, problem, array)
 
     def _problems(self) -> Iterable[tuple[str, str]]:
-        """What is wrong: names of files, each with a phrase."""
+        """What is wrong: names of arrays, each with a phrase."""
         return ()
 
-    def _expect(self, holds: bool, problem: str, file: str = MANIFEST) -> None:
+    def _expect(self, holds: bool, problem: str, array: str = "") -> None:
         if not holds:
-            raise ArtifactError(f"{self.path / file}: {problem}. {self.again}")
+            raise ArtifactError(f"{self.path}: {array}{': ' if array else ''}{problem}. {self.again}")
 
-    def _file(self, name: str, hashed: bool = False) -> Path:
-        """Path of a file that the manifest must name; its SHA-256 is compared if ``hashed``."""
-        self._expect(name in self.manifest.files, f"the manifest does not name {name}", "")
-        if hashed:
-            verify_file(self.path, self.manifest, name)
-        return self.path / name
+    def _array(self, name: str, kind: str, size: int | None = None) -> NDArray[Any]:
+        """An array of a NumPy type, mapped; ``size`` is its length, None for any."""
+        self._expect(name in self.file.arrays, "missing", name)
+        values = self.file.arrays[name]
+        expected = f"{kind} {'any' if size is None else size}"
+        fits = values.dtype == np.dtype(kind) and size in (None, len(values))
+        self._expect(fits, f"{values.dtype} {len(values)}, expected {expected}", name)
+        return values
+
+    @classmethod
+    def _again(cls, path: Path, manifest: Manifest) -> str:
+        """How to build an artifact again that this version does not read."""
+        known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
+        known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
+        command = cls.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
+        return f"{cls.again} with this version{command and f': {command}'}"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of the artifact at ``path``; its content is not read.
+
+    Raises:
+        ArtifactError: There is none, or it is damaged.
+    """
+    return _read(path)[1]
+
+
+def open_artifact(path: Path) -> Artifact:
+    """The artifact at ``path``, whatever its format.
+
+    Raises:
+        ArtifactError: It cannot be opened, or its format is unknown.
+    """
+    return _class_of(path, read_manifest(path))(path)
+
+
+def verify_artifact(path: Path) -> Artifact:
+    """The artifact at ``path`` after all checks; the first thing that is wrong is an ArtifactError."""
+    artifact = open_artifact(path)
+    artifact.check()
+    return artifact
+
+
+def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
+    """The manifest of the artifact at ``out`` that will be replaced, None if nothing is there.
+
+    Args:
+        out: The artifact to write.
+        format_name: Its format.
+        fingerprints: Fingerprints of its tokenizers, by role; None while they are not known, which allows any.
+
+    Raises:
+        ArtifactError: Something else is there, or nothing can be written there.
+    """
+    require_writable(out)
+    if not out.exists():
+        return None
+    try:
+        found = read_manifest(out)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"{out}: exists and is not a whole artifact of spectool. Choose another -o, or remove it first"
+        ) from error
+    if found.format != format_name or (fingerprints is not None and found.fingerprints != dict(fingerprints)):
+        names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
+        raise ArtifactError(
+            f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "
+            "Choose another -o, or remove it first"
+        )
+    return found
+
+
+def _read(path: Path) -> tuple[Container, Manifest]:
+    if path.is_dir():
+        raise ArtifactError(_about_directory(path))
+    file = open_container(path)
+    try:
+        return file, Manifest.of(parse_json(file.manifest))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError(f"{path}: not a manifest of spectool ({error}). Build the artifact again") from error
+
+
+def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
+    if manifest.format not in FORMATS:
+        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(FORMATS)}")
+    found: type[Artifact] = resolve_name(FORMATS[manifest.format])
+    return found
+
+
+def _about_directory(path: Path) -> str:
+    """What to say of a directory: a run of ``bench``, or an artifact as they were before they were files."""
+    file, old = path / "manifest.json", f"{path}: is a directory, as artifacts of older versions were. Remove it"
+    if (path / "run.jsonl").is_file():
+        return f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}"
+    if not file.is_file():
+        return f"{path}: is a directory, expected an artifact, which is a file. Name the file"
+    try:
+        with file.open("rb") as stream:
+            value = parse_json(stream.read(MOST_HEADER))
+        manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
+        return f"{old}. {_class_of(path, manifest)._again(path, manifest)}"
+    except (ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
+        return f"{old}, and build it again"

@@ -1,24 +1,22 @@
-"""Atomic directories and files: neither a kill nor an error leaves half of an artifact.
+"""Files and directories that are whole or not there: neither a kill nor an error leaves half of one.
 
-An artifact is written to ``.OUT.<pid>.partial`` next to it and then renamed, so that OUT is always absent, the old
-artifact, or the whole new one. Replacing takes two renames, between which the old artifact is ``.OUT.previous``. If the
-process is killed there, the next build puts it back.
+What is written lies next to its place, as ``.NAME.….partial``, and is locked until it is renamed. The next run that
+writes NAME removes what a killed one left.
 """
 
 import errno
+import fcntl
 import glob
 import os
 import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.manifest import MANIFEST, parse_manifest, previous_path
 
 _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 _SHORT = re.compile(r"\d requested and \d+ written")  # what NumPy says then, without a number
@@ -41,125 +39,77 @@ def explain_full_disk(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_directory(out: Path) -> Iterator[Path]:
-    """A scratch directory that becomes ``out`` when the block ends.
+def atomic_file(path: Path, suffix: str = "") -> Iterator[Path]:
+    """A temporary path next to ``path``; the file there is moved to ``path`` when the block ends.
 
-    The block writes data files into the directory and finally calls `seal`. If it raises, the directory is removed and
-    ``out`` is untouched.
-
-    Raises:
-        ArtifactError: ``out`` may not be replaced (`check_replaceable`) or cannot be written.
+    Args:
+        path: The file; a link stays one, and what it points to is replaced.
+        suffix: The end of the temporary name, for writers that insist on one.
     """
-    out = out.resolve()  # the artifact that a link points to is replaced, not the link
-    previous = previous_path(out)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _recover(out, previous, partial)
-    check_replaceable(out)
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise ArtifactError(f"{out}: cannot be written ({error.strerror}). Choose another -o") from error
-    try:
-        with explain_full_disk(out):
+    path = path.resolve()
+    partial = _partial(path, suffix)
+    with explain_full_disk(path), partial.open("xb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
             yield partial
-        if not (partial / MANIFEST).is_file():
-            raise ArtifactError(f"{out}: the build ended without a manifest; this is a bug of the stage")
-        sealed = parse_manifest(partial / MANIFEST)
-        check_replaceable(out, sealed.format, {role: side["fingerprint"] for role, side in sealed.tokenizers.items()})
-        if out.exists():  # a directory cannot replace a non-empty one in one step
-            out.rename(previous)
-        partial.rename(out)
-        _discard(previous, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            os.fsync(held.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_file(path: Path, suffix: str = ".partial") -> Iterator[Path]:
-    """A temporary path next to ``path``, to which the file is moved when the block ends."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{suffix}")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def check_replaceable(
-    out: Path, format_name: str | None = None, fingerprints: Mapping[str, str] | None = None
-) -> dict[str, Any] | None:
-    """The arguments and inputs of the artifact at ``out`` that will be replaced, None if nothing is there.
-
-    Args:
-        out: Directory of the artifact to write.
-        format_name: Its format, if an artifact of another one must not be replaced.
-        fingerprints: Fingerprints of its tokenizers by role, likewise.
+def atomic_directory(out: Path) -> Iterator[Path]:
+    """A temporary directory next to ``out``, which becomes ``out`` when the block ends; for models.
 
     Raises:
-        ArtifactError: Something else is there, or nothing can be written there.
+        ArtifactError: Something is there, or nothing can be written there.
     """
-    above = out.resolve().parents or (out.resolve(),)  # the root has no parents
-    folder = next(parent for parent in above if parent.exists())
+    out = out.resolve()
+    require_new(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = _partial(out)
+    partial.mkdir()
+    held = os.open(partial, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with explain_full_disk(out):
+            yield partial
+            partial.rename(out)
+    finally:
+        os.close(held)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_new(out: Path) -> None:
+    """Raise an ArtifactError if something is at ``out``, or nothing can be written there."""
+    require_writable(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ArtifactError(f"{out}: exists already. Choose another -o, or remove it first")
+
+
+def require_writable(out: Path) -> None:
+    """Raise an ArtifactError if nothing can be written at ``out``: better before the work than after it."""
+    out = out.resolve()
+    if out == Path.cwd() or not out.name:
+        raise ArtifactError(f"{out}: cannot be written (it is the current directory). Choose another -o")
+    folder = next(parent for parent in out.parents if parent.exists())
     try:  # os.access says yes to root, even where nothing can be made
         Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
     except OSError as error:
         raise ArtifactError(
             f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o"
         ) from error
-    if out.resolve() == Path.cwd():  # which would then be a directory that is no longer anywhere
-        raise ArtifactError(f"{out}: is the current directory, expected another one. Choose another -o")
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
-    if not out.is_dir() or not (out / MANIFEST).is_file():
-        raise ArtifactError(f"{out}: exists and is not a spectool artifact. Choose another -o, or remove it first")
-    try:
-        found = parse_manifest(out / MANIFEST)  # refuses the manifest of something else
-    except ArtifactError as error:
-        raise ArtifactError(f"{error}. It is not replaced: choose another -o, or remove it first") from error
-    if format_name is not None and found.format != format_name:
-        raise ArtifactError(
-            f"{out}: is a {found.format}, not replaced by a {format_name}. Choose another -o, or remove it"
-        )
-    there = {role: str(side["fingerprint"]) for role, side in found.tokenizers.items()}
-    if fingerprints is not None and there != fingerprints:
-        raise ArtifactError(
-            f"{out}: is a {found.format} of {_sides(there)}, not replaced by one of {_sides(fingerprints)}. "
-            "Choose another -o, or remove it"
-        )
-    return {**found.arguments, **found.inputs}
 
 
-def _sides(fingerprints: Mapping[str, str]) -> str:
-    sides = [f"{role} tokenizer {fingerprint[:8]}…" for role, fingerprint in fingerprints.items()]
-    return " and ".join(sides) or "no tokenizer"
-
-
-def _discard(previous: Path, scratch: Path) -> None:
-    """Remove ``previous`` under another name, so that it is whole as long as it has its own."""
-    if previous.exists():
-        previous.rename(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _recover(out: Path, previous: Path, scratch: Path) -> None:
-    """Clean up after killed builds: put an old artifact back, and remove scratch directories of dead processes."""
-    if previous.exists():
-        if out.exists():
-            _discard(previous, scratch)
-        else:
-            previous.rename(out)
-    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.partial"):
-        pid = leftover.name[len(out.name) + 2 : -len(".partial")]
-        if pid.isdecimal() and not _alive(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):  # the number is too large for a process
-        return False
-    return True
+def _partial(out: Path, suffix: str = "") -> Path:
+    """A new name next to ``out``; what killed runs left there is removed."""
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}.partial*"):
+        with suppress(OSError):
+            held = os.open(leftover, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an OSError while a run is writing it
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+            finally:
+                os.close(held)
+    return out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial{suffix}")

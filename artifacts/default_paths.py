@@ -26,7 +26,7 @@ def find_artifact(path: Path, suffix: str = "") -> Path:
     try:
         path = path.expanduser()
         names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
-        return next((cached for cached in map(default_path, names) if cached.is_dir()), path)
+        return next((cached for cached in map(default_path, names) if cached.is_file()), path)
     except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of an unknown user
         reason = getattr(error, "strerror", None) or error
         raise ArtifactError(f"{path}: cannot be read ({reason}). Check name and permissions") from error

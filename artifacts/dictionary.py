@@ -1,16 +1,16 @@
 """The dictionary format: context tokens -> next token, by longest known suffix.
 
-    alphabet.npy      uint32[symbols]   token id of each symbol, most frequent first
-    contexts.marisa   reversed contexts, each a string of symbols -> entry id
-    next_token.npy    uint16[entries]   number of the next token's symbol; uint32 for more than 65,536 symbols
-    probability.npy   uint8[entries]    (value + 1) / 256
-    count.npy         uint8[entries]    occurrences of the context, 2 ^ (value / 8)
+    contexts      uint8[bytes]      a marisa trie: reversed contexts, each a string of symbols -> entry id
+    alphabet      uint32[symbols]   token id of each symbol, most frequent first
+    next_token    uint16[entries]   number of the next token's symbol; uint32 for more than 65,536 symbols
+    probability   uint8[entries]    (value + 1) / 256
+    count         uint8[entries]    occurrences of the context, 2 ^ (value / 8)
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
 byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
 every known suffix, the longest last. Opening builds nothing, because the state of a sequence is its newest symbols and
-every look-up walks in the mapped file. It does check that no walk and no index leads outside the files, because a
-dictionary may come from anyone, with matching checksums.
+every look-up walks in the mapped file. It does check that no walk and no index leads outside the file, because a
+dictionary may come from anyone, with a matching checksum.
 """
 
 from bisect import bisect_left
@@ -26,9 +26,9 @@ import marisa_trie
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import ArtifactError
-from spectool.artifacts.arrays import map_array, save_array
+from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.artifact import Artifact
+from spectool.artifacts.container import typed
 from spectool.artifacts.marisa_check import check_trie
 
 DictionaryStep: TypeAlias = tuple[int, float, bytes]
@@ -73,25 +73,22 @@ class Dictionary(Artifact):
         max_context: Length of the longest context in tokens; a look-up needs no more history.
     """
 
-    format, version, roles = "spectool-dictionary", 4, ("target",)
+    format, version, roles = "spectool-dictionary", 5, ("target",)
     again = "Build the dictionary again"
     rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
 
     def __init__(self, path: Path) -> None:
-        """Open the dictionary at ``path``.
-
-        Compares the checksum of ``contexts.marisa`` and checks everything that look-ups rely on, which takes about
-        15 ms for each MB of that file.
-        """
+        """Open the dictionary at ``path`` and check everything that look-ups rely on (`marisa_check`)."""
         super().__init__(path)
-        self.alphabet = map_array(self._file("alphabet.npy"), "uint32")
+        self.alphabet = self._array("alphabet", "uint32")
+        self._mapped = self._array("contexts", "uint8")  # kept: the trie does not hold what it walks in
         self._contexts = self._open_contexts()
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
         size, symbols = len(self._contexts), len(self.alphabet)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
         kinds = {"next_token": _rank_type(symbols), "probability": "uint8", "count": "uint8"}
         self._next_token, self._probability, self._count = (
-            map_array(self._file(f"{name}.npy"), kind, size).data for name, kind in kinds.items()
+            self._array(name, kind, size).data for name, kind in kinds.items()
         )
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
         fits = type(self.max_context) is int and 1 <= self.max_context <= _LONGEST
@@ -100,22 +97,23 @@ class Dictionary(Artifact):
         ranks = np.argsort(self.alphabet).astype(np.uint32)
         ids = self.alphabet[ranks]
         self._tokens, self._ranks, self._ids = self.alphabet.data, ranks.data, ids.data  # by rank, and by token id
-        self._check_ids("alphabet.npy", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
+        self._check_ids("alphabet", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
         differ = bool((ids[1:] != ids[:-1]).all())
-        self._expect(differ and symbols < _SYMBOLS, "token ids repeat", "alphabet.npy")
-        self._check_ids("next_token.npy", np.asarray(self._next_token), symbols, "numbers outside alphabet.npy")
+        self._expect(differ and symbols < _SYMBOLS, "token ids repeat", "alphabet")
+        self._check_ids("next_token", np.asarray(self._next_token), symbols, "numbers outside the alphabet")
         self._symbol = lru_cache(_REMEMBERED)(self._symbol_of)
 
-    def _check_ids(self, file: str, ids: NDArray[Any], above: int, problem: str) -> None:
-        self._expect(not len(ids) or int(ids.max()) < above, problem, file)
+    def _check_ids(self, array: str, ids: NDArray[Any], above: int, problem: str) -> None:
+        self._expect(not len(ids) or int(ids.max()) < above, problem, array)
 
     def _open_contexts(self) -> Any:
-        file = self._file("contexts.marisa", hashed=True)
         try:
-            check_trie(np.fromfile(file, np.uint8), _LONGEST * _LONGEST_SYMBOL)
-            return marisa_trie.BinaryTrie().mmap(str(file))
-        except (RuntimeError, OSError, ValueError) as error:
-            raise ArtifactError(f"{file}: not a readable marisa-trie file ({error}). {self.again}") from error
+            if self._mapped.ctypes.data % 8:
+                raise ValueError("does not begin at a multiple of 8")
+            check_trie(self._mapped, _LONGEST * _LONGEST_SYMBOL)
+            return marisa_trie.BinaryTrie().map(self._mapped)
+        except (RuntimeError, ValueError) as error:
+            raise ArtifactError(f"{self.path}: contexts: not a readable marisa trie ({error}). {self.again}") from error
 
     def __len__(self) -> int:
         return len(self._next_token)
@@ -178,34 +176,33 @@ class Dictionary(Artifact):
         try:
             return tuple(map(self._token_of, reversed(key.decode())))
         except (UnicodeDecodeError, IndexError) as error:
-            raise ArtifactError(f"{self.path / 'contexts.marisa'}: {error}. {self.again}") from error
+            raise ArtifactError(f"{self.path}: contexts: {error}. {self.again}") from error
 
     def _token_of(self, char: str) -> int:
         code = ord(char)
         rank = code - 1 if code < _FIRST_SURROGATE else code - 1 - _SURROGATES
         if not 0 <= rank < len(self._tokens):
-            raise IndexError("a symbol is not in alphabet.npy")
+            raise IndexError("a symbol is not in the alphabet")
         return self._tokens[rank]
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         if any(len(self._context(key)) > self.max_context for key in self._contexts.iterkeys()):
-            yield "contexts.marisa", "a context is too long"
+            yield "contexts", "a context is too long"
 
 
-def write_dictionary(directory: Path, entries: Iterable[Entry]) -> dict[str, Any]:
-    """Write the data files of a dictionary into the directory of `atomic_directory`; returns the manifest's statistics.
+def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a dictionary, and what its manifest's statistics say of them.
 
     Args:
-        directory: Where to write.
         entries: Entries with different contexts.
 
     Raises:
-        ArtifactError: The files cannot be written, or a context is too long.
+        SpectoolError: A context is too long.
     """
     rows = list(entries)
     longest = max((len(row.context) for row in rows), default=0)
     if longest > _LONGEST:
-        raise ArtifactError(f"{directory}: a context of {longest} tokens, expected at most {_LONGEST}")
+        raise SpectoolError(f"a context of {longest} tokens, expected at most {_LONGEST} in a dictionary")
     frequency = Counter(chain.from_iterable((*row.context, row.token) for row in rows))
     alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
     ranks = {token: rank for rank, token in enumerate(alphabet)}
@@ -216,12 +213,14 @@ def write_dictionary(directory: Path, entries: Iterable[Entry]) -> dict[str, Any
     following = np.fromiter((ranks[row.token] for row in rows), np.int64, len(rows))
     probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
     count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
-    (directory / "contexts.marisa").write_bytes(contexts.tobytes())
-    save_array(directory / "alphabet.npy", alphabet, "uint32")
-    save_array(directory / "next_token.npy", following[by_place], _rank_type(len(alphabet)))
-    save_array(directory / "probability.npy", probability[by_place], "uint8")
-    save_array(directory / "count.npy", count[by_place], "uint8")
-    return {"entries": len(rows), "symbols": len(alphabet), "max_context": longest}
+    arrays = {
+        "contexts": np.frombuffer(contexts.tobytes(), np.uint8),
+        "alphabet": typed(alphabet, "uint32"),
+        "next_token": typed(following[by_place], _rank_type(len(alphabet))),
+        "probability": typed(probability[by_place], "uint8"),
+        "count": typed(count[by_place], "uint8"),
+    }
+    return arrays, {"entries": len(rows), "symbols": len(alphabet), "max_context": longest}
 
 
 def symbol(rank: int) -> str:

@@ -41,7 +41,7 @@ _MOST_BYTES = 64  # of all keys together, for each byte of the file; ours have f
 def check_trie(data: NDArray[np.uint8], longest: int) -> None:
     """Check that the bytes of a file are a trie that is safe to use.
 
-    Takes about 10 ms for each MB, and 25 bytes of memory for each byte of the file.
+    Takes about 20 ms for each MB, and 25 bytes of memory for each byte of the file.
 
     Args:
         data: All bytes of the file.

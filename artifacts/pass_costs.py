@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file, explain_full_disk
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import default_path
 
 
@@ -88,7 +88,7 @@ def save_costs(key: str, costs: PassCosts) -> Path:
     """
     path = costs_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with explain_full_disk(path), atomic_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(json.dumps(asdict(costs), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return path
 

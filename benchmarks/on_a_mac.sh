@@ -5,7 +5,8 @@
 #     benchmarks/on_a_mac.sh [FOLDER]           the papers' models: 40 GB to fetch, 20 GB on disk, a night
 #     benchmarks/on_a_mac.sh --quick [FOLDER]   small models instead, which takes minutes and shows whether it works
 #
-# What exists already is not made again, so the script can be stopped at any time and started again. Within a run,
+# What exists already is not made again, so the script can be stopped at any time and started again; a run that was
+# stopped is then measured anew. Within a run,
 # plain decoding and all configurations take turns in a random order for each prompt. Before each prompt the machine
 # rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
 set -euo pipefail
@@ -62,14 +63,18 @@ have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corp
 
 # measure NAME MODEL OPTIONS...: run FOLDER/NAME.bench and show its page
 measure() {
-  local run=$folder/$1.bench model=$folder/$2
+  local run=$folder/$1.bench unfinished=$folder/unfinished/$1.bench model=$folder/$2
   shift 2
-  spectool bench --model "$model" "$@" "${options[@]}" --pause "$pause" -o "$run"
+  if [ ! -e "$run" ]; then
+    rm -rf "$unfinished"
+    spectool bench --model "$model" "$@" "${options[@]}" --pause "$pause" -o "$unfinished"
+    mv "$unfinished" "$run"
+  fi
   echo "the page: $run/report.md"
 }
 drafts=()
 for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
-  drafts+=(--drafter "name=$draft,model=$folder/$draft,align=$folder/$draft.align")
+  drafts+=(--drafter "name=$draft,draft-model=$folder/$draft,alignment=$folder/$draft.align")
 done
 measure pl bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" "${prompts_pl[@]}"
 measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" "${prompts_uk[@]}"

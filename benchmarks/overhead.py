@@ -30,7 +30,6 @@ import click
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -102,8 +101,8 @@ def main(cycles: int, lengths: tuple[str, ...]) -> None:
     tokenizer, corpus = open_tokenizer(demo_path("target") / "tokenizer.json"), open_corpus("sample:pl")
     text = [token for document in corpus for token in tokenizer.encode(document.text)]
     with tempfile.TemporaryDirectory() as scratch:
-        dictionary, limits = Path(scratch) / "pl.dict", CountOptions(min_count=1)
-        count_and_build(tokenizer, open_corpus("sample:pl"), dictionary, BackoffOptions(), limits, lambda step: None)
+        dictionary, choice = Path(scratch) / "pl.dict", BackoffOptions(min_count=1)
+        count_and_build(tokenizer, open_corpus("sample:pl"), dictionary, choice, lambda step: None)
         drafter = load_drafter(str(demo_path("target")), dictionary=dictionary)
         for name, make_cache in CACHES.items():
             for length in lengths:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -53,6 +53,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     from spectool.commands.shared.align_summary import judgement
 
     source = open_text(corpus, **reads)
+    check_first(Alignment.format, out, draft, target)
     sides = opened(draft), opened(target)
     drafting, targeted = (side.fingerprint for side in sides)
     if drafting == targeted:

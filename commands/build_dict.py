@@ -3,19 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from spectool.artifacts.default_paths import default_path, digest, slug
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
-    memory_option,
     option,
     out_option,
-    path_option,
     size_in_bytes,
     text_options,
     tokenizer_option,
@@ -31,10 +26,10 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
     "--corpus",
+    required=True,
     metavar="C",
     help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
 )
-@path_option("--counts", metavar="DIR", help="What `spectool count` wrote, instead of a corpus.")
 @out_option
 @option(
     "--max-bytes",
@@ -42,7 +37,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     default="5MB",
     show_default=True,
     metavar="SIZE",
-    help="Maximum size on disk; the entries with the highest expected gain are kept.",
+    help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )
 @option(
     "--min-count",
@@ -50,63 +45,48 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     help="Leave out windows (n-grams) that occur less often; by default 2, or 1 if the files have less than 4 MB.",
     rare=True,
 )
-@memory_option
 @text_options
 def build_dict(
     tokenizer: str,
-    corpus: str | None,
-    counts: Path | None,
+    corpus: str,
     out: Path | None,
     max_bytes: int,
     min_count: int | None,
-    memory: int,
     reads: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Build a dictionary for a tokenizer, from plain text or from counts.
+    """Build a dictionary for a tokenizer from plain text.
 
     The dictionary works with every model that has that tokenizer. It gets better with more text, up to some hundred
     million words, and with text like what the model will write.
 
     \b
-    Examples:
-        spectool build-dict --tokenizer ./Bielik-11B --corpus wiki-pl -o pl.dict
-        spectool build-dict --tokenizer ./Bielik-11B --counts pl-bielik.counts --max-bytes 2MB -o small.dict
+    Example:
+        spectool build-dict --tokenizer ./Bielik-11B --corpus texts/ -o pl.dict
     """
-    from spectool.artifacts.counts import Counts
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
+    from spectool.build.dictionary.backoff_stage import count_and_build
 
-    if (corpus is None) == (counts is None):
-        raise click.UsageError("name the text: either --corpus C or --counts DIR")
-    if counts is not None and (min_count is not None or any(reads.values())):
-        raise click.UsageError("--min-count, --encoding and --documents are for --corpus; --counts are counted already")
-    counted = Counts(counts) if counts else None
-    longest = BackoffOptions.max_context if counted is None else max(1, counted.orders - 1)
-    options = BackoffOptions(max_bytes, min(BackoffOptions.max_context, longest))
-    source: Any = None if corpus is None else open_text(corpus, **reads)
+    source = open_text(corpus, **reads)
+    options = BackoffOptions(max_bytes, min_count=min_count or least_count(source))
+    check_first(Dictionary.format, out, tokenizer)
     target = opened(tokenizer)
-    least = min_count or least_count(source)
-    path = out or dictionary_path(corpus or str(counts), target.fingerprint, options, least)
-    counting = CountOptions(min_count=least, memory=memory)
+    path = out or dictionary_path(corpus, target.fingerprint, options)
     with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
-        if counted:
-            manifest = build_backoff(target, counted, path, options, say)
-        else:
-            manifest = count_and_build(target, source, path, options, counting, say)
+        manifest = count_and_build(target, source, path, options, say)
         finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
-def least_count(corpus: "Corpus | None") -> int:
-    """Occurrences of the n-grams that a dictionary of a corpus, or of counts, has by default."""
-    return 1 if corpus is not None and corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
+def least_count(corpus: "Corpus") -> int:
+    """Occurrences of the n-grams that a dictionary of a corpus has by default."""
+    return 1 if corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
 
 
-def dictionary_path(text: str, fingerprint: str, options: BackoffOptions, least: int) -> Path:
+def dictionary_path(text: str, fingerprint: str, options: BackoffOptions) -> Path:
     """Where a dictionary is written without ``-o``, by the name of its text and the fingerprint of its tokenizer."""
-    return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options, least)}.dict")
+    return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options)}.dict")
 
 
 _LEAST, _NEXT_TO_ANOTHER, _USEFUL = 20_000, 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
@@ -116,14 +96,14 @@ def amount_of_text(tokens: int) -> str:
     """A sentence about how much a dictionary of this much text saves.
 
     >>> amount_of_text(24_597)
-    '24,597 tokens: enough for documents like these, next to a general dictionary, which needs about a million'
+    '24,597 tokens: enough for documents like these. Use a general dictionary as well, from a million tokens or more'
     """
     if tokens < _LEAST:
         said = (
             "little. From about 20,000, documents like yours help next to a general dictionary, which needs a million"
         )
     elif tokens < _NEXT_TO_ANOTHER:
-        said = "enough for documents like these, next to a general dictionary, which needs about a million"
+        said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"
     elif tokens < _USEFUL:
         said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:

@@ -21,7 +21,7 @@ _BAR = 24  # characters of a pass as long as the longest one
     type=Finite(0.1, 600),
     default=10.0,
     show_default=True,
-    help="Time for the passes of each model; slow models take longer.",
+    help="Time to measure each model, once it is loaded. With more, larger passes and longer contexts are measured.",
 )
 @option(
     "--exact",
@@ -50,8 +50,9 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured
     for role, name in names.items():
+        say(f"loading {name}")
         loaded, tokenizer = load_model(name)
-        say(f"{name}: measuring for about {seconds:.0f} seconds, longer if its passes are slow")
+        say(f"{name}: measuring for {seconds:g} seconds")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         save_costs(model_key(loaded), costs[role])
         del loaded
@@ -92,7 +93,7 @@ def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         needed = length["break_even"]
         right = f"{needed:.0%}" if needed else "never pays" if length["draft_tokens"] else ""
         bar = "▇" * max(1, round(_BAR * length["plain_passes"] / longest))
-        bits = "same" if length["same_bits"] else "other"
+        bits = "same" if length["same_bits"] else ""
         shown = ["" if time is None else f"{time:.1f}" for time in times]
         rows.append([str(length["draft_tokens"]), *shown, right, bits, bar.ljust(_BAR)])
     heads = [f"ms at {depth:,}" for depth in sorted(costs.seconds)]
@@ -108,12 +109,12 @@ def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         )
     if not all(length["same_bits"] for length in lengths):
         notes.append(
-            "“other” means that a pass over that many tokens rounds differently from passes over one, so two tokens "
-            "with nearly equal logits may change places."
+            "Without “same”, a pass over that many tokens rounds differently from passes over one, so two tokens with "
+            "nearly equal logits may change places, or there was no time to compare."
         )
     if costs.exact:
         found = costs.longest_exact
-        what = f"drafts are {found} tokens long at most" if found else "the model is decoded plainly"
+        what = f"drafts are {found} token{'s' * (found > 1)} long at most" if found else "the model is decoded plainly"
         notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
     for note in notes:
         click.echo(fill(note, 100))

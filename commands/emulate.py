@@ -27,7 +27,7 @@ from spectool.commands.shared.options import (
     "--dict",
     "dictionaries",
     multiple=True,
-    metavar="DIR",
+    metavar="FILE",
     help="Dictionary to draft from; may be repeated.",
     heading="Drafting",
 )
@@ -92,12 +92,11 @@ def emulate(
 
     text = open_text(corpus, **reads)
     if not dictionaries and not history:
-        raise click.UsageError("nothing to draft from: give --dict DIR, or leave out --no-history")
+        raise click.UsageError("nothing to draft from: give --dict FILE, or leave out --no-history")
     if not dictionaries and tokenizer is None:
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
-    recorded: Mapping[str, Any] = {}
-    if tokenizer is None:
-        recorded = Dictionary(find_artifact(dictionaries[0], ".dict")).tokenizer
+    found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
+    recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
     if sys.stderr.isatty():
         say(f"opening {tokenizer or recorded['name']}")
     target = open_named(tokenizer, recorded, "the dictionary's")

@@ -2,16 +2,13 @@
 
 import re
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from spectool import SpectoolError
-from spectool.commands.saved_prompt import check_saving, open_prompt, save_prompt
 from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import longest_exact, open_model
@@ -20,7 +17,6 @@ from spectool.commands.shared.options import Text, command, option
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _prompt = partial(option, heading="Model and prompt")
-_cache = partial(option, heading="Cache", rare=True)
 
 
 @command("generate", json=False)
@@ -50,18 +46,13 @@ _cache = partial(option, heading="Cache", rare=True)
     help="Answer in JSON that fits the schema in this file.",
     heading="Sampling",
 )
-@_cache(
+@option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Continue after a prompt that was saved by --save-prompt-cache or by mlx-lm.",
-)
-@_cache(
-    "--save-prompt-cache",
-    "saved_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Read the prompt, save the models' caches, and write no answer.",
+    help="Continue after a prompt that `mlx_lm.cache_prompt` has saved.",
+    heading="Cache",
+    rare=True,
 )
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 @option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
@@ -79,7 +70,6 @@ def generate(
     cache: CacheChoice,
     schema_file: Path | None,
     prompt_cache_file: Path | None,
-    saved_file: Path | None,
     show_drafts: bool,
     as_json: bool,
 ) -> None:
@@ -100,61 +90,45 @@ def generate(
         raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
     if show_drafts and (as_json or sampling.stop_strings):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
-    if saved_file is not None:
-        named = click.get_current_context().get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE
-        named = named and bool(drafting.dictionaries)  # not --no-dict
-        answering = (prompt_cache_file, prefill_response, prediction_file, schema_file)
-        if any(given is not None for given in answering) or show_drafts or named:
-            raise click.UsageError(
-                "--save-prompt-cache saves a prompt without an answer: leave out --prompt-cache-file, "
-                "--prefill-response, --prediction, --json-schema, --dict and --show-drafts"
-            )
-        check_saving(saved_file)
-        drafting = replace(drafting, dictionaries=(), history=False)  # neither has a cache
-    elif prompt_cache_file is not None and cache.max_kv_size is not None:
-        raise click.UsageError(
-            "--max-kv-size is decided when a prompt is saved: leave it out, or save the prompt again with it: "
-            "--save-prompt-cache FILE --max-kv-size N"
-        )
+    if prompt_cache_file is not None and cache.max_kv_size is not None:
+        raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
     text = _read_prompt(prompt)
-    prediction = None if prediction_file is None else decoded(prediction_file.read_bytes(), f"{prediction_file}: ")
-    if prediction == "":
-        raise SpectoolError(f"{prediction_file}: expected text that the answer may repeat, got none. Leave it out")
+    prediction = None if prediction_file is None else _read_file(prediction_file, "text that the answer may repeat")
+    schema = None if schema_file is None else _read_file(schema_file, "a JSON schema")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
 
-    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after, rendered_up_to
+    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
+    from spectool.runtime.prompt_cache import load_prompt_cache
 
+    templates = tokenizer.has_chat_template and not ignore_chat_template
+    if needing and not templates:
+        raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     if not as_json:
         drafter = arguments["drafter"]
         plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
         if drafter is not None and drafter.name == "history" and not plain:
             say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
     if prompt_cache_file is not None:
-        arguments |= open_prompt(prompt_cache_file, target, arguments, model)
+        arguments["prompt_cache"] = load_prompt_cache(prompt_cache_file, target, model, cache.kv_bits)
+        if arguments["drafter"] is not None:
+            say("drafts come from the new part of the prompt alone, because a saved prompt does not list its tokens")
         if system_prompt is not None:
             say("--system-prompt is not read, because the saved prompt is the beginning of the conversation")
-    if tokenizer.has_chat_template and not ignore_chat_template:
-        render = rendered_up_to if saved_file else rendered_after if prompt_cache_file else rendered
+    if templates:
+        render = rendered_after if prompt_cache_file else rendered
         encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
-        own_text = prefill_response is None
-    elif needing:
-        raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
     else:
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
-        own_text = False
-    if schema_file is not None:
-        arguments["grammar"] = _grammar(schema_file, tokenizer, encoded, chat=not ignore_chat_template)
-    if saved_file is not None:
-        names = {"model": model, "draft_model": drafting.draft_model}
-        show(save_prompt(saved_file, target, tokenizer, encoded, arguments, names), as_json)
-        return
+    own_text = templates and prefill_response is None
+    if schema is not None:
+        arguments["grammar"] = _grammar(f"{schema_file}: ", schema, tokenizer, encoded, chat=not ignore_chat_template)
 
     display = None
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
-        display = Display(tokenizer, styles, own_text=own_text and schema_file is None)
+        display = Display(tokenizer, styles, own_text=own_text and schema is None)
     pieces: list[str] = []
     on_cycle = display.echo if display else None
     try:
@@ -176,17 +150,16 @@ def generate(
     _say_figures(facts)
 
 
-def _grammar(schema: Path, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+def _grammar(where: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
 
-    text = decoded(schema.read_bytes(), f"{schema}: ")
     reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
     try:
-        return Grammar(tokenizer, "json_schema", text, reasoning=reasoning)
+        return Grammar(tokenizer, "json_schema", schema, reasoning=reasoning)
     except SpectoolError as error:
-        raise SpectoolError(f"{schema}: {error}") from error
+        raise SpectoolError(f"{where}{error}") from error
 
 
 def _figures(response: Any) -> dict[str, Any]:
@@ -237,4 +210,12 @@ def _read_prompt(prompt: str | None) -> str:
         text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
+    return text
+
+
+def _read_file(path: Path, expected: str) -> str:
+    """The text of a file that an option names, which must not be empty."""
+    text = decoded(path.read_bytes(), f"{path}: ")
+    if not text:
+        raise SpectoolError(f"{path}: expected {expected}, got an empty file. Leave it out")
     return text

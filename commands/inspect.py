@@ -1,16 +1,15 @@
 """The command ``inspect``."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from spectool.commands.shared.console import say, show
+from spectool.commands.shared.console import model_of, say, say_next, show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
-_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "files", "statistics")  # of a manifest
+_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
 
 
 @command("inspect")
@@ -34,42 +33,47 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
         spectool inspect pl.dict --lookup "na przykład"
         spectool inspect ./Bielik-11B
     """
+    from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.artifacts.formats import class_of
-    from spectool.artifacts.manifest import MANIFEST, holds_model, read_manifest, verify_files
 
-    directory = find_artifact(Path(path).expanduser())
-    is_tokenizer = not directory.is_dir() or (holds_model(directory) and not (directory / MANIFEST).is_file())
-    manifest = None if is_tokenizer else read_manifest(directory)
-    kind = manifest.format if manifest else "tokenizer"
+    file = find_artifact(Path(path))
+    ours = any((file / name).is_file() for name in ("manifest.json", "run.jsonl"))  # an old artifact, a run of bench
+    is_tokenizer = (not ours or (file / "tokenizer.json").is_file()) and (file.suffix == ".json" or not file.is_file())
+    opened: Any = None if is_tokenizer else open_artifact(file)
+    kind = "tokenizer" if is_tokenizer else opened.format
     source_of = click.get_current_context().get_parameter_source
     for name in ("lookup", "entries", "tokenizer"):
         if kind != "spectool-dictionary" and source_of(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
-    if manifest is None:
+    if is_tokenizer:
         show(_tokenizer_facts(path), as_json)
         return
-    opened: Any = class_of(manifest, directory)(directory)  # a damaged one is not described
     facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
+    facts["arrays"] = {name: f"{each.dtype} {len(each):,}" for name, each in opened.file.arrays.items()}
+    facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
     if kind == "spectool-dictionary":
         from spectool.commands.look_ups import sample
 
-        verify_files(directory, opened.manifest)  # opening it does not read all of its files
         sampled = sample(opened, lookup, entries, tokenizer)
-        facts = facts | sampled if lookup is None else sampled | facts
+        if lookup is not None and not sampled["proposal"]:
+            say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
+        facts = facts | sampled if lookup is None else sampled | (facts if as_json else {})
     elif kind == "spectool-alignment":
         from spectool.commands.shared.align_summary import judgement
 
         facts |= judgement(opened)
     show(facts, as_json)
+    if kind == "spectool-alignment" and facts["usable"] and not as_json:
+        sides = opened.manifest.tokenizers
+        models = [model_of(str(sides[role]["name"]), role.upper()) for role in ("target", "draft")]
+        say_next(["generate", "--model", models[0], "--draft-model", models[1], "--alignment", str(file)])
 
 
 def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    if sys.stderr.isatty():  # a large vocabulary takes ten seconds
-        say(f"opening {source}")
+    say(f"opening {source}, which takes about ten seconds with a large vocabulary")
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

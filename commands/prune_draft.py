@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -52,15 +52,15 @@ def prune_draft(
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
-    from spectool.artifacts.pruned_draft import PrunedDraft
     from spectool.build.pruning.stage import prune_model
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
+    check_first(None, out)
     directory = model_directory(draft)
     whole = opened(directory)
-    with stage(out, PrunedDraft.format, as_json, {"whole": whole.fingerprint}) as finish:
+    with stage(out, None, as_json) as finish:
         manifest = prune_model(directory, whole, sources, out, say, ids)
-        say("timing passes of both models")
+        say(f"timing {2 * _TURNS * _PASSES} passes of both models, which takes some seconds")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
         facts = {**manifest.statistics, "pass ms": times}
         facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
@@ -81,10 +81,12 @@ def model_directory(draft: str) -> Path:
 
     from spectool import RuntimeUnsupported
     from spectool.build.pruning.stage import LEGAL
-    from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub
+    from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 
     if not looks_like_hub_id(draft):
         raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
+    if (cached := cached_snapshot(draft, "*.safetensors")) is not None:
+        return cached
     require_on_hub(draft)
     say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))

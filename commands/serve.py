@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from spectool.commands.shared.console import say, without_controls
 from spectool.commands.shared.load_model import check_drafting
 from spectool.commands.shared.model_options import (
     DraftingChoice,
+    adapter_option,
     drafting_options,
     kv_bits_option,
     model_option,
@@ -39,8 +41,36 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     return option(f"--{name.replace('_', '-')}", *others, type=_COUNT, help=help, heading=heading, **about)
 
 
+def _template(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The text of a chat template that is a file, or the text itself."""
+    if value is None:
+        return None
+    try:
+        text = value if "{%" in value or "{{" in value else Path(value).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"expected a file with a Jinja template, got {value!r} ({error})") from error
+
+    from jinja2 import Environment, TemplateSyntaxError
+
+    try:
+        # Transformers knows one more tag.
+        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", text))
+    except TemplateSyntaxError as error:
+        raise click.BadParameter(f"expected a Jinja template, got an error in line {error.lineno}: {error}") from error
+    return text
+
+
 @command("serve", json=False)
 @model_option(heading="Model")
+@adapter_option(heading="Model")
+@option(
+    "--chat-template",
+    callback=_template,
+    metavar="FILE",
+    help="Chat template in Jinja, instead of the model's own; or the template itself.",
+    heading="Model",
+    rare=True,
+)
 @drafting_options
 @_access(
     "--host",
@@ -100,6 +130,7 @@ def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Dec
     metavar="N",
     help="Longest prompt; by default the model's context, with room for an answer.",
 )
+@_count("Cache", "prefill_step_size", "Number of prompt tokens in one pass.")
 @_count("Cache", "prompt_cache_size", "Number of texts whose caches are kept for the next turn.")
 @_cache(
     "--prompt-cache-bytes",

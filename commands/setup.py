@@ -1,11 +1,16 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from spectool.commands.shared.console import open_text, say, show, table
 from spectool.commands.shared.options import Finite, command, option
+
+if TYPE_CHECKING:
+    from spectool.commands.setup_steps import SetupStep
 
 _STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
 
@@ -42,13 +47,14 @@ def setup(
 
     Fetches text, builds a dictionary and runs the doctor. If you name a draft model, it is pruned and aligned. Then all
     of this is measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and
-    `serve` find the dictionary. After Ctrl-C, run the same command to continue.
+    `serve` find the dictionary. The same command keeps what is made, for example after Ctrl-C, and measures again.
 
     \b
     Examples:
         spectool setup ./Bielik-11B --language pl
         spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
     """
+    from spectool import CorpusError
     from spectool.artifacts.default_paths import slug
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
@@ -58,45 +64,59 @@ def setup(
         raise click.UsageError(
             "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
         )
-    for name in filter(None, (model, draft)):
-        model_directory(name)
     for spec in corpora:
         open_text(spec)  # says which files are left out
-    say("looking at the models and at what is there already")
+    for name in filter(None, (model, draft)):
+        model_directory(name)  # which may have to be fetched
+    say("checking the models, and what earlier runs have made")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
-    plan = list(wanted.steps())
-    missing = [step for step in plan if not step.kept]
-    for step in plan:
-        say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
-    if missing:
-        total = _minutes(sum(step.seconds for step in missing))
-        say(
-            f"{total} in all, longer with a slow model. Close other programs, because passes are timed. You can stop "
-            "with Ctrl-C and continue later with the same command."
-        )
-    done = []
-    for step in wanted.steps():
-        began = time.perf_counter()
-        if not step.kept:
-            say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
-            try:
-                step.make()
-            except KeyboardInterrupt as stop:
-                raise KeyboardInterrupt(str(stop) or _STOPPED) from stop
-        taken = round(time.perf_counter() - began, 1)
-        done.append({"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken})
-    found = {"model": model, "language": language, "steps": done, **wanted.outcome()}
+    try:
+        _show_plan(list(wanted.steps()))
+    except CorpusError as error:
+        raise error if corpora else CorpusError(f"{error}. Or name text of your own: --corpus FILE") from error
+    steps = [_made(step) for step in wanted.steps()]
+    found = {"model": model, "language": language, "steps": steps, **wanted.outcome()}
     if as_json:
         show(found, as_json=True)
-        return
+    else:
+        _show_outcome(found, seconds)
+
+
+def _show_plan(plan: Sequence["SetupStep"]) -> None:
+    for step in plan:
+        say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
+    say(
+        f"{_minutes(sum(step.seconds for step in plan if not step.kept))} in all, longer with a slow model. Close "
+        "other programs, because passes are timed. You can stop with Ctrl-C and continue later with the same command."
+    )
+
+
+def _made(step: "SetupStep") -> dict[str, object]:
+    """Make a step unless it is kept, and say how long it took."""
+    began = time.perf_counter()
+    if not step.kept:
+        say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
+        try:
+            step.make()
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt(_STOPPED) from stop
+    taken = round(time.perf_counter() - began, 1)
+    return {"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken}
+
+
+def _show_outcome(found: Mapping[str, Any], seconds: float) -> None:
     rows = [
-        [each["drafter"], f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}"]
-        for each in found["configurations"]
+        [each["drafter"] + text, f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}", str(each["prompts"])]
+        for key, text in (("configurations", ""), ("looping_or_echoing", ", on text that loops or echoes"))
+        for each in found[key]
     ]
-    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass"], rows))
+    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass", "prompts"], rows))
     click.echo(f"\n{found['verdict']}")
-    if found["pays"] is None:
-        click.echo(f"A longer benchmark may tell: --seconds {5 * seconds:.0f}")
+    if found["pays"] is None and not found["unfit"]:
+        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
+    if found["recommended"] is None:
+        click.echo("Nothing is recommended, because too little real text was written to measure on.")
+        return
     click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
     click.echo("`spectool chat` and `spectool serve` take the same options.")
 

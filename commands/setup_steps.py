@@ -1,4 +1,4 @@
-"""The steps of ``spectool setup``, from a model to a benchmark. Each knows whether what it makes is there already.
+"""The steps of ``spectool setup``, from a model to a benchmark. Each knows whether what it makes is kept from before.
 
 `Setup.steps` looks at the disk before every step. Going through it without making anything gives the plan; making what
 is missing on the way goes on where an earlier run ended.
@@ -6,7 +6,8 @@ is missing on the way goes on where an earlier run ended.
 
 import json
 import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -14,28 +15,26 @@ from typing import Any, NamedTuple
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import read_manifest
 from spectool.artifacts.pass_costs import save_costs
-from spectool.artifacts.pruned_draft import PrunedDraft
-from spectool.artifacts.resumable import resumable_work
 from spectool.build.alignment.check import require_checked
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.shared.console import progress, say
+from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.corpora import Corpus, open_corpus
-from spectool.measure.bench.identity import contents
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import verdicts
 from spectool.measure.bench.run import run_benchmark
-from spectool.measure.bench.run_file import PAGE, DrafterSpec, Options, read_run
+from spectool.measure.bench.run_file import Options, Run
 from spectool.measure.doctor import measure_costs
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
@@ -72,8 +71,8 @@ class Setup:
     draft: str | None
     prune: bool
     seconds: float  # of the benchmark
-    drafters: dict[str, DrafterSpec] = field(default_factory=dict)  # by name
-    run: Path | None = None  # the benchmark
+    draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
+    run: Run | None = None  # the benchmark
 
     def steps(self) -> Iterator[SetupStep]:
         """Yield the steps in order; what depends on one that is missing when the next is asked for is missing, too."""
@@ -86,80 +85,80 @@ class Setup:
         for text in texts:
             yield _dictionary(target, text)
         yield _doctor(self.model, self.seconds)
-        dictionaries = tuple(str(each.path) for each in open_dictionaries(AUTO, target, quiet))  # as in `generate`
-        self.drafters = {LOOK_UPS: DrafterSpec(dictionaries=dictionaries, history=True)}
         if self.draft is not None:
-            draft = yield from self._draft(self.draft, target, texts)
-            everything = draft.model_copy(update={"dictionaries": dictionaries, "history": True})
-            self.drafters |= {DRAFT: draft, ALL: everything}
-        yield self._bench(texts[0])
+            yield from self._draft(self.draft, target, texts)
+        yield self._bench(target, texts[0])
 
-    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> Generator[SetupStep, None, DrafterSpec]:
-        """Yield the steps of the draft model, and return it."""
+    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> Iterator[SetupStep]:
         used, ready = name, True
         if self.prune:
-            weights = digest(contents([name], ())[f"model {name}"])
-            path = default_path("drafts") / f"{slug(name)}-{self.language}-{weights}"
+            files = sorted(model_directory(name).glob("*.safetensors"))
+            weights = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            path = default_path("drafts") / f"{slug(name)}-{self.language}-{digest(weights, _files(texts))}"
             yield _pruning(name, path, texts)
             used, ready = str(path), path.is_dir()
+        self.draft_options = ["--draft-model", used]
         draft = open_tokenizer(used) if ready else None
-        alignment: Path | None = None
         if draft is None or draft.fingerprint != target.fingerprint:
             sides = digest(draft and draft.fingerprint, target.fingerprint)
             alignment = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
+            self.draft_options += ["--alignment", str(alignment)]
             yield _alignment(draft, target, alignment, texts[0])
         yield _doctor(used, self.seconds, ready)
-        return DrafterSpec(draft_model=used, alignment=str(alignment) if alignment else None)
 
-    def _bench(self, text: Corpus) -> SetupStep:
-        """The step that measures all drafters, on as many prompts as there is time for."""
-        costs = known_costs(_unread(self.model))
-        step = (1 + len(self.drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
+    def _bench(self, target: Tokenizer, text: Corpus) -> SetupStep:
+        """The step that measures all drafters, on as many prompts as there is time for; it is never kept."""
+        costs, drafters = known_costs(_unread(self.model)), [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
+        step = (1 + len(drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         tokens = min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count)))
         built_in = self.language in LANGUAGES
-        options = Options(
-            model=self.model,
-            drafters=self.drafters,
-            prompts=(self.language if built_in else text.spec,),
-            count=count,
-            window=0 if built_in else _WINDOW,
-            tokens=tokens,
-        )
-        artifacts = [path for drafter in self.drafters.values() for path in drafter.artifacts]
-        ready = costs is not None and all(map(Path.is_dir, artifacts))  # else nothing was measured yet
-        if ready:
-            names = [self.model, *(each.draft_model for each in self.drafters.values() if each.draft_model)]
-            key = digest(options.model_dump(mode="json"), contents(names, artifacts), text.describe_inputs())
-            self.run = default_path("setup") / f"{slug(self.model)}-{self.language}-{key}.bench"
-        return SetupStep(
-            "bench",
-            ", ".join([PLAIN, *self.drafters]) + f", on {count} prompts" * ready,
-            step * count * tokens if ready else self.seconds,
-            self.run is not None and (self.run / PAGE).exists(),
-            lambda: run_benchmark(options, self.run or Path(), 0.0, say, progress),
-        )
+
+        def make() -> None:
+            found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
+            look_ups = ["--history", *(word for each in found for word in ("--dict", str(each.path)))]
+            options = {LOOK_UPS: look_ups, DRAFT: self.draft_options, ALL: [*look_ups, *self.draft_options]}
+            out = default_path("setup") / f"{slug(self.model)}-{self.language}-{digest(self.model)}.bench"
+            shutil.rmtree(out, ignore_errors=True)
+            asked = Options(
+                model=self.model,
+                drafters={name: drafter_of(options[name]) for name in drafters},
+                prompts=(self.language if built_in else text.spec,),
+                count=count,
+                window=0 if built_in else _WINDOW,
+                tokens=tokens,
+            )
+            self.run = run_benchmark(asked, out, say, progress)
+
+        what = ", ".join([PLAIN, *drafters])
+        if costs is None:
+            return SetupStep("bench", what, self.seconds, False, make)
+        return SetupStep("bench", f"{what}, on {count} prompts", step * count * tokens, False, make)
 
     def outcome(self) -> dict[str, Any]:
-        """What the benchmark says, when all steps are made, and the command to use from now on."""
+        """What the benchmark says, when all steps are made, and the command to use from now on, if it tells."""
         assert self.run is not None
-        found: dict[str, Any] = {"run": str(self.run), "pays": None, "configurations": []}
-        best, options = PLAIN, ["--num-draft-tokens", "0"]
-        (verdict,) = verdicts(read_run(self.run))
-        found |= {"pays": verdict.pays, "verdict": verdict.sentence}
-        found["configurations"] = [one.figures() for one in verdict.results]
+        (verdict,) = verdicts(self.run)
         speedups = {one.drafter: one.speedup.value for one in verdict.results}
+        best, options = PLAIN, ["--num-draft-tokens", "0"]
         if verdict.pays:
             best = verdict.fastest.drafter
         elif verdict.pays is None and speedups.get(LOOK_UPS, 0) > 1:  # they cost next to nothing where they do not pay
             best = LOOK_UPS
         if best != PLAIN:
-            drafter = self.drafters[best]
-            options = [] if drafter.dictionaries else ["--no-dict", "--no-history"]  # it finds the dictionary
-            options += ["--draft-model", drafter.draft_model] if drafter.draft_model else []
-            options += ["--alignment", drafter.alignment] if drafter.alignment else []
+            options = ["--no-dict", "--no-history"] if best == DRAFT else []  # the others find the dictionary
+            options += [] if best == LOOK_UPS else self.draft_options
         command = shlex.join(["spectool", "generate", "--model", self.model, *options])
-        return found | {"recommended": best, "command": command}
+        return {
+            "run": str(self.run.path),
+            "pays": verdict.pays,
+            "unfit": verdict.unfit,
+            "verdict": verdict.sentence,
+            "configurations": [one.figures() for one in verdict.results],
+            "looping_or_echoing": [one.figures() for one in verdict.apart],
+            "recommended": best if verdict.enough else None,
+            "command": command if verdict.enough else None,
+        }
 
 
 def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], texts: Sequence[Corpus]) -> bool:
@@ -168,10 +167,13 @@ def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], tex
         manifest = read_manifest(path)
     except ArtifactError:
         return False
-    sides = {role: side["fingerprint"] for role, side in manifest.tokenizers.items()}
     wanted = {role: side and side.fingerprint for role, side in tokenizers.items()}
-    files = [file._asdict() for text in texts for file in text.describe_inputs()]
-    return (manifest.format, sides, manifest.inputs.get("files")) == (kind, wanted, files)
+    found = manifest.format, manifest.fingerprints, manifest.inputs.get("files")
+    return found == (kind, wanted, _files(texts))
+
+
+def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:
+    return [file._asdict() for text in texts for file in text.describe_inputs()]
 
 
 def _beginning(spec: str) -> Path:
@@ -192,27 +194,26 @@ def _text(spec: str) -> Corpus:
 
 def _fetch(spec: str, out: Path) -> None:
     """Write the first documents of a text on the hub to a file."""
-    with resumable_work(out, {"corpus": spec}, what="setup", keep=()) as work:
-        try:
-            with (work / "text").open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
-                for document in open_corpus(spec):
-                    done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
-                    if stream.tell() >= _HUB_BYTES:
-                        break
-        except CorpusError as error:
-            raise CorpusError(
-                f"{error}. Or name text of your own: --corpus FILE. The bundled --corpus sample:pl shows that all of "
-                "it works, but is too small to gain anything"
-            ) from error
-        (work / "text").replace(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with atomic_file(out) as partial, partial.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
+            for document in open_corpus(spec):
+                done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
+                if stream.tell() >= _HUB_BYTES:
+                    break
+    except CorpusError as error:
+        raise CorpusError(
+            f"{error}. Or name text of your own: --corpus FILE. The bundled --corpus sample:pl shows that all of "
+            "it works, but is too small to gain anything"
+        ) from error
 
 
 def _dictionary(target: Tokenizer, text: Corpus) -> SetupStep:
-    options, least = BackoffOptions(), least_count(text)
-    path = dictionary_path(text.spec, target.fingerprint, options, least)
+    options = BackoffOptions(min_count=least_count(text))
+    path = dictionary_path(text.spec, target.fingerprint, options)
 
     def make() -> None:
-        manifest = count_and_build(target, text, path, options, CountOptions(min_count=least), say)
+        manifest = count_and_build(target, text, path, options, say)
         say(amount_of_text(manifest.statistics["tokens"]))
 
     kept = _made(path, Dictionary.format, {"target": target}, [text])
@@ -231,7 +232,7 @@ def _pruning(name: str, path: Path, texts: Sequence[Corpus]) -> SetupStep:
         except TokenizerError as error:
             raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
 
-    kept = _made(path, PrunedDraft.format, {"whole": whole}, texts)
+    kept = pruning.read_record(path) is not None  # its name says what it was made from
     return SetupStep("pruned draft", f"the tokens of {slug(name)} that the text needs", 60, kept, make)
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from spectool import CorpusError
@@ -42,13 +41,12 @@ class ReadCounts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a source is read, and which files it was when it was first read."""
+    """How a source is read."""
 
     field: str  # column with the text; plain text has none
     counts: ReadCounts  # changed: position on disk, and repairs
     division: Division | None = None  # of plain text; None decides for each file
     encoding: str | None = None  # of text files; None for UTF-8, or what a byte order mark says
-    versions: dict[Path, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # changed: see `files.opened`
 
     def repaired(self, kind: str, number: int = 1) -> None:
         """Count repairs of a kind; see `ReadCounts`."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from spectool import CorpusError
+from spectool import CorpusError, escaped_name
 from spectool.corpora.documents import Document, Reading
 from spectool.corpora.files import COMPRESSIONS, Format, InputFile, visible_files
 from spectool.corpora.parquet import parquet_rows
@@ -35,7 +35,6 @@ _NOT_READ = {
     ".tar": "unpack it and name the folder",
     ".tgz": "unpack it and name the folder",
     ".zip": "unpack it and name the folder",
-    ".bz2": "compress it again: bzcat {path} | zstd > {stem}.zst",
 }
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 
@@ -51,7 +50,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
             f"{path}: expected a file, got a pipe or device, which cannot be read twice. Save it to a file"
         )
     if not path.is_dir():
-        return [_input_file(path, path.name)], Counter()
+        return [_input_file(path, escaped_name(path.name))], Counter()
     files = visible_files(path)
     found = [_input_file(inner, name) for inner, name in files if _is_read(inner)]
     others = (inner for inner, _ in files if not _is_read(inner))

@@ -8,7 +8,6 @@ from typing import Any
 
 from spectool import CorpusError
 from spectool.corpora.documents import Document, Reading, missing_column
-from spectool.corpora.files import opened, visible_files
 from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
@@ -47,18 +46,10 @@ def parse_hub_source(source: str) -> HubSource:
 
 
 def read_hub(source: HubSource, reading: Reading) -> Iterator[Document]:
-    """Yield the documents of a data set's split.
-
-    `datasets` opens local files itself, so spectool compares them before and after.
-    """
+    """Yield the documents of a data set's split."""
     name = source.folder.name if source.folder else source.name  # in document ids
     rows = enumerate(_rows(source, reading.field), 1)
-    files = [] if source.folder is None else visible_files(source.folder)
-    for read in (documents(rows, name, f"hf:{source.name}, row ", reading), ()):
-        for path, _ in files:
-            with opened(path, reading):
-                pass
-        yield from read
+    yield from documents(rows, name, f"hf:{source.name}, row ", reading)
 
 
 def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:

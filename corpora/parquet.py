@@ -23,7 +23,7 @@ def parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[
     from pyarrow import parquet
 
     path, field, counts = str(file.path), reading.field, reading.counts
-    with opened(file.path, reading) as stream:
+    with opened(file.path) as stream:
         try:
             with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
                 columns = _columns(path, field, table.schema_arrow)

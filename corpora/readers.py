@@ -52,7 +52,7 @@ def read_json_lines(file: InputFile, reading: Reading) -> Iterator[Document]:
 
 
 def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
-    return text_blocks(str(file.path), byte_chunks(file.path, file.compression, reading), reading.encoding)
+    return text_blocks(str(file.path), byte_chunks(file, reading), reading.encoding)
 
 
 def documents(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from spectool import CorpusError, require_extra
+from spectool import CorpusError, escaped_name, require_extra
 from spectool.corpora.documents import Division, Document, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
 from spectool.corpora.files import InputDescription, InputFile, describe_file, visible_files
@@ -16,16 +16,17 @@ from spectool.corpora.formats import input_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
+_COMPRESSION = 4  # bytes of text in one of a compressed file, about
+
 
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
-
-    If a file changes after it was first read or described, reading or describing the corpus raises `CorpusError`.
 
     Attributes:
         licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
+        text_bytes: Bytes of text in its files, about; 0 if `datasets` reads them.
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
@@ -38,11 +39,12 @@ class Corpus:
         total_bytes: int | None = None,
         licence: str | None = None,
     ) -> None:
-        self.spec = spec
+        self.spec = escaped_name(spec)
         self.encoding = reading.encoding
         self.division = reading.division
         self.counts = ReadCounts()
         self.total_bytes = total_bytes
+        self.text_bytes = total_bytes or 0
         self.licence = licence
         self.left_out: Counter[str] = Counter()
         self._read = read
@@ -69,7 +71,7 @@ class Corpus:
 
     def describe_inputs(self) -> list[InputDescription]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub."""
-        return [describe_file(path, name, self._reading) for path, name in self._inputs]
+        return [describe_file(path, name) for path, name in self._inputs]
 
 
 def open_corpus(
@@ -81,10 +83,10 @@ def open_corpus(
     """Open a text source.
 
     Args:
-        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst`` or ``.xz``; or
-            ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``, ``sample:NAME``, or
-            the name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by
-            default. Plain text has no columns.
+        spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst``, ``.xz`` or
+            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``,
+            ``sample:NAME``, or the name of a preset. ``#COLUMN`` after any of them names the column with the text,
+            ``text`` by default. Plain text has no columns.
         encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
             UTF-8, or what a byte order mark says.
         documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
@@ -142,6 +144,8 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
     size = sum(file.size for file in files)
     corpus = Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
     corpus.left_out = left_out
+    packed = (file.compression != "" or not file.format.compressible for file in files)
+    corpus.text_bytes = sum(file.size * (_COMPRESSION if each else 1) for file, each in zip(files, packed, strict=True))
     return corpus
 
 

@@ -7,7 +7,10 @@ The text is what the model writes, greedily, and the colours are those of the cy
 
 from functools import partial
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from textwrap import TextWrapper
 
 import click
 
@@ -73,20 +76,14 @@ def _keep(pieces: list[Piece], style: str, text: str) -> str:
 
 
 def _lines(pieces: list[Piece]) -> list[list[Piece]]:
-    """Return the pieces as lines that are short enough, broken at line ends and at any character."""
-    lines: list[list[Piece]] = [[]]
-    room = _WIDTH
-    for style, text in pieces:
-        for number, part in enumerate(text.split("\n")):
-            if number:
-                lines.append([])
-                room = _WIDTH
-            while part:
-                lines[-1].append((style, part[:room]))
-                part, room = part[room:], room - len(part[:room])
-                if not room:
-                    lines.append([])
-                    room = _WIDTH
+    """Return the pieces as lines that are short enough, broken at line ends and between words."""
+    text = "".join(text for _, text in pieces)
+    styles = iter([style for style, text in pieces for _ in text])
+    lines: list[list[Piece]] = []
+    for paragraph in text.splitlines(keepends=True):
+        for line in TextWrapper(_WIDTH, drop_whitespace=False, replace_whitespace=False).wrap(paragraph):
+            runs = groupby(zip(line, styles, strict=False), itemgetter(1))
+            lines.append([(style, "".join(char for char, _ in run).rstrip("\n")) for style, run in runs])
     return lines
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from spectool.build.dictionary.predictions import TokenString, as_text, as_tokens, longest_suffix
+from spectool.lab.token_strings import TokenString, as_text, as_tokens, longest_suffix
 from spectool.lab.words import word_runs
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.tokenization.tokenizer import Tokenizer

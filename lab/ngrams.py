@@ -24,7 +24,7 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
     "--alignment",
     type=click.Path(path_type=Path),
     required=True,
-    metavar="DIR",
+    metavar="FILE",
     help="Alignment of the two tokenizers, from `spectool align`.",
 )
 @option(

@@ -24,19 +24,20 @@ from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
 INPUTS = 3  # texts on which the bits of logits are compared
 _TEXT = 2048  # token ids of text for these
-LEAST_SAMPLES = 3  # of each number of rows, however long they take
+LEAST_SAMPLES = 3  # of each number of rows that there is time for
+_PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
 NEARLY_FREE = 1.1  # times a pass over one row
 
 
 def measure_costs(
     model: Any, tokenizer: Any, name: str, seconds: float = 10.0, progress: Callable[[str], None] = lambda line: None
 ) -> PassCosts:
-    """Measure passes of a model for about ``seconds``, of which a fifth goes into comparing bits.
+    """Measure passes of a model for ``seconds``.
 
-    A size is measured at least three times; of a slow model, fewer sizes are.
+    Of a slow model fewer sizes are measured, and none in a long context, so that it takes no longer.
 
     Args:
-        model: An mlx-lm model.
+        model: An mlx-lm model, whose weights are loaded.
         tokenizer: Its tokenizer, for text to read.
         name: What the user calls it.
         seconds: Time for all of it.
@@ -45,12 +46,12 @@ def measure_costs(
     Raises:
         RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
     """
+    began = perf_counter()
     progress("timing passes")
-    found, plain = time_passes(model, lambda each: 0.8 * seconds, fewest=LEAST_SAMPLES)
-    progress(f"bits of {INPUTS} texts")
-    tokens = _text(tokenizer, _TEXT)
-    same = _same_bits(model, tokens, sorted(found[min(found)]), perf_counter() + 0.2 * seconds)
-    return PassCosts(name, machine_name(), found, plain, same)
+    found, plain = time_passes(model, lambda each: _PASSES * seconds, fewest=LEAST_SAMPLES)
+    progress("comparing bits")
+    same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), began + _BITS * seconds)
+    return PassCosts(name, machine_name(), found, plain, tuple(same))
 
 
 def _text(tokenizer: Any, count: int) -> list[int]:
@@ -85,25 +86,32 @@ class _Context:
             )
 
 
-def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> tuple[int, ...]:
+def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> list[int]:
     """The ``sizes`` at which all logits, and those of the token after the pass, have the bits that single tokens give.
 
-    One text is always compared, further ones while there is time.
+    Sizes for which there is no time are left out. Further texts are compared if there is time for all of them.
     """
-    same = set(sizes)
+    same = [rows for rows in sizes if rows > 1]
     for number in range(INPUTS):
-        if number and perf_counter() > until:
-            break
+        began = perf_counter()
+        if began > until:
+            return [1] if number == 0 else [1, *same]
         context = _Context(model, tokens[number * 7 :], min(DEPTHS) + number)
-        single = [context.feed(at, 1)[0] for at in range(max(sizes) + 1)]
+        single: list[mx.array] = []
+        while len(single) <= max(same, default=0) and (number or perf_counter() < until):
+            single.append(context.feed(len(single), 1)[0])
         context.rewind()
-        for rows in sorted(same):
+        for rows in same[:]:
+            if rows >= len(single) or (number == 0 and perf_counter() > until):
+                same.remove(rows)
+                continue
             several, after = context.feed(0, rows), context.feed(rows, 1)[0]
             context.rewind()
             found = zip([*several, after], single, strict=False)
             if not all(bool(mx.array_equal(one, other)) for one, other in found):
-                same.discard(rows)
-    return tuple(sorted(same))
+                same.remove(rows)
+        until -= perf_counter() - began  # for another one
+    return [1, *same]
 
 
 def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) -> float | None:

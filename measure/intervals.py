@@ -28,20 +28,13 @@ _DIMENSIONS = 13  # there are 2 ** 13 - 1 subsets, or all of them if that is les
 
 
 def too_short(prompts: int) -> str:
-    """Why a run with this many prompts cannot tell whether drafting pays, and what to run instead; empty if it can.
-
-    Only prompts count after which every configuration wrote `LEAST` tokens or more.
-
-    >>> too_short(6)
-    ''
-    """
+    """What to run where this many prompts have outputs of `LEAST` tokens or more; empty if they are enough."""
     if prompts >= FEWEST:
         return ""
     return (
-        f"this run is too short to tell whether drafting pays: it has {prompts} prompt{'s' * (prompts != 1)} with "
-        f"{LEAST} tokens or more in every output, and an interval needs {FEWEST}. Run `spectool bench` again with "
-        f"another -o and {ENOUGH_PROMPTS} prompts or more of each language (--count {ENOUGH_PROMPTS} --tokens "
-        f"{_TOKENS}, and --ignore-eos if the model ends its answers early)"
+        f"this run is too short to tell whether drafting pays: {prompts} prompt{'s' * (prompts != 1)} with {LEAST} "
+        f"tokens or more of real text in every output, and an interval needs {FEWEST}. Run `spectool bench` again with "
+        f"another -o, --count {ENOUGH_PROMPTS} and --tokens {_TOKENS}, and --ignore-eos if the model ends answers early"
     )
 
 

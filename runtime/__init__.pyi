@@ -18,8 +18,6 @@ from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
 from .policy.costs import new_policy as new_policy
 from .policy.policy import Policy as Policy
-from .prompt_cache import load_prompt_cache as load_prompt_cache
-from .prompt_cache import save_prompt_cache as save_prompt_cache
 from .sampling.samplers import Sampling as Sampling
 from .sampling.samplers import make_logits_processors as make_logits_processors
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator

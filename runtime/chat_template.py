@@ -9,7 +9,7 @@ from typing import Any
 from spectool import SpectoolError
 
 ChatMessage = Mapping[str, Any]
-_PLACE = "\u2402spectool\u2403"  # put next to a message to see where it begins or ends
+_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins
 
 
 class TemplateRefused(SpectoolError):
@@ -40,14 +40,17 @@ def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: M
     Raises:
         SpectoolError: The template does not show the user's message as it is.
     """
-    _, begin = _marked(tokenizer, messages, variables, _PLACE)
+    marked = [
+        {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
+        for message in messages
+    ]
+    begin = rendered_text(tokenizer, marked, variables).find(_PLACE)
+    if begin < 0:
+        raise SpectoolError(
+            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
+            "Use --ignore-chat-template"
+        )
     return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
-
-
-def rendered_up_to(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids up to the end of the user's message, which `rendered_after` continues; raises the same."""
-    text, end = _marked(tokenizer, messages, variables, "{}" + _PLACE)
-    return encode(tokenizer, text[:end])
 
 
 def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:
@@ -74,21 +77,3 @@ def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of rendered text; the template has already written its special tokens."""
     ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
     return ids
-
-
-def _marked(
-    tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any], form: str
-) -> tuple[str, int]:
-    """The rendered text and the place of the mark, with the user's message in ``form``, where ``{}`` is its text."""
-    changed = [
-        {**message, "content": form.replace("{}", message["content"])} if message["role"] == "user" else message
-        for message in messages
-    ]
-    text = rendered_text(tokenizer, changed, variables)
-    place = text.find(_PLACE)
-    if place < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
-            "Use --ignore-chat-template"
-        )
-    return text, place

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.json_schema import require_finishable
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 _MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
 # Between the tokens of JSON. Unbounded, small models write it until the answer is full.
 _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
+# Digits in a row of a JSON number, which small models also write until the answer is full. The largest whole number of
+# 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
+_MOST_DIGITS, _MOST_EXPONENT = 20, 2
+_DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
+_MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
+_NOTHING_FOLLOWS = "NoExtensionBias"  # in the parser's explanations
 _REASON = 300  # characters of the parser's explanations
 _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDictionary()  # by tokenizer and ends
 
@@ -75,10 +82,28 @@ class Grammar:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
-        matcher = self.matcher()
-        matcher.compute_bitmask()  # finds more errors
-        if problem := matcher.get_error():
+        schemas = [rule["json_schema"] for rule in rules if "json_schema" in rule]
+        self.has_json = bool(schemas)
+        problem = self._problem(self._rules)
+        if not problem or _NOTHING_FOLLOWS in problem:
+            for schema in schemas:
+                require_finishable(schema, self._can_write)
+        if problem:
             raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
+
+    def _problem(self, rules: str) -> str:
+        """What the parser finds wrong with ``rules``, at the beginning and after a first token; empty if nothing."""
+        matcher = self.matcher(rules)
+        allowed = np.flatnonzero(_bits(matcher))
+        first = next((int(token) for token in allowed if token not in self.vocabulary.ends), None)
+        if not matcher.get_error() and first is not None and matcher.try_consume_tokens([first]):
+            matcher.compute_bitmask()
+        return str(matcher.get_error())
+
+    def _can_write(self, schema: Mapping[str, Any]) -> bool:
+        """Whether an object of ``schema``, which has properties, can go on after its first brace."""
+        compact = {**schema, "x-guidance": {"whitespace_flexible": False}}
+        return not self._problem(json.dumps({"grammars": [{"json_schema": compact}]}))
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
@@ -87,11 +112,12 @@ class Grammar:
                 "grammar: compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
             )
 
-    def matcher(self) -> "LLMatcher":
+    def matcher(self, rules: str = "") -> "LLMatcher":
         """A parser at the beginning of an answer. Copies of one would share what it fails with."""
         from llguidance import LLMatcher, LLParserLimits
 
-        return LLMatcher(self.vocabulary.trie, self._rules, log_level=0, limits=LLParserLimits(verbose_errors=False))
+        limits = LLParserLimits(verbose_errors=False, max_items_in_row=_MOST_ITEMS)
+        return LLMatcher(self.vocabulary.trie, rules or self._rules, log_level=0, limits=limits)
 
     def constraint(self, rows: int) -> "GrammarConstraint":
         """The state of one answer of a model with this many ``rows``."""
@@ -106,7 +132,7 @@ class GrammarConstraint:
         self._matcher = grammar.matcher()
         self._known = min(rows, grammar.vocabulary.trie.vocab_size)  # the other ids are never text
         self._ends = grammar.vocabulary.ends
-        self._committed: list[int] = []
+        self._followed: list[int] = []  # by the parser: the committed tokens and, within `masks`, drafts
         self._ended = self._unforced = False
 
     def masks(self, draft: Sequence[int] = ()) -> mx.array:
@@ -166,12 +192,11 @@ class GrammarConstraint:
                 raise RuntimeUnsupported(
                     f"sampler: chose token {token}, which has probability 0 because of the {self._grammar.kind}"
                 )
-            self._committed.append(token)
 
     def _stuck(self, error: str) -> RuntimeUnsupported:
         reason = _shortened(error) or "the model has no token for what has to follow"
         return RuntimeUnsupported(
-            f"{self._grammar.kind}: cannot continue after {len(self._committed)} tokens ({reason}). Make it simpler"
+            f"{self._grammar.kind}: cannot continue after {len(self._followed)} tokens ({reason}). Make it simpler"
         )
 
     def _mask(self) -> NDArray[np.bool_]:
@@ -179,19 +204,48 @@ class GrammarConstraint:
         if self._ended:
             mask[[end for end in self._ends if end < self._rows]] = True
             return mask
-        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
-        mask[: self._known] = bits[: self._known]
+        mask[: self._known] = _bits(self._matcher)[: self._known]
+        if self._grammar.has_json:
+            self._bound_digits(mask)
         return mask
+
+    def _bound_digits(self, mask: NDArray[np.bool_]) -> None:
+        """Take the tokens out of ``mask`` by which a JSON number would get too many digits, unless it needs them."""
+        vocabulary, known = self._grammar.vocabulary, self._known
+        found = _DIGITS.search(vocabulary.end_of(self._followed, _MOST_DIGITS + 3))
+        exponent, digits = found.groups() if found else (None, b"")
+        room = max(0, (_MOST_EXPONENT if exponent else _MOST_DIGITS) - len(digits))
+        leading = vocabulary.leading_digits[:known]
+        if room >= vocabulary.most_digits or not digits or (mask[:known] & vocabulary.quotes[:known]).any():
+            return  # what a quote may follow is a string
+        short = mask[:known] & (leading <= room)
+        if not short.any():  # the number cannot end here, but perhaps after one more digit, as 0.000 after a 1
+            short[
+                [digit for digit in np.flatnonzero(mask[:known] & (leading == 1)) if self._can_end_after(int(digit))]
+            ] = True
+        if short.any():
+            mask[:known] = short
+
+    def _can_end_after(self, digit: int) -> bool:
+        if not self._follow(digit):
+            return False
+        bits = _bits(self._matcher)[: self._known]
+        self._take_back(1)
+        return bool((bits & (self._grammar.vocabulary.leading_digits[: self._known] == 0)).any())
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.
-        return not self._ended and token not in self._ends and self._matcher.try_consume_tokens([token]) == 1
+        if self._ended or token in self._ends or self._matcher.try_consume_tokens([token]) != 1:
+            return False
+        self._followed.append(token)
+        return True
 
     def _take_back(self, tokens: int) -> None:
-        """Leave the parser with the committed tokens; after an error it never recovers by itself."""
+        """Let the parser forget the last ``tokens``; after an error it never recovers by itself."""
+        del self._followed[len(self._followed) - tokens :]
         if self._matcher.is_error() or (tokens and not self._matcher.rollback(tokens)):
             self._matcher = self._grammar.matcher()
-            self._matcher.consume_tokens(self._committed)
+            self._matcher.consume_tokens(self._followed)
 
 
 def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
@@ -211,8 +265,10 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
             if isinstance(options, Mapping) and not any(name.startswith("whitespace") for name in options):
                 schema = {**schema, "x-guidance": {"whitespace_pattern": _WHITE_SPACE, **options}}
             return [{"json_schema": schema}]
-        text = json.dumps(list(value), ensure_ascii=False) if kind == "choice" else value
-        made = grammar_from(cast(Any, kind), text)
+        if kind == "choice":  # as one terminal, so that the parser does not follow each text by itself
+            texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in value)
+            return [{"lark_grammar": f"start: CHOICE\nCHOICE: {texts}"}]
+        made = grammar_from(cast(Any, kind), value)
         return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
     except Exception as error:  # converting GBNF raises all kinds
         raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
@@ -241,6 +297,8 @@ class _Vocabulary:
         trie: llguidance's form of the tokens.
         ends: Ids that end an answer.
         specials: Ids of the tokens that are not text, by name.
+        quotes: Tokens that begin with a quote, bool [tokens].
+        leading_digits: Number of digits that a token begins with, int32 [tokens]; ``most_digits`` is the largest.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -257,6 +315,10 @@ class _Vocabulary:
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
         spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
 
+        self._spelled = spelled
+        self.quotes = np.array([raw.startswith(b'"') for raw in spelled], bool)
+        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in spelled], np.int32)
+        self.most_digits = int(self.leading_digits.max(initial=0))
         running = RunningText(opened)
 
         class Tokens:
@@ -272,6 +334,15 @@ class _Vocabulary:
 
         self.trie = trie = LLTokenizer(Wrapper(Tokens()), eos_token=ends)
 
+    def end_of(self, tokens: Sequence[int], size: int) -> bytes:
+        """At least the last ``size`` bytes of ``tokens``, if there are so many."""
+        end = b""
+        for token in reversed(tokens):
+            end = self._spelled[token] + end
+            if len(end) >= size:
+                break
+        return end
+
 
 def _loaded(tokenizer: TokenizerWrapper) -> Any:
     """The tokenizer inside mlx-lm's wrapper."""
@@ -286,6 +357,13 @@ def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
     return known[ends]
 
 
+def _bits(matcher: "LLMatcher") -> NDArray[np.bool_]:
+    """The tokens that may come next, bool."""
+    return np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
+
+
 def _shortened(reason: str) -> str:
-    reason = reason.replace("NoExtensionBias", "no text of it can be written with the tokens of the model")
-    return " ".join(reason.split())[:_REASON]
+    if "Too many items" in reason or "Current row has" in reason:
+        return "so many continuations at one place that following them all is too dear"
+    reason = reason.replace(_NOTHING_FOLLOWS, "no text of it can be written with the tokens of the model")
+    return " ".join(reason.replace("<non-verbose/>", "").split())[:_REASON]

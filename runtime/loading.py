@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
+from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import read_manifest
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub, where
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -21,16 +21,20 @@ _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing 
 _LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
 
 
-def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) -> tuple[Any, Any]:
+def load_model(
+    name: str, adapter_path: Path | None = None, lazy: bool = False, chat_template: str | None = None
+) -> tuple[Any, Any]:
     """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
 
-    With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them.
+    With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them. A ``chat_template`` replaces
+    the model's own.
 
     Raises:
         RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
     """
     from spectool.runtime.mlx_lm_compat import mlx_lm
 
+    source = None
     try:
         if name.startswith("~"):
             name = str(Path(name).expanduser())
@@ -45,8 +49,10 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
                 f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
                 "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
             )
+        source = cached_snapshot(name, "*.safetensors")
         try:
-            require_on_hub(name)
+            if source is None:
+                require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
     if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
@@ -55,8 +61,9 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
         )
     try:
         model, tokenizer = mlx_lm.load(
-            name,
-            tokenizer_config={"trust_remote_code": False},  # transformers would ask the user
+            name if source is None else str(source),
+            # Transformers would ask the user about remote code.
+            tokenizer_config={"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {}),
             adapter_path=None if adapter_path is None else str(adapter_path),
             lazy=lazy,
         )
@@ -70,11 +77,13 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
             "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
+    if source is not None:
+        tokenizer._tokenizer.name_or_path = name  # which messages and manifests call it by
     return model, tokenizer
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
-    """The dictionary for the tokenizer in use, from a directory or a name in the folder that build-dict writes to.
+    """The dictionary for the tokenizer in use, from a file or a name in the folder that build-dict writes to.
 
     Raises:
         ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
@@ -148,11 +157,11 @@ def load_drafter(
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
-        dictionary: Directory of a dictionary, or its name, from ``spectool build-dict``; or several. At each step the
+        dictionary: A dictionary's file, or its name, from ``spectool build-dict``; or several. At each step the
             more probable of their guesses is taken, the last named of equal ones. ``"auto"`` stands for those in the
             folder that ``build-dict`` writes to without ``-o``, as far as they are for this tokenizer.
         draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
-        alignment: Directory of an alignment from the draft's tokenizer to the target's, or its name, from
+        alignment: The file of an alignment from the draft's tokenizer to the target's, or its name, from
             ``spectool align``. Needed where they differ.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the

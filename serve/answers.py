@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -50,17 +50,25 @@ class TokenLogprobs(NamedTuple):
     best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delta:
     """What one of the answers to a request gained; ``end`` says why it ends here."""
 
     index: int
     text: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
-    places: tuple[TokenLogprobs, ...] = ()
+    calls: list[Call] = field(default_factory=list)
+    places: list[TokenLogprobs] = field(default_factory=list)
     end: str | None = None  # stop, length, tool_calls or abort
     stopped_by: str | None = None  # the stop text, where one ended it
+
+    def extend(self, gained: "Delta") -> None:
+        """Add what follows, so that this is the answer up to there."""
+        self.text += gained.text
+        self.reasoning += gained.reasoning
+        self.calls += gained.calls
+        self.places += gained.places
+        self.end = gained.end or self.end
 
 
 class Job:
@@ -73,7 +81,7 @@ class Job:
         prediction: Follows the text that it is expected to repeat; None if there is none.
         statistics: What drafting did for it.
         drafts: How many drafts had this many tokens, of which this many were accepted.
-        copies: Number of jobs that still wait for this one to read the prompt that they share.
+        copies: Jobs that begin once this one has read the prompt that they share.
         read: The cache after that prompt, for those.
         cancelled: Nobody waits for it any more. Set from any thread.
     """
@@ -92,10 +100,13 @@ class Job:
         It is the answer with this ``index`` to the request. ``deliver`` gets its pieces, and in the end None or the
         error that it failed with.
         """
+        if first is not None:
+            first.copies.append(self)
         self.request, self.prompt, self.client, self.deliver = request, prompt, client, deliver
         self.index, self.first = index, first
         self.tokens: list[int] = []
-        self.cached = self.reasoning = self.copies = 0
+        self.copies: list[Job] = []
+        self.cached = self.reasoning = 0
         self.prediction = copy(prompt.prediction)
         self.statistics = DraftStatistics()
         self.drafts: Counter[tuple[int, int]] = Counter()
@@ -140,7 +151,11 @@ class Answer:
             model.tokenizer, stops, stop_tokens=model.ends, max_tokens=self.max_tokens, own_text=own_text
         )
         self._splitter = Splitter(
-            model.tokenizer, chat.offered if chat else (), reasoning=chat is not None, thinks=prompt.thinks
+            model.tokenizer,
+            chat.offered if chat else (),
+            reasoning=chat is not None,
+            thinks=prompt.thinks,
+            bare=prompt.grammar is None,
         )
         # tokens and where they begin, until their text is let through
         self._waiting: list[tuple[int, TokenLogprobs]] = []
@@ -165,7 +180,7 @@ class Answer:
     def _delta(self, certain: str, end: str | None) -> Delta:
         last, stopped_by = end is not None, self._text.stopped_by
         thought = self._splitter.thinks
-        parts = self._splitter.add(certain, last)
+        parts = self._splitter.add(certain, last, cut=end in ("length", "abort"))
         if thought or self._splitter.thinks:  # which comes first
             self.job.reasoning = len(self.job.tokens)
         self._called = self._called or bool(parts.calls)
@@ -175,7 +190,7 @@ class Answer:
         if (end == "stop" and self._called) or (parts.calls and self._one_call):
             end = "tool_calls"
         calls = parts.calls[:1] if self._one_call else parts.calls
-        return Delta(self.job.index, parts.text, parts.reasoning, calls, tuple(shown), end, stopped_by or None)
+        return Delta(self.job.index, parts.text, parts.reasoning, list(calls), shown, end, stopped_by or None)
 
     def _place(self, token: int, logprobs: mx.array, count: int) -> TokenLogprobs:
         best: list[int] = []

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -20,25 +21,40 @@ from starlette.types import Receive, Scope, Send
 
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Delta, Job, Prompt
-from spectool.serve.bodies import RequestRefused, checked, parse_json, quoted, wrong_field
 from spectool.serve.engine import Engine
-from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, read_body, refusal_of
+from spectool.serve.errors import (
+    MESSAGES,
+    RESPONSES,
+    RequestRefused,
+    checked,
+    error_document,
+    quoted,
+    refusal_of,
+    wrong_field,
+)
+from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.common import MESSAGES, as_json, encoded, error_document, now
+from spectool.serve.protocols.common import as_json, encoded, now
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
 
-_QUIET_SECONDS = 15  # after which a stream without news gets a comment, so that nobody takes it for dead
+_QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
 _Result = TypeVar("_Result")
+# Fields without effect that change nothing about a text, and that many clients always send.
+_OF_NO_ACCOUNT = (
+    "user", "metadata", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention",
+    "prompt_cache_options",
+)  # fmt: skip
 _Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
-_Events = asyncio.Queue[tuple[int, Delta | Exception | None]]  # with the index of the answer
+_Events = asyncio.Queue[Delta | Exception | None]
+_Writing = tuple[list[Job], AsyncIterator[Delta | None]]
 
 
 class Service:
@@ -59,7 +75,7 @@ class Service:
             post("/v1/chat/completions", self._answering(chat, ChatWriter)),
             post("/chat/completions", self._answering(chat, ChatWriter)),
             post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
-            post("/v1/responses", self._answering(responses.chat_of, responses.ResponseWriter)),
+            post(RESPONSES, self._answering(responses.chat_of, responses.ResponseWriter)),
             post(MESSAGES, self._answering(messages.chat_of, messages.MessageWriter)),
             post(f"{MESSAGES}/count_tokens", self._count),
             get("/v1/models", self._models),
@@ -92,69 +108,31 @@ class Service:
 
         async def answer(request: Request) -> Response:
             wanted, long = await self._read(request, read)
-            headers = {}
-            if ignored := without_effect(wanted):
-                logging.warning("these fields have no effect: %s", quoted(ignored))
-                shown = (name if name.isidentifier() and name.isascii() else "?" for name in ignored)
-                headers[IGNORED_HEADER] = ", ".join(shown)[:_LONGEST_HEADER]
-            parts = self._parts(request.scope["spectool.client"], wanted, writer(wanted), long)
-            first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
+            writing = self._writing(request.scope["spectool.client"], wanted, long)
             if not wanted.stream:
-                return Response(first, headers=headers, media_type="application/json")
-            headers["cache-control"] = "no-cache"
+                whole = await _unless_gone(request, _whole(writing, writer(wanted)))
+                return Response(whole, headers=_ignored(wanted), media_type="application/json")
+            parts = _streamed(writing, writer(wanted))
+            first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
+            headers = {**_ignored(wanted), "cache-control": "no-cache"}
             return _Stream(_with_first(first, parts), headers=headers, media_type="text/event-stream")
 
         return answer
 
-    async def _parts(
-        self, client: str, wanted: GenerationRequest, writer: _Writer, long: bool
-    ) -> AsyncGenerator[bytes]:
-        """The answer to a request as it is sent: parts of a stream, or all of it. Nothing is generated after it ends.
+    @asynccontextmanager
+    async def _writing(self, client: str, wanted: GenerationRequest, long: bool) -> AsyncIterator[_Writing]:
+        """The jobs of a request, and what they gain, or None after some seconds without. They end with the context.
 
         Raises:
-            Exception: What happened before the first part.
+            Exception: What has ended one of them.
         """
         jobs: list[Job] = []
-        begun = False
         try:
             prompts = await self.prepared(wanted, long)
             events: _Events = asyncio.Queue()
-            jobs, later = _jobs(wanted, prompts, client, events)
-            self.engine.submit([jobs[index] for index in later])
-            head, left = encoded(writer.begin(jobs)), len(jobs)
-            while left:
-                try:
-                    async with asyncio.timeout(_QUIET_SECONDS if wanted.stream else None):
-                        index, event = await events.get()
-                except TimeoutError:
-                    begun = True
-                    yield head + b": waiting\n\n"
-                    head = b""
-                    continue
-                if isinstance(event, RuntimeUnsupported) and wanted.constrained:
-                    raise wrong_grammar(wanted, event)
-                if isinstance(event, Exception):
-                    raise event
-                if copies := later.pop(index, None):
-                    self.engine.submit(copies, more=True)
-                if event is None:
-                    left -= 1
-                elif (data := encoded(writer.add(event))) and wanted.stream:
-                    begun = True
-                    yield head + data
-                    head = b""
-            if not wanted.stream:
-                yield as_json(writer.whole(jobs)).encode()
-                return
-            yield head + encoded(writer.finish(jobs)) + writer.done
-        except Exception as error:
-            # Codex shortens a conversation that is too long only if the stream says so.
-            code = error.body["error"]["code"] if isinstance(error, RequestRefused) and wanted.stream else None
-            told = isinstance(writer, responses.ResponseWriter) and code == "context_length_exceeded"
-            if not begun and not told:
-                raise
-            head = b"" if begun else encoded(writer.begin([]))
-            yield head + encoded([writer.error(refusal_of(error))])
+            jobs = _jobs(wanted, prompts, client, events)
+            self.engine.submit([job for job in jobs if job.first is None])
+            yield jobs, _gained(events, wanted, len(jobs))
         finally:
             for job in jobs:
                 job.cancelled = True
@@ -169,10 +147,7 @@ class Service:
         logging.debug("body: %r", raw)
         long = len(raw) > _LONG_TEXT
         wanted = await self._apart(long, lambda: read(parse_json(raw)))
-        if wanted.model == DEFAULT_MODEL:
-            wanted.model = self._options.names[0]
-        if wanted.model not in self._options.names:
-            raise self._unknown(wanted.model)
+        wanted.model = self._known(wanted.model)
         return wanted, long
 
     def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
@@ -189,10 +164,17 @@ class Service:
         read = partial(read_prompts, wanted, self.engine.model, self._options)
         return self._apart(long or wanted.constrained, read)
 
-    def _unknown(self, name: str) -> RequestRefused:
+    def _known(self, wanted: str) -> str:
+        """The name of the model that is wanted.
+
+        Raises:
+            RequestRefused: There is no such model.
+        """
+        if name := self._options.name_of(wanted):
+            return name
         first = " (the first of them)" * (len(self._options.names) > 1)
-        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}{first}, got {quoted(name)}"
-        return wrong_field("model", problem, status=404, code="model_not_found")
+        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}{first}, got {quoted(wanted)}"
+        raise wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:
         # In OpenAI's form, and in Anthropic's.
@@ -203,11 +185,7 @@ class Service:
         if not wanted:
             ends = {"has_more": False, "first_id": next(iter(entries)), "last_id": [*entries][-1]}
             return JSONResponse({"object": "list", "data": list(entries.values()), **ends})
-        if wanted == DEFAULT_MODEL:
-            wanted = next(iter(entries))
-        if wanted not in entries:
-            raise self._unknown(wanted)
-        return JSONResponse(entries[wanted])
+        return JSONResponse(entries[self._known(wanted)])
 
     async def _health(self, request: Request) -> Response:
         alive = self.engine.alive
@@ -231,28 +209,76 @@ class Service:
         return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)
 
 
-def _jobs(
-    wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events
-) -> tuple[list[Job], dict[int, list[Job]]]:
-    """A job for each answer, and by the index of the first one to each prompt, those that wait until it has read it."""
-    jobs: list[Job] = []
-    later: dict[int, list[Job]] = {}
+def _ignored(wanted: GenerationRequest) -> dict[str, str]:
+    """The header that names the fields without effect, which are logged as well unless they are of no account."""
+    if not (ignored := without_effect(wanted)):
+        return {}
+    if told := [name for name in ignored if name not in _OF_NO_ACCOUNT]:
+        logging.warning("these fields have no effect: %s", quoted(told))
+    shown = (name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "?" for name in ignored)
+    return {IGNORED_HEADER: ", ".join(shown)[:_LONGEST_HEADER]}
+
+
+def _jobs(wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events) -> list[Job]:
+    """A job for each answer; the first one to each prompt has the others as copies."""
     loop = asyncio.get_running_loop()
 
-    def deliver(index: int, event: Delta | Exception | None) -> None:
+    def deliver(event: Delta | Exception | None) -> None:
         with suppress(RuntimeError):  # the loop may have ended
-            loop.call_soon_threadsafe(events.put_nowait, (index, event))
+            loop.call_soon_threadsafe(events.put_nowait, event)
 
+    jobs: list[Job] = []
     for prompt in prompts:
-        first = Job(wanted, prompt, client, partial(deliver, len(jobs)), len(jobs))
-        jobs.append(first)
-        first.copies = wanted.n - 1
-        later[first.index] = copies = [
-            Job(wanted, prompt, client, partial(deliver, index), index, first)
-            for index in range(len(jobs), len(jobs) + first.copies)
-        ]
-        jobs += copies
-    return jobs, later
+        jobs.append(first := Job(wanted, prompt, client, deliver, len(jobs)))
+        for _ in range(wanted.n - 1):
+            jobs.append(Job(wanted, prompt, client, deliver, len(jobs), first))
+    return jobs
+
+
+async def _gained(events: _Events, wanted: GenerationRequest, jobs: int) -> AsyncIterator[Delta | None]:
+    while jobs:
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS):
+                event = await events.get()
+        except TimeoutError:
+            yield None
+            continue
+        if isinstance(event, RuntimeUnsupported) and wanted.constrained:
+            raise wrong_grammar(wanted, event)
+        if isinstance(event, Exception):
+            raise event
+        if event is None:
+            jobs -= 1
+        else:
+            yield event
+
+
+async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> bytes:
+    """The answers to a request in one document."""
+    async with writing as (jobs, gained):
+        async for delta in gained:
+            for _ in writer.add(delta) if delta else ():
+                pass
+        return as_json(writer.whole(jobs)).encode()
+
+
+async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
+    """The parts of a stream with the answers to a request. An error before the first one is raised."""
+    begun, head = False, b""
+    try:
+        async with writing as (jobs, gained):
+            head = encoded(writer.begin(jobs))
+            async for delta in gained:
+                if data := encoded(writer.waiting() if delta is None else writer.add(delta)):
+                    begun = True
+                    yield head + data
+                    head = b""
+            yield head + encoded(writer.finish(jobs)) + writer.done
+    except Exception as error:
+        refusal = refusal_of(error)
+        if not begun and refusal.body["error"]["code"] not in writer.codes_in_stream:
+            raise
+        yield (head if head or begun else encoded(writer.begin([]))) + encoded([writer.error(refusal)])
 
 
 class _Stream(StreamingResponse):

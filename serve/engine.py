@@ -24,7 +24,7 @@ from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
 from spectool.serve.answers import Answer, Job
-from spectool.serve.bodies import RequestRefused
+from spectool.serve.errors import RequestRefused
 from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
@@ -70,13 +70,13 @@ class Engine:
         waiting = {id(job.request) for job in list(self._jobs) if not job.cancelled} - running
         return {"requests_running": len(running), "requests_waiting": len(waiting), **self._cache_gauges}
 
-    def submit(self, jobs: Sequence[Job], *, more: bool = False) -> None:
-        """Put jobs of a request in line; ``more`` of them may wait than the limit says.
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Put the jobs of a request in line, each of which brings its copies.
 
         Raises:
             RequestRefused: Too many requests are waiting already, or the server is stopping.
         """
-        if not more and self.gauges()["requests_waiting"] >= self._options.max_waiting:
+        if self.gauges()["requests_waiting"] >= self._options.max_waiting:
             raise RequestRefused(429, f"{self._options.max_waiting} requests are waiting already. Try again later")
         with self._changed:
             if not self.alive:
@@ -177,12 +177,13 @@ class Engine:
         def on_prompt(cache: list[Any]) -> None:
             if job.copies:
                 job.read = copy.deepcopy(cache)  # of what it consists of; the arrays are shared
+                self._jobs.extend(job.copies)
 
         asked = job.request.num_draft_tokens
         length: int | Policy | None = options.num_draft_tokens if asked is None else asked
         if job.first is not None and job.first.read is not None:
             answer.cache, job.cached = copy.deepcopy(job.first.read), len(prompt) - 1
-            job.first.copies -= 1
+            job.first.copies.remove(job)
             if not job.first.copies:
                 job.first.read = None
         else:

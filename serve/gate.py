@@ -1,21 +1,22 @@
 """Who may ask, and how much: hosts, origins, keys and bodies. Every request is logged and counted here."""
 
 import hmac
+import json
 import logging
 import time
 from ipaddress import ip_address
 from socket import gethostname
+from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spectool.runtime.sampling.samplers import WrongSetting
-from spectool.serve.bodies import RequestRefused, wrong_field
+from spectool.serve.errors import RequestRefused, error_document, quoted, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
-from spectool.serve.protocols.common import error_document
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
 _GONE = 499  # the status, in log and metrics, of requests whose clients went away
@@ -107,16 +108,6 @@ class Gate:
         return f"key {matches.index(True)}" if any(matches) else None
 
 
-def refusal_of(error: Exception) -> RequestRefused:
-    """The error that a client gets to see; what is nobody's mistake but ours is logged."""
-    if isinstance(error, RequestRefused):
-        return error
-    if isinstance(error, WrongSetting):
-        return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
-    logging.error("a request failed", exc_info=error)
-    return RequestRefused(500, f"the request failed: {error}")
-
-
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request.
 
@@ -137,6 +128,23 @@ async def read_body(request: Request, most: int) -> bytes:
         problem = f"expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
         raise RequestRefused(413, f"body: {problem}")
     return bytes(body)
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a body.
+
+    Raises:
+        RequestRefused: It is something else, has numbers or characters that JSON in UTF-8 cannot have, or is deeper
+            than 200 levels.
+    """
+    try:
+        body = from_json(raw, allow_inf_nan=False)
+        json.dumps(body, allow_nan=False)  # fails where a number is too large
+    except ValueError as error:
+        raise RequestRefused(400, f"body: expected JSON in UTF-8, got something else ({error})") from error
+    if not isinstance(body, dict):
+        raise RequestRefused(400, f"body: expected a JSON object, got {quoted(body)}")
+    return body
 
 
 def _name(host: str) -> str:

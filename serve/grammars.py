@@ -3,13 +3,16 @@
 A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema.
 """
 
+import json
+import re
 from typing import Any, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
-from spectool.serve.bodies import RequestRefused, wrong_field
+from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.models import LoadedModel
 from spectool.serve.requests import ChatRequest, GenerationRequest
+from spectool.serve.schemas import enforceable
 
 
 class _Form(NamedTuple):
@@ -42,8 +45,6 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
     chat = request if isinstance(request, ChatRequest) else None
     reasoning = None if chat is None else thinks
     calls = None if chat is None else chat.callable_names
-    if calls is None and request.structured_outputs is not None and request.response_format is not None:
-        raise wrong_field("structured_outputs", "expected none, because response_format says what an answer looks like")
     try:
         if chat is not None and calls is not None:
             rules = _calls(chat, model, calls)
@@ -53,15 +54,44 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
     except RuntimeUnsupported as error:
-        raise wrong_grammar(request, error) from error
+        name = "" if chat is None or calls is None else _refused_tool(chat, model, calls)
+        raise wrong_grammar(request, error, name) from error
 
 
-def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> RequestRefused:
-    """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
-    field = "response_format" if request.structured_outputs is None else "structured_outputs"
-    if isinstance(request, ChatRequest) and request.callable_names is not None:
-        field = "tools"
-    return wrong_field(field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
+def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported, tool: str = "") -> RequestRefused:
+    """The refusal of a request because of the grammar of its answers, or of the arguments of one ``tool``.
+
+    This may show only while an answer is written.
+    """
+    has_calls = isinstance(request, ChatRequest) and request.callable_names is not None
+    reason = str(error).removeprefix("rules: ").removeprefix("grammar: ")
+    return wrong_field("tools" if has_calls else request.form_field, f"{tool}: {reason}" if tool else reason)
+
+
+def _refused_tool(chat: ChatRequest, model: LoadedModel, names: list[str]) -> str:
+    """The name of the tool whose schema is refused; empty if each can be enforced by itself."""
+    for tool in chat.offered:
+        if (name := tool["function"]["name"]) in names:
+            try:
+                Grammar(model.tokenizer, "rules", _arguments(tool["function"]))
+            except RuntimeUnsupported:
+                return str(name)
+    return ""
+
+
+def _arguments(function: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
+    schema = function.get("parameters")
+    if schema is None:
+        return rules_of("json_schema", {"type": "object", "additionalProperties": False})
+    schema, _ = enforceable(schema, strict=bool(function.get("strict")))
+    if not isinstance(schema, dict):
+        return rules_of("json_schema", schema)
+    kinds = schema.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        problem = f"expected parameters of the type object, because arguments have names, got {quoted(kinds)}"
+        raise wrong_field("tools", f"{function['name']}: {problem}")
+    return rules_of("json_schema", {**schema, "type": "object"})
 
 
 def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
@@ -82,9 +112,13 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
     rules = []
     for i, name in enumerate(names):
-        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', name))} @tool{i} {after}")
-        schema = tools[name].get("parameters") or {}
-        (rule,) = rules_of("json_schema", {"type": "object", **schema} if isinstance(schema, dict) else schema)
+        if "[ARGS]" in kind and not re.fullmatch(r"[\w-]+", name):
+            raise wrong_field(
+                "tools", f"expected names of letters, digits, _ and - for {model.name}, got {quoted(name)}"
+            )
+        written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
+        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
+        (rule,) = _arguments(tools[name])
         rules.append({**rule, "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
 

@@ -1,6 +1,7 @@
 """What a server is started with."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from spectool.runtime.settings import QUANTIZED_KV_START, SAMPLER
@@ -16,6 +17,8 @@ class ServerOptions:
     Requests that do not set ``temp``, ``top_p``, ``top_k``, ``min_p`` and ``max_tokens`` get these.
 
     Attributes:
+        adapter_path: Directory of a LoRA adapter.
+        chat_template: Takes the place of the model's own.
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
         batch: Texts that are written at the same time; None for what fits into memory, up to 16.
         num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
@@ -29,6 +32,8 @@ class ServerOptions:
     """
 
     model: str
+    adapter_path: Path | None = None
+    chat_template: str | None = None
     served_names: tuple[str, ...] = ()
     batch: int | None = None
     num_draft_tokens: int | None = None
@@ -54,5 +59,12 @@ class ServerOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that requests may use."""
-        return self.served_names or (self.model,)
+        """The names of the model: by default its hub id, or the name of its directory."""
+        path = Path(self.model).expanduser()
+        return self.served_names or (path.resolve().name if path.is_dir() else self.model,)
+
+    def name_of(self, wanted: str) -> str | None:
+        """The name of the model that a request wants; None if it wants another one."""
+        if wanted == DEFAULT_MODEL or (wanted == self.model and not self.served_names):
+            return self.names[0]
+        return wanted if wanted in self.names else None

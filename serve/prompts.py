@@ -12,7 +12,7 @@ from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
-from spectool.serve.bodies import RequestRefused, quoted, wrong_field
+from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
@@ -62,10 +62,11 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         raise RequestRefused(
             400, f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         )
-    if request.offered and not tokenizer.has_tool_calling:
-        raise wrong_field(
-            "tools", f"expected none, because mlx-lm cannot read tool calls of {model.name}. Leave them out"
-        )
+    if not tokenizer.has_tool_calling:
+        request.leave_out_tools()
+        if request.offered:
+            problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"
+            raise wrong_field("tool_choice", problem)
     _check_characters("messages", sum(len(message.content) for message in request.messages), model, options)
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}

@@ -1,10 +1,11 @@
 """What a request may say: each field as a type that is checked before anything works on it.
 
-A field that is null counts as not given. Fields that are not declared here have no effect; they are named in the log
-and in a header of the answer.
+A field that is null counts as not given. Fields that are not declared here have no effect; they are named in a header
+of the answer.
 """
 
 import inspect
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -13,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
     StringConstraints,
     ValidationInfo,
@@ -22,16 +24,27 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
-from spectool.serve.bodies import joined
+from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
+from spectool.serve.schemas import enforceable
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
-# Fields of OpenAI's that change nothing about a text, so that nobody needs to hear that they have no effect.
-_WITHOUT_EFFECT = {
-    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "include", "background", "truncation",
-}  # fmt: skip
+# Values of fields without effect that ask for nothing but what happens anyway.
+_AS_IT_IS = {
+    "store": (False,),
+    "include": ([],),
+    "truncation": ("disabled",),
+    "service_tier": ("auto", "default", "standard_only"),
+}
+# Fields that say what an answer has to look like, and the kind of a `Grammar` that each stands for: those of vLLM as it
+# was before, of llama.cpp and of SGLang.
+_FORMS = {
+    **dict.fromkeys(("guided_json", "json_schema"), "json_schema"),
+    **dict.fromkeys(("guided_regex", "regex"), "regex"),
+    "guided_choice": "choice",
+    **dict.fromkeys(("guided_grammar", "grammar", "ebnf"), "grammar"),
+}
 
 
 def _number(low: float, high: float, default: float | None = None) -> Any:
@@ -62,18 +75,40 @@ _Bias = Annotated[float, Field(strict=True, ge=-1e30, le=1e30, allow_inf_nan=Fal
 _String = Annotated[str, Field(strict=True)]
 _Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
+_JSONSchema = dict[str, Any] | bool
 _UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
 _JSON = "json_schema", {"type": "object"}
 
 
-def _left_out(reason: str) -> BeforeValidator:
-    def refuse(value: Any) -> None:
-        raise PydanticCustomError("left_out", "Input should be left out, because {reason}", {"reason": reason})
+def _refused(reason: str, *allowed: Any) -> BeforeValidator:
+    """Refuse all values but those that are ``allowed``."""
 
-    return BeforeValidator(refuse)
+    def check(value: Any) -> Any:
+        if value in allowed:
+            return value
+        raise PydanticCustomError("refused", "Input should be left out, because {reason}", {"reason": reason})
+
+    return BeforeValidator(check)
 
 
-_Started = Annotated[None, _left_out("this is fixed when the server starts")]
+def joined(content: Any, field: str) -> str:
+    """The text of a content: a text, or a list of texts and of parts that have one.
+
+    Raises:
+        RequestRefused: A part is something else, such as an image.
+    """
+    if isinstance(content, list):
+        return "".join(joined(part, field) for part in content)
+    text = content
+    if isinstance(content, dict):
+        kind, source = str(content.get("type", "text")), content.get("source")
+        others = {"refusal": "refusal", "tool_reference": "tool_name"}
+        text = content.get("text" if kind in ("text", "input_text", "output_text") else others.get(kind, ""))
+        if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+            text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
+    if not isinstance(text, str):
+        raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
+    return text
 
 
 class _Given(BaseModel):
@@ -117,18 +152,24 @@ class _StreamOptions(_Given):
 
 
 class _Schema(_Given):
-    content: dict[str, Any] | bool = Field(alias="schema")
+    content: _JSONSchema = Field(alias="schema")
+    strict: bool = False
 
 
 class _Format(_Given):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: _Schema | None = None
-    # The responses API and llama.cpp's server put the schema here.
-    flat_schema: dict[str, Any] | None = Field(None, alias="schema")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_inside(cls, data: Any) -> Any:
+        """The responses API and llama.cpp's server put the schema next to the type."""
+        flat = isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None
+        return {**data, "json_schema": {"strict": data.get("strict"), "schema": data["schema"]}} if flat else data
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
-        if self.type == "json_schema" and self.json_schema is None and self.flat_schema is None:
+        if self.type == "json_schema" and self.json_schema is None:
             raise PydanticCustomError("schema", "Input should have a schema")
         return self
 
@@ -138,7 +179,7 @@ class _StructuredOutputs(_Given):
 
     model_config = ConfigDict(extra="forbid")
 
-    json_schema: dict[str, Any] | bool | str | None = Field(None, alias="json")
+    json_schema: _JSONSchema | _String | None = Field(None, alias="json")
     json_object: Literal[True] | None = None
     regex: _Text | None = None
     choice: Annotated[list[_String], Field(min_length=1)] | None = None
@@ -198,9 +239,21 @@ class GenerationRequest(_Given):
     num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
     response_format: _Format | None = None
     structured_outputs: _StructuredOutputs | None = None
-    chat_template: _Started = None
-    adapters: _Started = None
-    draft_model: _Started = None
+    guided_json: _JSONSchema | _String = ""
+    json_schema: _JSONSchema | _String = ""
+    guided_regex: _String = ""
+    regex: _String = ""
+    guided_choice: Annotated[list[_String], Field(min_length=1)] | None = None
+    guided_grammar: _String = ""
+    grammar: _String = ""
+    ebnf: _String = ""
+    structural_tag: Annotated[None, _refused("tags in a text are not enforced")] = None
+    chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
+    adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
+    draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
+    background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
+    _form: tuple[str, str, Any] | None = PrivateAttr(None)  # field, kind of a `Grammar`, and value
+    _without_effect: set[str] = PrivateAttr(default_factory=set)
 
     @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
     @classmethod
@@ -222,21 +275,49 @@ class GenerationRequest(_Given):
         """Tokens that an answer may have; None where the request does not say."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @model_validator(mode="after")
+    def _find_form(self) -> Self:
+        """Find the one field that says what an answer has to look like, and name what of its schema has no effect."""
+        if unknown := next((name for name in self.model_extra or () if re.match("guided_(?!decoding_)", name)), None):
+            raise wrong_field(unknown, f"expected one of structured_outputs, {', '.join(_FORMS)}, got something else")
+        forms = {name: (kind, getattr(self, name)) for name, kind in _FORMS.items()}
+        forms = {name: form for name, form in forms.items() if form[1] not in ("", None)}
+        strict = False
+        if self.structured_outputs is not None:
+            (kind,) = self.structured_outputs.model_fields_set
+            value = getattr(self.structured_outputs, kind)
+            forms["structured_outputs"] = _JSON if kind == "json_object" else (kind, value)
+        if self.response_format is not None and self.response_format.type != "text":
+            schema = self.response_format.json_schema
+            forms["response_format"] = _JSON if schema is None else ("json_schema", schema.content)
+            strict = schema is not None and schema.strict
+        name, *others = forms or [""]
+        if others:
+            problem = f"expected none, because {others[-1]} says what an answer looks like"
+            raise wrong_field(name, f"{problem}, got {quoted(forms[name][1])}")
+        if forms:
+            kind, value = forms[name]
+            left_out = set[str]()
+            if kind == "json_schema":
+                value, left_out = enforceable(value, strict=strict)
+            self._form = name, kind, value
+            self._without_effect |= {f"{name}.{keyword}" for keyword in left_out}
+        return self
+
     @property
     def form(self) -> tuple[str, Any]:
         """What the text of an answer has to look like, as the kind and the value of a `Grammar`."""
-        if self.structured_outputs is not None:
-            (kind,) = self.structured_outputs.model_fields_set
-            return _JSON if kind == "json_object" else (kind, getattr(self.structured_outputs, kind))
-        wanted = self.response_format
-        if wanted is not None and wanted.json_schema is not None:
-            return "json_schema", wanted.json_schema.content
-        return ("json_schema", wanted.flat_schema) if wanted is not None and wanted.flat_schema is not None else _JSON
+        return self._form[1:] if self._form else _JSON
+
+    @property
+    def form_field(self) -> str:
+        """The field that says this, for errors."""
+        return self._form[0] if self._form else "response_format"
 
     @property
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
-        return self.structured_outputs is not None or getattr(self.response_format, "type", "text") != "text"
+        return self._form is not None
 
     @property
     def shown_logprobs(self) -> int | None:
@@ -250,7 +331,7 @@ class ChatRequest(GenerationRequest):
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] = []
     tool_choice: _Choice = "auto"
-    functions: Annotated[None, _left_out("tools and tool_choice say the same")] = None
+    functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
     modalities: list[Literal["text"]] = []
     parallel_tool_calls: StrictBool = True
     prediction: _Prediction | None = None
@@ -295,15 +376,25 @@ class ChatRequest(GenerationRequest):
         """Whether not every text is an answer."""
         return super().constrained or self.callable_names is not None
 
+    @model_validator(mode="after")
+    def _name_what_has_no_effect(self) -> Self:
+        if self.top_logprobs and not self.logprobs:
+            self._without_effect.add("top_logprobs")
+        for tool in self.offered if self.callable_names is not None else ():
+            _, left_out = enforceable(tool["function"].get("parameters"), strict=bool(tool["function"].get("strict")))
+            self._without_effect |= {f"tools.{keyword}" for keyword in left_out}
+        return self
+
     @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
-    @property
-    def lacks_logprobs(self) -> bool:
-        """Whether it asks for probable tokens without asking for probabilities."""
-        return bool(self.top_logprobs) and not self.logprobs
+    def leave_out_tools(self) -> None:
+        """Answer without tools, since the model cannot call any, unless one has to be called."""
+        if self.offered and self.callable_names is None:
+            self.tools = []
+            self._without_effect.add("tools")
 
 
 class CompletionRequest(GenerationRequest):
@@ -321,7 +412,7 @@ class CompletionRequest(GenerationRequest):
         return None if self.logprobs is False else int(self.logprobs)
 
 
-def without_effect(request: BaseModel) -> list[str]:
-    """The fields of a request that nothing here takes into account."""
-    unused = {"top_logprobs"} if isinstance(request, ChatRequest) and request.lacks_logprobs else set[str]()
-    return sorted(unused | set(request.model_extra or ()) - _WITHOUT_EFFECT)
+def without_effect(request: GenerationRequest) -> list[str]:
+    """The fields of a request, and what of schemas, that nothing here takes into account."""
+    extra = request.model_extra or {}
+    return sorted(request._without_effect | {name for name in extra if extra[name] not in _AS_IT_IS.get(name, ())})

@@ -1,7 +1,8 @@
 """What a chat model writes, taken apart: text, reasoning, and calls of tools.
 
-A call stands between markers, in a form that depends on the model, and mlx-lm has the parsers. What does not parse, or
-calls something that the request does not offer, is text like any other, markers included.
+A call stands between markers. In most models it is JSON, which is read here, and mlx-lm has parsers of the other forms.
+Some models leave out the markers, so an answer that is nothing but one call in JSON is a call as well. What cannot be
+read, or calls something that the request does not offer, is text like any other, markers included.
 """
 
 import json
@@ -11,6 +12,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from spectool.runtime.decoding.stop_strings import overlap
+
+CUSTOM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""The parameters of the function that stands for a custom tool of responses, which takes one text."""
+_BEGINNINGS = ("{", "[", "<", "call:", "functions.")  # of calls between markers, in the forms of mlx-lm's parsers
 _ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
@@ -38,27 +49,34 @@ class Splitter:
         thinks: Whether what comes next is reasoning.
     """
 
-    def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool) -> None:
+    def __init__(
+        self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool, bare: bool = True
+    ) -> None:
         """Begin an answer to a request that offers ``tools``; without any, there are no calls.
 
         ``reasoning`` is told apart from text if that is wanted. An answer that ``thinks`` begins with it, because the
-        prompt ends in its marker.
+        prompt ends in its marker. ``bare`` calls, without markers, are read unless the answer is to be JSON itself.
         """
         self._tools = list(tools)
-        self._names = {tool["function"]["name"] for tool in tools}
+        self._parameters = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+        self._bare = bool(tools) and bare
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
         self.thinks = thinks and reasoning
         self._began = self.thinks  # whether anything but white space has been written
         self._after_marker = False
-        self._held = ""
+        self._held, self._cut = "", False
         self._in_strings = 0  # characters of a call up to which its strings have been searched for the end marker
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
 
-    def add(self, text: str, last: bool = False) -> Parts:
-        """What of the answer so far is certain; with ``last``, nothing is held back."""
+    def add(self, text: str, last: bool = False, *, cut: bool = False) -> Parts:
+        """What of the answer so far is certain; with ``last``, nothing is held back.
+
+        A call that is not finished because the answer was ``cut`` there is left out.
+        """
         self._held += text
+        self._cut = cut
         parts = Parts()
         while self._held and self._step(parts, last):
             pass
@@ -83,10 +101,32 @@ class Splitter:
                 return True
             if self._think[0].startswith(bare) and not last:
                 return False
+        if self._bare:
+            if not last and self._may_be_bare_call():
+                return False
+            self._bare = False
+            calls = self._parsed(self._held) if last and self._held.lstrip().startswith("{") else None
+            if calls:
+                parts.calls, self._held = calls, ""
+                return False
         self._began = True
         before, found = self._up_to(self._call[0], last)
         self._write(before, parts)
         return found and self._take_call(parts, last)
+
+    def _may_be_bare_call(self) -> bool:
+        """Whether the answer so far begins like the JSON of one call of a tool that is offered, and nothing else."""
+        begun = "".join(self._held.split())
+        openings = ["".join(f'{{"name":{json.dumps(name, ensure_ascii=False)}'.split()) for name in self._parameters]
+        if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
+            return False
+        if "}" not in self._held:
+            return True
+        try:
+            _, end = json.JSONDecoder(strict=False).raw_decode(self._held.lstrip())
+        except ValueError:  # it goes on
+            return True
+        return not self._held.lstrip()[end:].strip()
 
     def _write(self, text: str, parts: Parts) -> None:
         """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
@@ -109,6 +149,9 @@ class Splitter:
         self._in_strings = 0
         body = self._held if place < 0 else self._held[:place]
         calls = self._parsed(body)
+        if calls is None and place < 0 and self._cut and (not body.strip() or body.lstrip().startswith(_BEGINNINGS)):
+            self._held = ""
+            return False
         if calls is None:
             self._write(start, parts)
             return True
@@ -123,30 +166,57 @@ class Splitter:
         if found:
             self._held = after
             return before, True
-        likely = 0 if last else next((n for n in range(len(marker) - 1, 0, -1) if before.endswith(marker[:n])), 0)
+        likely = 0 if last else overlap(before, marker)
         kept = len(before) - likely
         self._held = before[kept:]
         return before[:kept], False
 
     def _parsed(self, body: str) -> tuple[Call, ...] | None:
         try:
-            found = self._parser(body, self._tools)
+            try:
+                found = json.loads(body, strict=False)  # models write line ends into strings
+            except ValueError:
+                found = self._parser(body, self._tools)
             calls = [self._checked(call) for call in (found if isinstance(found, list) else [found])]
         except Exception:  # parsers raise all kinds of errors
             return None
         return tuple(calls) or None
 
     def _checked(self, call: Any) -> Call:
-        arguments = call["arguments"]
-        if isinstance(arguments, str):
-            arguments = json.loads(arguments)
-        if call["name"] not in self._names or not isinstance(arguments, dict):
-            raise ValueError
+        arguments = call.get("arguments", call.get("parameters"))
+        parameters = self._parameters[call["name"]]
+        arguments = _input_of(arguments) if parameters == CUSTOM else _object_of(arguments)
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         # JSON can escape half of a surrogate pair, which UTF-8 does not have.
         written = written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         # Templates of Mistral's refuse other identifiers than of nine letters and digits.
         return Call(uuid4().hex[:9], call["name"], written)
+
+
+def _object_of(arguments: Any) -> dict[str, Any]:
+    """The arguments of a call, which may be an object, JSON of one, or left out."""
+    if isinstance(arguments, str) and arguments.strip():
+        arguments = json.loads(arguments, strict=False)
+    arguments = {} if arguments is None or arguments == "" or isinstance(arguments, str) else arguments
+    if not isinstance(arguments, dict):
+        raise ValueError
+    return arguments
+
+
+def _input_of(arguments: Any) -> dict[str, str]:
+    """The arguments of a custom tool's call: its text, which models also give by itself or under another name."""
+    given = arguments
+    if isinstance(arguments, str):
+        try:
+            given = _object_of(arguments)
+        except ValueError:
+            given = {"input": arguments}
+    text = given.get("input")
+    if not isinstance(text, str):
+        (text,) = given.values()
+    if not isinstance(text, str):
+        raise ValueError
+    return {"input": text}
 
 
 def _is_inside_string(text: str) -> bool:

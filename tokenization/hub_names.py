@@ -1,5 +1,6 @@
 """Names that may be a directory or a hub id: whether there is such a model, and how errors begin."""
 
+import json
 from pathlib import Path
 
 from spectool import TokenizerError
@@ -38,6 +39,23 @@ def where(name: str) -> str:
 def reason_of(error: Exception) -> str:
     """What another library says is wrong, on one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def cached_snapshot(name: str, *files: str) -> Path | None:
+    """The folder of a hub id in the local cache, if it has one of ``files``; of weights, all their parts.
+
+    Nothing is asked of the hub, which may not be there and would be waited for.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(name, local_files_only=True))
+        index = folder / "model.safetensors.index.json"
+        parts = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else set()
+    except Exception:  # whatever it is, the hub is asked then
+        return None
+    whole = all((folder / part).exists() for part in parts) or not any("*.safetensors" in file for file in files)
+    return folder if whole and any(any(folder.glob(file)) for file in files) else None
 
 
 def in_hub_cache(name: str, file: str) -> Path | None:

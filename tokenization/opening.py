@@ -17,7 +17,14 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.tokenization.backend import around_model, sections
 from spectool.tokenization.fingerprint import PROBES, probed
-from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
+from spectool.tokenization.hub_names import (
+    cached_snapshot,
+    in_hub_cache,
+    looks_like_hub_id,
+    reason_of,
+    require_on_hub,
+    where,
+)
 from spectool.tokenization.roles import content_of, find_roles
 from spectool.tokenization.specials import is_ordinary
 from spectool.tokenization.tokenizer import Tokenizer
@@ -68,6 +75,8 @@ def open_tokenizer(source: Any) -> Tokenizer:
             "Give a directory with tokenizer.json, the file itself, or a hub id such as "
             "speakleash/Bielik-11B-v2.5-Instruct"
         )
+    if (cached := cached_snapshot(name, "tokenizer.json", "*.model", "vocab.json")) is not None:
+        return replace(_from_directory(cached), name=name)
     require_on_hub(name)
     return _of_loaded(name, _load_with_transformers(name), ())
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tokenizers
 
-from spectool import FingerprintMismatch, TokenizerError
+from spectool import FingerprintMismatch, TokenizerError, escaped_name
 from spectool.tokenization.backend import FIX_TOKENIZER, around_model
 from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.parts import TokenizerParts
@@ -56,7 +56,7 @@ class Tokenizer(TokenizerParts):
             plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
             if plain.source != self.source and plain.fingerprint == self.fingerprint:
                 sources.append(plain.source)
-        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
+        return {"name": escaped_name(self.name), "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
         """Whether the tokenizer's entry in an artifact's manifest is about this one.

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, write_alignment
+from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, alignment_arrays
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
-from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
@@ -46,7 +45,7 @@ def build_alignment(
         draft: Tokenizer of the draft model.
         target: Tokenizer of the target model.
         corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
-        out: Directory of the artifact; replaced in one step when everything is written.
+        out: The artifact, replaced in one step.
         progress: Called at the start of each step with a short description.
         sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
 
@@ -56,41 +55,40 @@ def build_alignment(
     both = {"draft": draft, "target": target}
     for tokenizer in both.values():
         _require_short_tokens(tokenizer)
-    with atomic_directory(out) as directory:
-        progress("reading")
-        texts = _beginning((document.text for document in with_progress(corpus)), sample)
-        texts = as_written(target, texts)
-        progress("spelling both vocabularies in each other's ids")
-        spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
-        progress("checking what joins ids")
-        hard = as_written(target, hard_texts(draft, target, SEED, texts))
-        checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
-        by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
-        progress("replaying a sample")
-        report, risks = _replay(both, by_ids, spelled, texts)
-        progress("writing")
-        draft_side, target_side = (
-            Side(
-                counterpart=intersect(both[side], both[other]),
-                spellings=spelled[side],
-                by_ids=by_ids[side],
-                token_bytes=both[side].token_bytes,
-                risks=risks[side],
-            )
-            for side, other in SIDES
+    progress("reading")
+    texts = _beginning((document.text for document in with_progress(corpus)), sample)
+    texts = as_written(target, texts)
+    progress("spelling both vocabularies in each other's ids")
+    spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
+    progress("checking what joins ids")
+    hard = as_written(target, hard_texts(draft, target, SEED, texts))
+    checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
+    by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
+    progress("replaying a sample")
+    report, risks = _replay(both, by_ids, spelled, texts)
+    progress("writing")
+    draft_side, target_side = (
+        Side(
+            counterpart=intersect(both[side], both[other]),
+            spellings=spelled[side],
+            by_ids=by_ids[side],
+            token_bytes=both[side].token_bytes,
+            risks=risks[side],
         )
-        write_alignment(directory, draft_side, target_side, _prefix_index(draft))
-        return Alignment.seal(
-            directory,
-            arguments={"sample": sample, "seed": SEED},
-            tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
-            inputs=describe_corpus(corpus),
-            statistics={
-                **{side: _side(tokenizer) | checks[side] for side, tokenizer in both.items()},
-                "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
-                **report,
-            },
-        )
+        for side, other in SIDES
+    )
+    return Alignment.write(
+        out,
+        alignment_arrays(draft_side, target_side, _prefix_index(draft)),
+        arguments={"sample": sample, "seed": SEED},
+        tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
+        inputs=describe_corpus(corpus),
+        statistics={
+            **{side: _side(tokenizer) | checks[side] for side, tokenizer in both.items()},
+            "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
+            **report,
+        },
+    )
 
 
 def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:

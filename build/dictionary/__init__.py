@@ -1,4 +1,4 @@
-"""Counts to a dictionary, by back-off; several dictionaries to one.
+"""Counts to a dictionary, by back-off.
 
 In: counts and a tokenizer. Out: contexts, their best next token, and its probability.
 """

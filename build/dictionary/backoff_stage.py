@@ -1,29 +1,23 @@
-"""The stage behind ``spectool build-dict``: token windows and tokenizer in, dictionary out."""
+"""The stage behind ``spectool build-dict``: text and tokenizer in, dictionary out."""
 
-import shlex
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.artifacts.manifest import Manifest
-from spectool.build.corpus_reading import Progress
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
+from spectool.build.corpus_reading import Progress, describe_corpus
+from spectool.build.counting import Counts, count_windows
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import write_within
+from spectool.build.dictionary.size_limits import arrays_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
-from spectool.tokenization.fingerprint import short
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -37,10 +31,8 @@ class Prepared(NamedTuple):
 def prepare_backoff(
     tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
 ) -> Prepared:
-    """The part of `build_backoff` that does not depend on the size; arguments and errors are the same."""
-    _check(tokenizer, counts, options)
-    progress("reading counts")
-    windows = open_windows(counts)[: options.max_context + 1]
+    """The part of `build_backoff` that does not depend on the size, with the same arguments."""
+    windows = open_windows(counts)
     text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
     progress("smoothing")
     return Prepared(CandidateEntries(windows, options.discount, counts.symbols), text)
@@ -49,6 +41,7 @@ def prepare_backoff(
 def build_backoff(
     tokenizer: Tokenizer,
     counts: Counts,
+    inputs: Mapping[str, Any],
     out: Path,
     options: BackoffOptions,
     progress: Progress,
@@ -59,74 +52,61 @@ def build_backoff(
 
     Args:
         tokenizer: The target's.
-        counts: Windows of its tokens, at least of order ``max_context + 1``.
-        out: Directory of the artifact.
+        counts: Windows of up to ``max_context + 1`` of its tokens.
+        inputs: What the manifest says of the text that was counted.
+        out: The artifact.
         options: Sizes and smoothing.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
         prepared: What `prepare_backoff` returned, to build several sizes from it.
 
     Raises:
-        SpectoolError: The counts do not fit, or there is nothing to build from.
+        SpectoolError: There is nothing to build from.
     """
-    with atomic_directory(out) as directory:
-        candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
+    candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
 
-        def best_entries(most: int) -> list[Entry]:
-            chosen = candidates.restated(candidates.best_entries(most))
-            calibration = None if text is None else Calibration(text.predicted(chosen))
-            return list(_entries(counts, chosen, calibration))
+    def best_entries(most: int) -> list[Entry]:
+        chosen = candidates.restated(candidates.best_entries(most))
+        calibration = None if text is None else Calibration(text.predicted(chosen))
+        return list(_entries(counts, chosen, calibration))
 
-        written = write_within(directory, options.max_bytes, best_entries, progress)
-        if written is None:
-            problem = f"from {counts.total:,} tokens. Give more text"
-            if best_entries(1):
-                problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
-            elif not counts.total:
-                ways = "Give another text or tokenizer"
-                problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
-            raise SpectoolError(f"{out}: no entry to store {problem}")
-        contexts = sum(len(each.keys) for each in candidates.windows[:-1])
-        statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
-        if text is not None:
-            statistics["held_out"] = {"tokens": text.tokens}
-        return Dictionary.seal(
-            directory,
-            arguments={"method": "backoff", **asdict(options), "min_count": counts.min_count},
-            tokenizers={"target": tokenizer.identity},
-            inputs=counts.manifest.inputs,
-            statistics=statistics | written,
-        )
+    found = arrays_within(options.max_bytes, best_entries, progress)
+    if found is None:
+        problem = f"from {counts.total:,} tokens. Give more text"
+        if best_entries(1):
+            problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
+        elif not counts.total:
+            ways = "Give another text or tokenizer"
+            problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
+        raise SpectoolError(f"{out}: no entry to store {problem}")
+    arrays, shape = found
+    contexts = sum(len(each.keys) for each in candidates.windows[:-1])
+    statistics: dict[str, Any] = {"tokens": counts.total, "contexts": contexts}
+    if text is not None:
+        statistics["held_out"] = {"tokens": text.tokens}
+    return Dictionary.write(
+        out,
+        arrays,
+        arguments={"method": "backoff", **asdict(options)},
+        tokenizers={"target": tokenizer.identity},
+        inputs=inputs,
+        statistics=statistics | shape,
+    )
 
 
 def count_and_build(
-    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, counting: CountOptions, progress: Progress
+    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, progress: Progress
 ) -> Manifest:
-    """Count a corpus in a temporary directory, all but a small part that is held out, and build from that.
-
-    Args:
-        tokenizer: The target's.
-        corpus: Text.
-        out: Directory of the artifact.
-        options: See `BackoffOptions`.
-        counting: Limits and minimum count; the orders are those that the longest context needs.
-        progress: Called at the start of each step with a short description.
+    """Count a corpus, all but a small part that is held out, and build from that; arguments as for `build_backoff`.
 
     Raises:
         CorpusError: The text cannot be read.
-        SpectoolError: There is nothing to build from.
+        SpectoolError: It does not fit into memory, or there is nothing to build from.
     """
-    held_out: list[str] = []  # complete once all is counted: in a temporary directory no count resumes
-    with tempfile.TemporaryDirectory(prefix="spectool-") as scratch:
-        path = Path(scratch) / "windows.counts"
-        counting = replace(counting, orders=options.max_context + 1)
-        counted = split_off(corpus, held_out, has_few(corpus))
-        try:
-            count_text(corpus, path, counting, tokenizer, progress, counted)
-        except KeyboardInterrupt as stop:
-            stop.args = ()  # they say that the work is kept, but the directory is removed
-            raise
-        return build_backoff(tokenizer, Counts(path), out, options, progress, held_out)
+    held_out: list[str] = []
+    texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
+    counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress)
+    return build_backoff(tokenizer, counts, describe_corpus(corpus), out, options, progress, held_out)
 
 
 def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibration | None) -> Iterator[Entry]:
@@ -139,18 +119,3 @@ def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibra
             probability = calibration(length, count, predictions.stated[rows])
         for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
             yield Entry(context, token, p, n)
-
-
-def _check(tokenizer: Tokenizer, counts: Counts, options: BackoffOptions) -> None:
-    advice = f"Count with `spectool count --tokenizer {shlex.quote(tokenizer.name)}`"
-    if counts.fingerprint != tokenizer.fingerprint:
-        raise SpectoolError(
-            f"{counts.path}: counted with another tokenizer ({short(counts.fingerprint)}), expected "
-            f"{tokenizer.name} ({short(tokenizer.fingerprint)}). {advice}"
-        )
-    if counts.orders <= options.max_context:
-        raise SpectoolError(
-            f"{counts.path}: windows of up to {counts.orders} tokens, expected {options.max_context + 1} for contexts "
-            f"of {options.max_context}. Count with --orders {options.max_context + 1}"
-        )
-    counts.check()

@@ -11,3 +11,4 @@ class BackoffOptions:
     max_context: int = 6  # tokens
     # Lower ones drafted held-out text no better.
     discount: float = 0.9  # taken off every count by the smoothing
+    min_count: int = 2  # windows of tokens that occur less often are left out

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import ArtifactError
-from spectool.artifacts.counts import Counts, column_name
+from spectool.build.counting import Counts
 
 RowNumbers = NDArray[np.int64]
 
@@ -55,15 +54,10 @@ class Followers:
 
 
 def open_windows(counts: Counts) -> list[Windows]:
-    """The windows of order 1, 2, ... with their suffixes.
-
-    Raises:
-        ArtifactError: The end of a window is no window of the order below, although it occurs at least as often.
-    """
+    """The windows of order 1, 2, ... with their suffixes, which occur at least as often and so are counted, too."""
     base = counts.symbols + 1
     windows: list[Windows] = []
-    for order in range(1, counts.orders + 1):
-        level = counts.level(order)
+    for level in counts.levels:
         keys = level.prefix.astype(np.int64) * base + level.symbol
         suffix = np.zeros(len(keys), dtype=np.int64)
         if windows:
@@ -71,9 +65,6 @@ def open_windows(counts: Counts) -> list[Windows]:
             wanted = windows[-1].suffix[level.prefix] * base + level.symbol
             ascending = np.argsort(wanted)
             suffix[ascending] = windows[-1].find(wanted[ascending])
-            if len(suffix) and suffix.min() < 0:
-                file = counts.path / column_name(order, "symbol")
-                raise ArtifactError(f"{file}: the end of a window is not in order {order - 1}. Count again")
         windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
     return windows
 

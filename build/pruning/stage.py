@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from tqdm import tqdm
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, sample_texts, with_progress
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
 from spectool.build.pruning.weights import open_weights, resized, write_weights
@@ -26,6 +26,8 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 _COUNTED = 8_000_000  # characters of a corpus in which tokens are counted; documents are drawn from a larger one
 _SEED = 11  # of the draw
+RECORD, PRUNED_FORMAT, PRUNED_VERSION = "pruning.json", "spectool-pruned-draft", 2
+"""What was pruned, with the figures that the command prints, next to the model."""
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
@@ -47,14 +49,14 @@ def prune_model(
         model: Directory of the draft model.
         whole: Its tokenizer.
         corpora: Text in the languages to keep; each has the same weight.
-        out: Directory to write; replaced in one step.
+        out: Directory to write, in one step; nothing may be there.
         progress: Called at the start of each step with a short description.
         ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus.
 
     Raises:
         TokenizerError: The tokenizer cannot be pruned, or the pruned one decodes a text differently. The error names
             the document.
-        ArtifactError: A file of the model is missing, damaged or not as expected.
+        ArtifactError: A file of the model is missing, damaged or not as expected, or ``out`` exists.
     """
     require_prunable(whole)
     configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
@@ -92,8 +94,9 @@ def prune_model(
         with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
             size = write_weights(weights, rows, directory, bar.update)
         figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
-        return PrunedDraft.seal(
-            directory,
+        manifest = Manifest(
+            PRUNED_FORMAT,
+            PRUNED_VERSION,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": _COUNTED, "seed": _SEED},
             tokenizers={"whole": whole.identity},
             inputs=_inputs(corpora),
@@ -113,6 +116,16 @@ def prune_model(
                 ],
             },
         )
+        _write_json(directory / RECORD, asdict(manifest))
+        return manifest
+
+
+def read_record(model: Path) -> Manifest | None:
+    """What is recorded of how a model was pruned; None where nothing is, or nothing that can be read."""
+    try:
+        return Manifest.of(json.loads((model / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _ids_in(configs: Sequence[Any]) -> set[int]:

@@ -2,9 +2,6 @@
 
 Rows are taken from the safetensors files as they are, so every type of number is kept, and quantised matrices, whose
 rows are quantised by themselves (``weight``, ``scales``, ``biases``), are not quantised again.
-
-    file     8 bytes: length of the header, then the header (JSON), then the numbers of all tensors
-    header   name -> {"dtype", "shape", "data_offsets": [begin, end]}, counted from the end of the header
 """
 
 import json
@@ -13,15 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from safetensors import SafetensorError
 
 from spectool import ArtifactError
+from spectool.artifacts.container import read_header
 
 INDEX = "model.safetensors.index.json"
 _EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embeddings", "embedding", "embed_in")
 _HEADS = ("lm_head", "embed_out", "output")
 _PARTS = ("weight", "scales", "biases", "bias")
 _FEWEST = 256  # ids of a vocabulary that spells every byte
-_LONGEST_HEADER = 100_000_000  # bytes, as in the safetensors library
 
 
 class Tensor(NamedTuple):
@@ -138,23 +136,16 @@ def write_weights(
 
 def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
-        length = path.stat().st_size
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if not 0 < size <= min(length - 8, _LONGEST_HEADER):
-                raise ValueError(f"a header of {size:,} bytes in {length:,}")
-            header = json.loads(file.read(size))
-        metadata = header.pop("__metadata__", {})
-        tensors = {}
-        for name, entry in header.items():
-            begin, end = entry.pop("data_offsets")
-            if not 0 <= begin <= end <= length - 8 - size:
-                raise ValueError(f"{name} ends after the file")
-            tensors[name] = Tensor(entry["dtype"], entry["shape"], 8 + size + begin, end - begin)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        header, start = read_header(path)
+    except SafetensorError as error:
         raise ArtifactError(
             f"{path}: not a complete safetensors file ({error}). Download or convert it again"
         ) from error
+    metadata = header.pop("__metadata__", None) or {}
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = Tensor(entry["dtype"], entry["shape"], start + begin, end - begin)
     return tensors, metadata
 
 

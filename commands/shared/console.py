@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from spectool import SpectoolError
-from spectool.artifacts.atomic import check_replaceable
+from spectool import SpectoolError, escaped_name
+from spectool.artifacts.artifact import require_replaceable
+from spectool.artifacts.atomic import require_new
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
@@ -54,6 +55,24 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     """The model that a tokenizer was opened from, or ``otherwise`` if it is only a tokenizer."""
     path = Path(tokenizer)
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
+
+
+def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> None:
+    """Check what a stage will write and which tokenizers it needs, before any of them is read.
+
+    Without a ``format_name``, a model is written.
+
+    Raises:
+        SpectoolError: ``out`` must not be replaced, or there is no tokenizer of that name.
+    """
+    from spectool.tokenization.hub_names import looks_like_hub_id
+    from spectool.tokenization.opening import open_tokenizer
+
+    if out is not None:
+        require_new(out) if format_name is None else require_replaceable(out, format_name)
+    for name in tokenizers:
+        if not looks_like_hub_id(name) and not os.path.lexists(Path(name).expanduser()):
+            open_tokenizer(name)  # says what it looked for
 
 
 def opened(source: str | Path) -> "Tokenizer":
@@ -147,7 +166,7 @@ def _named(key: str, value: Any, depth: int = 1) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Text with control characters escaped, because a stranger's could rewrite the terminal."""
+    """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -162,28 +181,28 @@ def table(header: list[str], rows: Iterable[list[str]]) -> str:
 
 @contextmanager
 def stage(
-    out: Path, format_name: str, as_json: bool, fingerprints: Mapping[str, str] | None = None
+    out: Path, format_name: str | None, as_json: bool, fingerprints: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., None]]:
     """A function for the end of a stage that writes ``out``: it prints the result, given the manifest and more facts.
 
-    ``fingerprints`` are those of the artifact's tokenizers, by role.
+    ``fingerprints`` are those of the artifact's tokenizers, by role. Without a ``format_name``, a model is written.
 
     Raises:
         ArtifactError: ``out`` must not be replaced.
     """
-    replaced = check_replaceable(out, format_name, fingerprints)
-    if replaced is not None:
-        corpus = replaced.get("corpus")
+    if format_name is None:
+        require_new(out)
+    elif replaced := require_replaceable(out, format_name, fingerprints or {}):
+        corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
     started = time.perf_counter()
 
     def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
-        known = {role: str(side["fingerprint"]) for role, side in manifest.tokenizers.items()}
         facts: dict[str, Any] = {
-            "path": str(out),
-            "bytes": manifest.total_bytes,
+            "path": escaped_name(out),
+            "bytes": sum(file.stat().st_size for file in (out.iterdir() if out.is_dir() else [out])),
             "seconds": round(time.perf_counter() - started, 1),
-            **{f"{role} fingerprint": digest for role, digest in known.items()},
+            **{f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()},
         }
         if division := manifest.inputs.get("plain_text"):
             facts |= {"documents": manifest.inputs.get("documents", 0), "plain text": division}

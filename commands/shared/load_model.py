@@ -1,5 +1,6 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from spectool import ArtifactError
+from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.manifest import read_manifest
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import SAMPLING, CacheChoice, DraftingChoice, SamplingChoice
+from spectool.tokenization.hub_names import looks_like_hub_id
 
 _DRAWING = [name for name in SAMPLING if name != "temp"]
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
@@ -29,9 +32,20 @@ def check_drafting(drafting: DraftingChoice) -> None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
     for artifact in drafting.dictionaries:
         if isinstance(artifact, Path):
-            read_manifest(artifact)
+            _require_format(artifact, "spectool-dictionary")
     if drafting.alignment is not None:
-        read_manifest(find_artifact(drafting.alignment, ".align"))
+        _require_format(find_artifact(drafting.alignment, ".align"), "spectool-alignment")
+    draft = drafting.draft_model
+    if draft is not None and not looks_like_hub_id(draft) and not os.path.lexists(Path(draft).expanduser()):
+        from spectool.runtime.loading import load_model
+
+        load_model(draft)  # says what it looked for
+
+
+def _require_format(path: Path, expected: str) -> None:
+    found = read_manifest(path).format
+    if found != expected:
+        raise ArtifactError(f"{path}: is a {found}, expected a {expected}. Check the option that names it")
 
 
 def open_model(

@@ -113,6 +113,14 @@ model_option = partial(
     metavar="M",
     help="Model: directory or hub id, as for mlx-lm.",
 )
+adapter_option = partial(
+    option,
+    "--adapter-path",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="LoRA adapter of the model, as for mlx-lm.",
+    rare=True,
+)
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
@@ -181,7 +189,7 @@ drafting_options = gathered(
         default=[AUTO],
         show_default=AUTO,
         callback=_dictionaries,
-        metavar="DIR",
+        metavar="FILE",
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
@@ -198,7 +206,7 @@ drafting_options = gathered(
     _drafting(
         "--alignment",
         type=click.Path(path_type=Path),
-        metavar="DIR",
+        metavar="FILE",
         help="Output of `spectool align` for the two models.",
     ),
     _drafting(
@@ -279,14 +287,7 @@ _cache_options = gathered(
 
 model_options = together(
     model_option(heading=_PROMPT),
-    option(
-        "--adapter-path",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="LoRA adapter of the model, as for mlx-lm.",
-        heading=_PROMPT,
-        rare=True,
-    ),
+    adapter_option(heading=_PROMPT),
     drafting_options,
     option(
         "--system-prompt",

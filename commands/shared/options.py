@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 import click
 
 from spectool import SpectoolError
-from spectool.build.counting.options import CountOptions
 from spectool.commands.shared.console import decoded, guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -144,15 +143,7 @@ tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metava
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
-out_option = path_option("-o", "--out", metavar="OUT", help="Directory to write; by default in your cache folder.")
-memory_option = option(
-    "--memory",
-    type=size_in_bytes,
-    default=f"{CountOptions.memory // 10**9}GB",
-    show_default=True,
-    metavar="SIZE",
-    help="Memory for counting.",
-)
+out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
 
 
 def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:

@@ -35,7 +35,7 @@ from spectool.lab.options import by_name, count_option, seed_option
     "alignments",
     type=click.Path(path_type=Path),
     multiple=True,
-    metavar="DIR",
+    metavar="FILE",
     help="Alignment of a draft's tokenizer with the target's, from `spectool align`; needed where they have different "
     "vocabularies, and found by fingerprint. May be repeated.",
 )
@@ -83,14 +83,14 @@ def fairness(
 
     For each task and draft: acceptance with its standard error, cross-entropy and KL of draft from target, expected
     speed-up with its lower bounds, fitness and unfairness. The most important figures are printed, and OUT has all of
-    them as fairness.json. After a kill, the same command continues with the remaining tasks.
+    them as JSON. After a kill, the same command continues with the remaining tasks.
 
     \b
     Examples:
         spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --task pl=pl.txt --task uk=uk.txt \\
-            -o pl-uk
+            -o pl-uk.json
         spectool lab fairness --target ./Bielik-11B --draft ./Bielik-1.5B --draft ./Qwen2.5-1.5B \\
-            --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk
+            --alignment qwen-bielik.align --task pl=pl.txt --task uk=uk.txt --cost 0.15 --cost 0.14 -o pl-uk.json
     """
     named = by_name(drafts, "--draft")
     if "target" in named:
@@ -116,12 +116,12 @@ def fairness(
         length=length,
         seed=seed,
     )
-    path = out or default_path(f"{slug(target)}-{digest(options, *reads.values())}.fairness")
-    figures, manifest = measure_fairness(options, path, **reads)
+    path = out or default_path(f"{slug(target)}-{digest(options, *reads.values())}.fairness.json")
+    figures = measure_fairness(options, path, **reads)
     if as_json:
         show({"path": str(path), **figures}, as_json)
         return
-    show({"path": str(path), "figures": str(path / "fairness.json"), "bytes": f"{manifest.total_bytes:,}"}, as_json)
+    show({"path": str(path), "bytes": path.stat().st_size}, as_json)
     click.echo(f"\n{_table(figures)}")
 
 

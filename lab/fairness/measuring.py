@@ -1,12 +1,12 @@
 """Measures which task a draft serves worst: models and text by task in, all figures out.
 
-Only one draft at a time is in memory next to the target. Nothing in the figures depends on the clock. On disk:
+Only one draft at a time is in memory next to the target. Nothing in the figures depends on the clock. They are written
+as one JSON file, with the names given on the command line, lengths in tokens and divergences in nats:
 
-    fairness.json     all figures
-    manifest.json     arguments: what was asked for; inputs: text by task; statistics: the acceptances
-
-fairness.json, with the names given on the command line, lengths in tokens and divergences in nats:
-
+    format, version, tool
+    arguments       what was asked for
+    tokenizers      by name
+    inputs          text by task
     gamma           draft tokens per pass
     target          name, bytes (of weights)
     tasks           by task: rows, and left_out (passages that some tokenizer does not spell)
@@ -28,25 +28,24 @@ from typing import Any
 
 import pandas as pd
 
-from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.atomic import atomic_directory, check_replaceable
-from spectool.artifacts.manifest import Manifest, read_manifest, seal
-from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task
+from spectool import ArtifactError, SpectoolError, __version__
+from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.atomic import atomic_file, require_new
 from spectool.commands.shared.console import progress, say
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
+from spectool.lab.fairness.identity import contents, weight_bytes
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, read_task_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
+from spectool.lab.resumable import TaskResult, finished_task, resumable_work, run_task
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of
 from spectool.lab.tuning.examples import NOWHERE, paired_example
 from spectool.lab.tuning.tuned_model import OpenedModel
-from spectool.measure.bench.identity import contents, weight_bytes
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-FAIRNESS_FORMAT, FAIRNESS_VERSION = "spectool-fairness", 1
 _WHOLE = 2**20  # tokens: more than a passage has
 
 
@@ -71,14 +70,14 @@ class FairnessOptions:
         return dict(zip(self.drafts, cycle(self.costs or (None,)), strict=False))
 
 
-def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[dict[str, Any], Manifest]:
+def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> dict[str, Any]:
     """Measure everything and write the figures to ``out``; ``reads`` are arguments of `open_corpus`.
 
     Raises:
         SpectoolError: A name cannot be used, a draft needs an alignment, or draft and target have no place in common in
             a task.
     """
-    check_replaceable(out, FAIRNESS_FORMAT)
+    require_new(out)
     corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
     tokenizers = {name: open_tokenizer(source) for name, source in {"target": asked.target, **asked.drafts}.items()}
     for name, tokenizer in tokenizers.items():
@@ -99,7 +98,22 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> tuple[d
         with progress("measuring", rows, "rows") as done:
             measurement = Measurement(asked, OpenedModel.load(asked.target), texts, kept, done)
             figures = measurement.figures(pairings)
-        return figures, _write(out, figures, arguments, {name: t.identity for name, t in tokenizers.items()}, texts)
+        identities = {name: tokenizer.identity for name, tokenizer in tokenizers.items()}
+        made_from = {
+            "arguments": arguments,
+            "tokenizers": identities,
+            "inputs": {n: t.inputs for n, t in texts.items()},
+        }
+        record = {
+            "format": "spectool-fairness",
+            "version": 2,
+            "tool": f"spectool {__version__}",
+            **made_from,
+            **figures,
+        }
+        with atomic_file(out) as partial:
+            partial.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        return record
 
 
 def _alignments_of(
@@ -215,36 +229,3 @@ def _speeds(places: Mapping[str, float], gamma: int, cost: float, same_vocabular
             for name, least in bounds.items()
         },
     }
-
-
-def _write(
-    out: Path,
-    figures: TaskResult,
-    arguments: Mapping[str, Any],
-    tokenizers: Mapping[str, Mapping[str, Any]],
-    texts: Mapping[str, TaskText],
-) -> Manifest:
-    """Write a measurement; ``tokenizers`` are identities by role."""
-    read = {task: text.inputs for task, text in texts.items()}
-    inputs = {
-        "corpus": ", ".join(f"{task}={inputs['corpus']}" for task, inputs in read.items()),
-        "documents": sum(inputs["documents"] for inputs in read.values()),
-        "characters": sum(inputs["characters"] for inputs in read.values()),
-        "tasks": read,
-    }
-    statistics = {
-        "drafts": {
-            name: {
-                "compared": draft["compared"],
-                "unfairness": draft["unfairness"],
-                "acceptance": {task: at["acceptance"] for task, at in draft["tasks"].items()},
-                "speedup": {task: at["speedup"] for task, at in draft["tasks"].items()},
-            }
-            for name, draft in figures["drafts"].items()
-        },
-        "tasks": {task: at["rows"] for task, at in figures["tasks"].items()},
-    }
-    with atomic_directory(out) as folder:
-        text = json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
-        (folder / "fairness.json").write_text(text, encoding="utf-8")
-        return seal(folder, Manifest(FAIRNESS_FORMAT, FAIRNESS_VERSION, arguments, tokenizers, inputs, statistics))

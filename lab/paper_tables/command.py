@@ -23,6 +23,7 @@ def tables(run: Path) -> None:
     from spectool import require_extra
 
     require_extra("lab", "spectool lab tables")
+    from spectool.lab.paper_tables.reading import read_run
     from spectool.lab.paper_tables.tables import (
         acceptance_by_kind,
         break_evens,
@@ -33,7 +34,6 @@ def tables(run: Path) -> None:
         tokens_per_pass,
     )
     from spectool.lab.paper_tables.trials import trial_frames
-    from spectool.measure.bench.run_file import read_run
 
     makers = {
         "Acceptance, mean over prompts with its 95% interval (Tables 2, 4 and 11)": acceptance_by_kind,

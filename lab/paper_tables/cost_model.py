@@ -89,14 +89,10 @@ def fit_cost(trials: Frame) -> CostFit | None:
 
 
 def fixed_lengths(trials: Frame) -> Frame:
-    """Trials of fixed draft lengths that proposed something, with ``draft_step``, the drafter's time in plain steps.
-
-    Their speed-up excludes the time in which the drafter reads the prompt.
-    """
+    """Trials of fixed draft lengths that proposed something, with ``draft_step``, the drafter's time in plain steps."""
     some = trials[trials.k.notna() & trials.acceptance.notna()]
     draft_step = some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate
-    speedup = some.speedup * some.seconds / (some.seconds - some.draft_prompt_seconds)
-    return some.assign(draft_step=draft_step, speedup=speedup)
+    return some.assign(draft_step=draft_step)
 
 
 class BreakEven(NamedTuple):

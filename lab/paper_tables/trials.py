@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.measure.bench.results import counts
 from spectool.measure.bench.run_file import Run
 from spectool.measure.intervals import too_short
 
@@ -22,7 +21,7 @@ class TrialFrames:
         scope, kind, temperature   source and kind of the prompt, temperature
         drafter, label, k          without and with the draft length, and the length; NaN if chosen while decoding
         tokens, passes, proposed, accepted                   counts
-        seconds, draft_seconds, draft_prompt_seconds         times
+        seconds, draft_seconds                               times
         acceptance                 accepted / proposed; NaN if nothing was proposed
         speedup                    plain decoding's seconds per token / these
         rate, plain_rate           tokens per second, and those of plain decoding
@@ -39,15 +38,15 @@ def trial_frames(run: Run) -> TrialFrames:
     """The trials and cycles of a run.
 
     Raises:
-        ArtifactError: Every prompt has some output that is too short to count.
+        ArtifactError: Every prompt has some output that is too short, or no real text.
     """
     rows, cycles = [], list[Frame]()
-    for block in filter(counts, run.blocks):
-        by_configuration, plain = block.by_configuration(), block.plain
-        for one in (by_configuration[each] for each in run.header.options.configurations[1:]):
+    for block in (each for each in run.blocks if each.counts):
+        by_configuration, plain = block.by_configuration, block.plain
+        for one in (by_configuration[each] for each in run.options.configurations[1:]):
             label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"
             names = {"scope": block.source, "temperature": block.temperature, "label": label}
-            times = {name: getattr(one, name) for name in ("seconds", "draft_seconds", "draft_prompt_seconds")}
+            times = {name: getattr(one, name) for name in ("seconds", "draft_seconds")}
             sums = {"proposed": sum(one.proposed), "accepted": sum(one.accepted)}
             sums |= {"tokens": one.tokens, "passes": one.passes}
             rates = {"rate": one.tokens / one.seconds, "plain_rate": plain.tokens / plain.seconds}

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, Validat
 
 from spectool import SpectoolError
 from spectool.lab.dictspec import PhraseReading
-from spectool.measure.checked import Checked, Several, problems
+from spectool.lab.sweep.checked import Checked, Several, problems
 
 Order = Literal["n1", "n12", "n123"]
 Value = TypeVar("Value")

@@ -2,7 +2,7 @@
 
     DIR/runs.parquet    every run that was measured; see `results`
 
-A group of runs is measured at a time. Finished groups wait in the work directory (`artifacts.resumable`), so
+A group of runs is measured at a time. Finished groups wait in the work directory (`lab.resumable`), so
 they are not measured again after a kill.
 
 A method (`_METHODS`) takes a tokenizer, the text of a language, the documents to replay, and the rows of a group in the
@@ -20,12 +20,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spectool.artifacts.counts import Counts
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.resumable import TaskResult, finished_task, resumable_work, run_task, work_path
-from spectool.build.corpus_reading import quiet
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
+from spectool.build.corpus_reading import describe_corpus, quiet
+from spectool.build.counting import count_windows
 from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
@@ -38,6 +35,7 @@ from spectool.lab.dictspec import (
     probable_continuations,
     without_redundant,
 )
+from spectool.lab.resumable import TaskResult, finished_task, resumable_work, run_task, work_path
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import EncodedText, SweptText
@@ -172,18 +170,22 @@ def _dictspec(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows:
 def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: Sequence[SweepRow]) -> Measured:
     """Count the text's token windows once, and build a dictionary for every size."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
-        counts, out = Path(folder) / "windows.counts", Path(folder) / "one.dict"
-        options = CountOptions(orders=BackoffOptions().max_context + 1)
+        out, options = Path(folder) / "one.dict", BackoffOptions()
         held_out: list[str] = []
         corpus = text.open(text.language.build)
         counted = split_off(text.read(corpus), held_out, has_few(text.read(corpus)))
-        count_text(corpus, counts, options, tokenizer, quiet, counted)
-        prepared = prepare_backoff(tokenizer, Counts(counts), BackoffOptions(), quiet, held_out)
+        texts = (document.text for document in counted)
+        counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, quiet)
+        inputs = describe_corpus(corpus)
+        prepared = prepare_backoff(tokenizer, counts, options, quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
-            manifest = build_backoff(tokenizer, Counts(counts), out, limits, quiet, prepared=prepared)
+            build_backoff(tokenizer, counts, inputs, out, limits, quiet, prepared=prepared)
             dictionary = Dictionary(out)
-            built = {"entries": len(dictionary), "file_bytes": manifest.total_bytes}
+            built = {
+                "entries": len(dictionary),
+                "file_bytes": sum(each.nbytes for each in dictionary.file.arrays.values()),
+            }
             for row in alike:
                 drafter = LookupDrafter(dictionary, min_probability=row["min_prob"])
                 yield {**row, **built}, replay(documents, drafter, row["num_draft_tokens"])

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
-from spectool.artifacts.resumable import read_json, write_json
 from spectool.build.corpus_reading import encoded
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
+from spectool.lab.resumable import read_json, write_json
 from spectool.lab.sweep.grid import Language
 from spectool.tokenization.tokenizer import Tokenizer
 

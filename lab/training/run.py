@@ -7,6 +7,7 @@ for each step. What a step learns depends only on the seed and its number, so a 
 with clipped gradients and a rate that follows the step.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -28,13 +29,11 @@ from mlx.utils import tree_flatten, tree_unflatten
 from tqdm import tqdm
 
 from spectool import ArtifactError, SpectoolError, __version__
-from spectool.artifacts.atomic import atomic_file, check_replaceable
-from spectool.artifacts.manifest import file_entries
-from spectool.artifacts.resumable import differences, work_path, write_json
+from spectool.artifacts.atomic import atomic_file, require_new
 from spectool.commands.shared.console import say
+from spectool.lab.resumable import differences, work_path, write_json
 from spectool.lab.training.options import RunOptions
 
-DRAFT_FORMAT = "spectool-draft"
 RECORD = "training.json"
 CHECKPOINT = "checkpoint.safetensors"
 CURVE = "curve.parquet"
@@ -84,7 +83,7 @@ def finished_training(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | Non
         ArtifactError: There is something else.
     """
     if not (out / RECORD).is_file():
-        check_replaceable(out, DRAFT_FORMAT)
+        require_new(out)
         return None
     try:
         record: dict[str, Any] = json.loads((out / RECORD).read_text(encoding="utf-8"))
@@ -98,6 +97,11 @@ def finished_training(out: Path, key: Mapping[str, Any]) -> dict[str, Any] | Non
     shutil.rmtree(work_path(out), ignore_errors=True)
     say(f"{out} is finished already; remove it to train it again")
     return record
+
+
+def _described(file: Path) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
 
 class TrainingRun(ABC, Generic[Options]):
@@ -197,7 +201,7 @@ class TrainingRun(ABC, Generic[Options]):
             "seconds": round(last.seconds, 1),
             "loss": last.loss,
             **facts,
-            "files": file_entries(folder),
+            "files": {file.name: _described(file) for file in sorted(folder.iterdir())},
             "device": str(mx.default_device()),
             "versions": {
                 "spectool": __version__,

@@ -16,9 +16,9 @@ from mlx.nn.utils import value_and_grad
 from mlx.utils import tree_flatten
 
 from spectool import TokenizerError
-from spectool.artifacts.resumable import resumable_work
 from spectool.commands.shared.console import say
 from spectool.lab.mlx_lm_training import Model, ModelArgs, save_config
+from spectool.lab.resumable import resumable_work
 from spectool.lab.training.bits_per_byte import code_length, total_length
 from spectool.lab.training.classes import Classes, choose_classes, classes_of, loss_of
 from spectool.lab.training.options import TrainOptions, check_training

@@ -29,7 +29,7 @@ from spectool.lab.training.options import OBJECTIVES, TuneOptions
 @option(
     "--alignment",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR",
+    metavar="FILE",
     help="Alignment of draft and target, needed where they have different vocabularies.",
 )
 @run_options

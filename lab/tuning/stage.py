@@ -28,9 +28,9 @@ import numpy as np
 from mlx.nn.utils import value_and_grad
 
 from spectool import SpectoolError
-from spectool.artifacts.resumable import resumable_work
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
+from spectool.lab.resumable import resumable_work
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.run import CHECKPOINT, CURVE, Point, TrainingRun, finished_training
 from spectool.lab.tuning.corrective import GradientSum, unfairness

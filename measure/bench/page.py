@@ -8,9 +8,7 @@ from spectool.measure.bench.results import (
     FIGURES,
     Result,
     Verdict,
-    describe_differences,
     differences,
-    left_out,
     summary_table,
     verdicts,
 )
@@ -19,20 +17,14 @@ from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
 
 _MARKED = re.compile(r"([\\`*_\[\]<>|#$&~])")
 _TABLE = f"""\
-A configuration is a drafter with a draft length k; with k = auto the length is chosen in every cycle, and is 0 where
-drafting does not pay. Speed-up is tokens per second against plain decoding of the same prompt, as the geometric mean
-over prompts with its 95% interval; above 1 drafting is faster. The time in which the drafter reads the prompt counts;
-the target's does not, because it is the same for all. Acceptance is the share of draft tokens that the target accepted.
-A pass of the target, with the drafting for it, has to take fewer plain steps than it yields tokens.
-
-Intervals are over prompts: they say what other prompts of these kinds would give on this machine in this state, and
-nothing about other machines, models or texts. Fewer than {FEWEST} prompts have no interval; take {ENOUGH_PROMPTS} or
-more of each kind.
+Speed-up is tokens per second against plain decoding of the same prompt: the geometric mean over prompts, and where it
+would lie for other prompts of these kinds on this machine. Fewer than {FEWEST} prompts have no interval; take
+{ENOUGH_PROMPTS} or more of each kind. Text that loops or echoes its prompt is easy to guess, so its speeds say nothing
+about real text. k is the draft length; auto chooses it in every pass, and 0 where drafting does not pay.
 """
 _SAMENESS = """\
-A pass over several tokens adds numbers in another order than single steps do, so two tokens with almost the same logit
-may swap: the two best logits are then at most about 0.125 apart. Please report larger gaps, because they are not
-rounding. Above temperature 0 outputs are drawn, so they are not compared. Drafting does not change their distribution.
+A pass over several tokens rounds differently from single steps, so two tokens with almost the same logit may swap: the
+two best logits are then at most about 0.125 apart. Please report larger gaps, because they are not rounding.
 """
 _PAYS = {
     False: "decode plainly here, with --num-draft-tokens 0, or try a drafter that is cheaper or guesses better.",
@@ -52,50 +44,38 @@ def page(run: Run) -> str:
         rule = ["---"] * (len(header) - len(FIGURES)) + ["---:"] * len(FIGURES)
         lines += ["## All configurations", "", _row(header), f"| {' | '.join(rule)} |", *map(_row, rows), "", _TABLE]
     lines += ["## Is the output the same?", ""]
-    lines += [f"Output that differs from plain decoding's: {describe_differences(differences(run))}.", "", _SAMENESS]
+    lines += [f"Output that differs from plain decoding's: {differences(run)['differences']}.", "", _SAMENESS]
     return "\n".join([*lines, "## What was measured", "", *_measured(run), ""])
 
 
 def command_of(run: Run, one: Result) -> str:
     """The command that generates with a configuration."""
-    options = run.header.options
-    drafter = options.drafters[one.drafter]
-    given = [part for name in drafter.dictionaries for part in ("--dict", name)] or ["--no-dict"]
-    given += [] if drafter.history else ["--no-history"]
-    for option, value in {
-        "--draft-model": drafter.draft_model,
-        "--alignment": drafter.alignment,
-        "--verify": drafter.verify,
-        "--num-draft-tokens": one.num_draft_tokens and str(one.num_draft_tokens),
-        "--temp": f"{one.temperature:g}" if one.temperature else None,
-    }.items():
-        given += [option, value] if value else []
-    return shlex.join(["spectool", "generate", "--model", options.model, *given])
+    given = [*run.options.drafters[one.drafter].command]
+    given += ["--num-draft-tokens", one.length] if one.num_draft_tokens else []
+    given += ["--temp", f"{one.temperature:g}"] if one.temperature else []
+    return shlex.join(["spectool", "generate", "--model", run.options.model, *given])
 
 
-def _next_step(run: Run, verdict: Verdict) -> Iterator[str]:
-    """What to do next."""
+def _next_step(run: Run, verdict: Verdict) -> list[str]:
     if verdict.pays:
-        shown = _printable(command_of(run, verdict.fastest))
-        yield from ("What to do next: use it.", "", "~~~", f'{shown} --prompt "…"', "~~~", "")
-    elif verdict.results:
-        yield from (f"What to do next: {_PAYS[verdict.pays]}", "")
+        return ["What to do next: use it.", "", f'    {command_of(run, verdict.fastest)} --prompt "…"', ""]
+    return [f"What to do next: {_PAYS[verdict.pays]}", ""] if verdict.enough else []
 
 
 def _measured(run: Run) -> Iterator[str]:
     """What the figures depend on."""
-    header, options = run.header, run.header.options
-    seconds = sum(one.seconds for block in run.blocks for one in block.generations)
-    prompts = len({block.prompt for block in run.blocks})
+    options, short = run.options, {block.prompt for block in run.blocks if not block.long_enough}
     temperatures = " and ".join(f"{temperature:g}" for temperature in options.temperatures)
     facts = {
-        "prompts": f"{prompts} from {', '.join(options.prompts)}, each decoded in all configurations, one after the "
-        f"other in an order that changes; {left_out(run)} left out, because of an output of fewer than {LEAST} tokens",
+        "prompts": f"{len({block.prompt for block in run.blocks})} from {', '.join(options.prompts)}, each decoded in "
+        f"all configurations, one after the other in an order that changes; {len(short)} left out, because of an "
+        f"output of fewer than {LEAST} tokens",
         "outputs": f"at most {options.tokens} tokens, at temperature {temperatures}, seed {options.seed}",
-        "weights": ", ".join(f"{name} ({size:,} bytes)" for name, size in header.weight_bytes.items()),
-        "machine": ", ".join(f"{name} {value}" for name, value in header.machine.items()),
-        "versions": ", ".join(f"{name} {header.identity.get(name)}" for name in ("spectool", "mlx", "mlx_lm")),
-        "begun": f"{header.began}; decoding took {seconds / 60:.1f} minutes",
+        "model": options.model,
+        "weights": ", ".join(f"{name} {size:,} bytes" for name, size in run.facts["weights"].items()),
+        "machine": run.facts["machine"],
+        "versions": ", ".join(f"{name} {number}" for name, number in run.facts["versions"].items()),
+        "begun": run.facts["began"],
     }
     return (f"- {name}: {_escaped(value)}" for name, value in facts.items())
 
@@ -106,8 +86,4 @@ def _row(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     """Text without what has a meaning in Markdown."""
-    return _MARKED.sub(r"\\\1", _printable(text))
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return _MARKED.sub(r"\\\1", text)

@@ -1,6 +1,5 @@
 """Prompts: built-in sets that we wrote, or documents of a corpus, or their beginnings."""
 
-import hashlib
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,11 +75,6 @@ def split(total: int, parts: int) -> list[int]:
     [3, 3, 2, 2, 2]
     """
     return [total // parts + (place < total % parts) for place in range(parts)]
-
-
-def prompts_hash(prompts: Sequence[BenchPrompt]) -> str:
-    """Hash of the prompts, hexadecimal."""
-    return hashlib.sha256(repr(list(prompts)).encode()).hexdigest()
 
 
 def _built_in(spec: str, count: int | None) -> Iterator[BenchPrompt]:

@@ -2,21 +2,26 @@
 
 A speed-up is taken inside a block, against plain decoding of the same prompt. Means and intervals are over prompts.
 There is a verdict for each source of prompts at each temperature, in which all configurations decode the same prompts.
+Blocks with an output that loops or echoes its prompt have speeds of their own, and no part in the verdict.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 from spectool.measure.bench.run_file import PLAIN, Block, Generation, Run
-from spectool.measure.intervals import LEAST, LEVEL, Estimate, speedup_interval, too_short
+from spectool.measure.degenerate import ECHOES, LOOPS
+from spectool.measure.intervals import FEWEST, LEVEL, Estimate, speedup_interval, too_short
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 NO_FIGURE = "—"
-FIGURES = ("k", "speed-up", "95% interval", "acceptance", "tokens per pass", "plain steps per pass", "prompts")
+FIGURES = ("k", "speed-up", "95% interval", "acceptance", "tokens per pass", "prompts")
 """Columns of a summary table, after those that name its rows."""
+_OF_SEVERAL = {LOOPS: "loop", ECHOES: "echo their prompt"}
+_SAYS = {True: "drafting pays", False: "drafting does not pay", None: "it is not clear yet whether drafting pays"}
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,9 @@ class Result:
     pairs: Sequence[tuple[Generation, Generation]]  # with plain decoding of the same prompt, one pair for each prompt
 
     @property
-    def label(self) -> str:
-        """Drafter and draft length."""
-        return f"{self.drafter}, k = {_length(self.num_draft_tokens)}"
+    def length(self) -> str:
+        """The draft length in words."""
+        return "auto" if self.num_draft_tokens is None else str(self.num_draft_tokens)
 
     @cached_property
     def speedup(self) -> Estimate:
@@ -53,13 +58,7 @@ class Result:
     @property
     def tokens_per_pass(self) -> float:
         """Committed tokens / passes of the target."""
-        return sum(one.tokens for one, _ in self.pairs) / self._passes
-
-    @property
-    def cycle(self) -> float:
-        """What a pass takes with the drafting for it, in steps of plain decoding of the same prompts."""
-        step = sum(plain.seconds for _, plain in self.pairs) / sum(plain.tokens for _, plain in self.pairs)
-        return sum(one.decoding_seconds for one, _ in self.pairs) / self._passes / step
+        return sum(one.tokens for one, _ in self.pairs) / sum(one.passes for one, _ in self.pairs)
 
     def figures(self) -> dict[str, Any]:
         """The main figures for programs; "different" is None for drawn outputs, which are not compared."""
@@ -74,13 +73,8 @@ class Result:
             "high": self.speedup.high,
             "acceptance": self.acceptance,
             "tokens_per_pass": self.tokens_per_pass,
-            "plain_steps_per_pass": self.cycle,
             "different": None if self.temperature else sum(one.gap is not None for one, _ in self.pairs),
         }
-
-    @property
-    def _passes(self) -> int:
-        return sum(one.passes for one, _ in self.pairs)
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,15 @@ class Verdict:
     """The verdict on the prompts of one source at one temperature."""
 
     scope: str  # source and temperature, in words
-    results: Sequence[Result]  # of every configuration; none if no prompt counts
+    results: Sequence[Result]  # of every configuration, on real text; none if no prompt counts
+    apart: Sequence[Result] = ()  # the same on text that loops or echoes
+    faults: Counter[str] = field(default_factory=Counter)  # prompts with such text, by what it does
+    prompts: int = 0  # with such text or without
+
+    @property
+    def unfit(self) -> bool:
+        """Whether the model wrote mostly text that loops or echoes, so that nothing can be measured on it."""
+        return 2 * self.faults.total() > self.prompts
 
     @cached_property
     def fastest(self) -> Result:
@@ -104,9 +106,14 @@ class Verdict:
         return speedup_interval(self.fastest.speedups, 1 - (1 - LEVEL) / len(self.results))
 
     @property
+    def enough(self) -> bool:
+        """Whether there is enough real text for an interval."""
+        return bool(self.results) and not self.unfit and self.fastest.speedup.n >= FEWEST
+
+    @property
     def pays(self) -> bool | None:
-        """Whether drafting pays; None if that cannot be told."""
-        if not self.results:
+        """Whether drafting pays; None if that is not clear."""
+        if not self.enough:
             return None
         if all(one.speedup.high is not None and one.speedup.high < 1 for one in self.results):
             return False  # true of all of them, so nothing was chosen
@@ -114,95 +121,82 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict as one sentence that begins with its scope."""
-        if short := too_short(self.fastest.speedup.n if self.results else 0):
-            return f"{self.scope}: {short}."
+        """The verdict in words, beginning with its scope."""
+        faults = " and ".join(f"{n} {what if n == 1 else _OF_SEVERAL[what]}" for what, n in self.faults.items())
+        if self.unfit:
+            return (
+                f"{self.scope}: this model is unfit for measuring: of its outputs after {self.prompts} prompts, "
+                f"{faults}, and drafts are nearly always right about such text. Choose one that writes this language."
+            )
+        apart = f" Not counted: of {self.prompts} outputs, {faults}." if faults else ""
+        if not self.enough:
+            return f"{self.scope}: {too_short(self.fastest.speedup.n if self.results else 0)}.{apart}"
         found, number = self.fastest.speedup, len(self.results)
-        says = {True: "drafting pays", False: "drafting does not pay", None: "it cannot be told whether drafting pays"}
-        which = f"the fastest of {number} configurations" if number > 1 else "the only configuration"
+        which = f"The fastest of {number} configurations" if number > 1 else "The only configuration"
         interval = f"95% interval {found.ends} over {found.n} prompts"
         interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if number > 1 else ""
         return (
-            f"{self.scope}: {says[self.pays]}; {which}, {self.fastest.label}, is {found.value:.2f} times as fast as "
-            f"plain decoding ({interval})."
+            f"{self.scope}: {_SAYS[self.pays]}. {which}, {self.fastest.drafter}, k = {self.fastest.length}, is "
+            f"{found.value:.2f} times as fast as plain decoding ({interval}).{apart}"
         )
 
 
-def counts(block: Block) -> bool:
-    """Whether every output has `LEAST` tokens or more."""
-    return min(one.tokens for one in block.generations) >= LEAST
-
-
 def verdicts(run: Run) -> list[Verdict]:
-    """A verdict for every source and temperature, on the blocks that count (`counts`)."""
+    """A verdict for every source and temperature, on the blocks that count."""
     sources = list(dict.fromkeys(block.source for block in run.blocks))
     temperatures = sorted({block.temperature for block in run.blocks})
     found = []
     for source, temperature in product(sources, temperatures):
-        blocks = [block for block in run.blocks if (block.source, block.temperature) == (source, temperature)]
-        rows = [block.by_configuration() for block in filter(counts, blocks)]
-        plain, *drafted = run.header.options.configurations
-        results = [
-            Result(source, temperature, *each, pairs=[(row[each], row[plain]) for row in rows])
-            for each in drafted
-            if rows
-        ]
+        own = [block for block in run.blocks if (block.source, block.temperature) == (source, temperature)]
+        long = [block for block in own if block.long_enough]
+        real, apart = [block for block in long if block.counts], [block for block in long if not block.counts]
         scope = f"{source}, temperature {temperature:g}" if len(temperatures) > 1 else source
-        found += [Verdict(scope, results)] if blocks else []
+        faults = Counter(block.fault for block in apart if block.fault)
+        found += [Verdict(scope, _results(run, real), _results(run, apart), faults, len(long))] if own else []
     return found
 
 
+def _results(run: Run, blocks: Sequence[Block]) -> list[Result]:
+    """The result of every configuration on some blocks, none without a block."""
+    return [
+        Result(blocks[0].source, blocks[0].temperature, *each, [(b.by_configuration[each], b.plain) for b in blocks])
+        for each in run.options.configurations[1:]
+        if blocks
+    ]
+
+
 def differences(run: Run) -> dict[str, Any]:
-    """How many outputs at temperature 0 leave plain decoding's, and where.
+    """How many outputs at temperature 0 leave plain decoding's, where, and how near to a tie the two logits are there.
 
     Tokens are compared up to the first that differs, because all after it are another text.
     """
-    pairs = [
-        (one, block.plain)
-        for block in run.blocks
-        for one in block.generations
-        if block.temperature == 0 and one.drafter != PLAIN
-    ]
-    places = [None if one.gap is None else common_prefix(one.output, plain.output) for one, plain in pairs]
-    parted = [place for place in places if place is not None]
-    tokens = sum(one.tokens if place is None else place + 1 for (one, _), place in zip(pairs, places, strict=True))
+    blocks = [block for block in run.blocks if block.temperature == 0]
+    pairs = [(one, block.plain) for block in blocks for one in block.generations if one.drafter != PLAIN]
+    left = {i: common_prefix(one.output, plain.output) for i, (one, plain) in enumerate(pairs) if one.gap is not None}
+    number, gap = len(left), max((one.gap for one, _ in pairs if one.gap is not None), default=None)
+    tokens = sum(left.get(place, one.tokens - 1) + 1 for place, (one, _) in enumerate(pairs))
+    said = f"{number:,} of {len(pairs):,} outputs, {tokens:,} tokens"
+    if number:
+        said += f", the first after {min(left.values()):,}; the two best logits there are {gap:.3g} apart at most"
     return {
+        "differences": said if pairs else "not compared, because outputs above temperature 0 are drawn",
         "compared": {"outputs": len(pairs), "tokens": tokens},
-        "different": len(parted) if pairs else None,
-        "first_difference": min(parted, default=None),
-        "largest_gap": max((one.gap for one, _ in pairs if one.gap is not None), default=None),
+        "different": number if pairs else None,
+        "first_difference": min(left.values(), default=None),
+        "largest_gap": gap,
     }
-
-
-def describe_differences(found: dict[str, Any]) -> str:
-    """`differences` in words."""
-    number, outputs, tokens = found["different"], found["compared"]["outputs"], found["compared"]["tokens"]
-    if number is None:
-        return "not compared, because outputs above temperature 0 are drawn"
-    if not number:
-        return f"0 of {outputs:,} outputs, {tokens:,} tokens"
-    return (
-        f"{number:,} of {outputs:,} outputs, one in {tokens / number:,.0f} tokens, the first after "
-        f"{found['first_difference']:,}; the two best logits there are {found['largest_gap']:.3g} apart at most"
-    )
 
 
 def summary_table(found: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]:
     """Header, and a row for each configuration; a speed-up without an interval is left out, as it may mislead."""
-    several, rows = len(found) > 1, []
+    several, rows = len(found) > 1 or any(verdict.apart for verdict in found), []
     for verdict in found:
-        for one in verdict.results:
-            speedup = one.speedup
-            row = [verdict.scope] * several + [one.drafter, _length(one.num_draft_tokens)]
-            row += [NO_FIGURE, ""] if speedup.low is None else [cell(speedup.value), speedup.ends]
-            row += [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), cell(one.cycle), str(speedup.n)]
-            rows.append(row)
-    return ["where"] * several + ["drafter", *FIGURES], rows
-
-
-def left_out(run: Run) -> int:
-    """Number of prompts that do not count, at some temperature."""
-    return len({block.prompt for block in run.blocks if not counts(block)})
+        text = f"{verdict.scope}, looping or echoing"
+        for scope, one in [(verdict.scope, one) for one in verdict.results] + [(text, one) for one in verdict.apart]:
+            speed = [NO_FIGURE, ""] if one.speedup.low is None else [cell(one.speedup.value), one.speedup.ends]
+            rest = [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), str(one.speedup.n)]
+            rows.append([scope] * several + [one.drafter, one.length, *speed, *rest])
+    return ["text"] * several + ["drafter", *FIGURES], rows
 
 
 def cell(value: Any, spec: str = ".2f") -> str:
@@ -212,7 +206,3 @@ def cell(value: Any, spec: str = ".2f") -> str:
     ('1.23', '42%', '—', '—')
     """
     return NO_FIGURE if value is None or value != value else format(value, spec)
-
-
-def _length(num_draft_tokens: int | None) -> str:
-    return "auto" if num_draft_tokens is None else str(num_draft_tokens)

@@ -98,6 +98,9 @@ def batch_generate(
     if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
         got = "one text" if isinstance(prompts, str) else type(prompts).__name__
         raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
+    for single, several in (("seed", "seeds"), ("drafter", "drafters"), ("prompt_cache", "prompt_caches")):
+        if single in kwargs:
+            raise RuntimeUnsupported(f"{single}: expected {several}, with one for each prompt, got {single}")
     shared = drafters if isinstance(drafters, Drafter | Drafters) else None
     each: dict[str, Sequence[Any]] = {
         "drafters": [None] * len(prompts) if drafters is None or shared else drafters,  # type: ignore[dict-item]

@@ -28,8 +28,9 @@ def warn_where_drafts_end(model: Any, held: int, max_tokens: int) -> None:
     """Warn if a text that begins with ``held`` tokens may grow, by ``max_tokens`` (-1: any number), beyond that."""
     until = exact_until(model)
     if until is not None and (max_tokens < 0 or held + max_tokens > until):
+        length = f"{until:,} token{'s' * (until > 1)}"
         warnings.warn(
-            (f"drafts end where the text is {until:,} tokens long" if until else "decoding goes on without drafts")
+            (f"drafts end where the text is {length} long" if until else "decoding goes on without drafts")
             + ", because mlx-lm reads several tokens of this model at once otherwise than one by one, "
             "so that drafts would change the text",
             RuntimeWarning,

@@ -1,7 +1,6 @@
 """Texts that end a generation, found as it is written."""
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 
 from spectool import RuntimeUnsupported
 
@@ -29,22 +28,23 @@ class StopStrings:
     def add(self, text: str, last: bool = False) -> tuple[str, str]:
         """What of the text so far is certain to stand before any stop string, and the one that was reached, if any.
 
+        That is the one that ends first and, of several that end there, begins first, however the text is cut.
         ``text`` is what was written since the latest call. If it is the ``last``, nothing is held back.
         """
         text = self._held + text
         self._held = ""
-        found = [(place, string) for string in self._strings if (place := text.find(string)) >= 0]
+        found = [(place + len(each), place, each) for each in self._strings if (place := text.find(each)) >= 0]
         if found:
-            place, string = min(found, key=itemgetter(0))
+            _, place, string = min(found)
             return text[:place], string
         if last:
             return text, ""
-        kept = len(text) - max((_overlap(text, string) for string in self._strings), default=0)
+        kept = len(text) - max((overlap(text, string) for string in self._strings), default=0)
         self._held = text[kept:]
         return text[:kept], ""
 
 
-def _overlap(text: str, string: str) -> int:
+def overlap(text: str, string: str) -> int:
     """Length of the longest end of ``text`` that ``string`` begins with and goes beyond."""
     most = min(len(text), len(string) - 1)
     return next((length for length in range(most, 0, -1) if text.endswith(string[:length])), 0)

@@ -13,6 +13,7 @@ import platform
 import sys
 import weakref
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -91,7 +92,7 @@ def known_costs(model: Any) -> PassCosts | None:
     try:
         return load_costs(model_key(model))
     except ArtifactError as error:
-        logging.getLogger(__name__).warning("%s", error)
+        _warn_once(f"ignoring {error}")
         return None
 
 
@@ -101,6 +102,11 @@ def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     if found is not None or not measure or not hasattr(model, "parameters"):
         return found
     return _measured(model)
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logging.getLogger(__name__).warning(message)
 
 
 def _measured(model: Any) -> PassCosts | None:

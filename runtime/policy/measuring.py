@@ -16,6 +16,7 @@ from spectool.runtime.sampling.token_ids import vocabulary_size
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
 ROWS = (1, 2, 4, 8, 3, 17, 6, 12, 5, 32)  # where passes are slow, the first of these
 _CHAINED = 4  # plain passes that are timed together, each begun before the token of the one before it is read
+_LATE = 0.25  # of the time that shallower contexts may take of a deeper one's, which is then left out
 _REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
 
 
@@ -77,26 +78,27 @@ def time_passes(
     began, found, plain = perf_counter(), dict[int, dict[int, float]](), dict[int, float]()
     budget = 0.0
     for done, depth in enumerate(depths, 1):
+        if found and perf_counter() > began + budget * (done - 1) / len(depths) + _LATE * budget:
+            break
         passes = Passes(model, depth)
-        plain[depth] = min(passes.run_plain() for _ in range(max(1, fewest // 2)))
+        plain[depth] = passes.run_plain()
         budget = budget or seconds(plain[depth])
         until = began + budget * done / len(depths)
         times: dict[int, float] = {}
         for rows in ROWS:
             longest = max(times.values(), default=plain[depth])
-            expected = longest * max(1.0, rows / max(times, default=1))  # the first pass of a size prepares the others
-            if times and perf_counter() + 2 * expected > until and (fewest == 1 or len(times) > 4):
+            expected = longest * max(1.0, rows / max(times, default=1))
+            if len(times) > 1 and perf_counter() + (1 + fewest) * expected > until:
                 continue
-            passes.run(rows)
+            passes.run(rows)  # the first pass of a size prepares the others
             times[rows] = min(passes.run(rows) for _ in range(fewest))
             progress(min(1.0, (perf_counter() - began) / budget))
-        sizes = sorted(times)
-        while perf_counter() + sum(times.values()) < until:
-            for rows in sizes:
+        while perf_counter() + sum(times.values()) + _CHAINED * plain[depth] < until:
+            for rows in times:
                 times[rows] = min(times[rows], passes.run(rows))
             plain[depth] = min(plain[depth], passes.run_plain())
             progress(min(1.0, (perf_counter() - began) / budget))
-        found[depth] = {rows: times[rows] for rows in sizes}
+        found[depth] = {rows: times[rows] for rows in sorted(times)}
     return found, plain
 
 

@@ -14,20 +14,10 @@ from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Delta, Job
-from spectool.serve.bodies import RequestRefused, quoted, wrong_field
+from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.requests import ChatRequest
 from spectool.serve.tool_calls import Call
 
-MESSAGES = "/v1/messages"
-"""The address of Anthropic's protocol."""
-# What the protocols that are translated into a chat call fields of the chat.
-_OWN_NAMES = {
-    ("/v1/responses", "messages"): "input",
-    ("/v1/responses", "max_completion_tokens"): "max_output_tokens",
-    ("/v1/responses", "response_format"): "text.format",
-    (MESSAGES, "stop"): "stop_sequences",
-    (MESSAGES, "response_format"): "output_config.format",
-}
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
@@ -62,6 +52,7 @@ class BlockWriter(ABC):
     """Collects the blocks of the one answer to a request; subclasses write them down as events and as one document."""
 
     done = b""
+    codes_in_stream: tuple[str, ...] = ()  # of errors that clients expect in a stream, also in its place
 
     def __init__(self, request: ChatRequest) -> None:
         """Write the answer to ``request``.
@@ -120,17 +111,6 @@ class BlockWriter(ABC):
         """The events of a block that ends."""
 
 
-def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
-    """An error as the protocol of an address has it, with its own name of the field."""
-    error: dict[str, Any] = refusal.body["error"]
-    if own := _OWN_NAMES.get((path, error["param"])):
-        error = {**error, "param": own, "message": own + error["message"].removeprefix(error["param"])}
-    if not path.startswith(MESSAGES):
-        return {"error": error}
-    kind = "api_error" if error["type"] == "server_error" else error["type"]
-    return {"type": "error", "error": {"type": kind, "message": error["message"]}}
-
-
 def as_json(content: Any) -> str:
     """JSON as all answers are written."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_LINE_ENDS)
@@ -180,24 +160,35 @@ def drafting_figures(jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
-def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> list[dict[str, Any]]:
-    """The tools that the client runs itself, in the form of a chat's.
+def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> dict[str, Any]:
+    """The field ``tools`` of a chat, with those that the client runs itself, and fields that name the others.
 
-    Those that OpenAI or Anthropic would run are left out. Clients always offer some, so they are no reason to refuse.
-    The parameters of a tool stand in its field ``schema``.
+    OpenAI or Anthropic would run these. Clients always offer some, so they are no reason to refuse. The parameters of a
+    tool stand in its field ``schema``.
 
     Raises:
-        RequestRefused: It is no list of tools.
+        RequestRefused: It is no list of tools that have names.
     """
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters"}
-    functions = [
-        ({name: tool[field] for field, name in fields.items() if tool.get(field) is not None}, tool.get("in_namespace"))
-        for tool in tools
-        if is_own(tool)
-    ]
-    return [{"type": "function", "function": function, "in_namespace": place} for function, place in functions]
+    found: dict[str, Any] = {"tools": []}
+    for index, tool in enumerate(tools):
+        if not is_own(tool):
+            found[f"tools.{tool.get('type')}"] = tool
+            continue
+        if not isinstance(tool.get("name"), str) or not tool["name"]:
+            problem = f"tools[{index}].name: expected the name of a function, got {quoted(tool.get('name'))}"
+            raise RequestRefused(400, problem, param="tools")
+        function = {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}
+        function |= {"strict": True} if tool.get("strict") is True else {}
+        found["tools"].append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
+    return found
+
+
+def unused(name: str, value: dict[str, Any], *used: str) -> dict[str, Any]:
+    """What of a field that is an object is not ``used``, by names that say where it was."""
+    return {f"{name}.{inner}": value[inner] for inner in value if inner not in used and value[inner] is not None}
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -1,49 +1,28 @@
 """Answers in the form of OpenAI's completions, of a chat and of a text."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from spectool.serve.answers import Delta, Job, TokenLogprob, TokenLogprobs
-from spectool.serve.bodies import RequestRefused
+from spectool.serve.errors import RequestRefused
 from spectool.serve.protocols.common import Event, called, counts, drafting_figures, new_id, now
 from spectool.serve.requests import GenerationRequest
-from spectool.serve.tool_calls import Call
 
 _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
-
-
-@dataclass(slots=True)
-class Choice:
-    """One answer, put together from its pieces."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
-    places: list[TokenLogprobs] = field(default_factory=list)
-    end: str = "abort"
-
-    def add(self, piece: Delta) -> None:
-        """Add a piece."""
-        self.text += piece.text
-        self.reasoning += piece.reasoning
-        self.calls += piece.calls
-        self.places += piece.places
-        self.end = piece.end or self.end
 
 
 class CompletionWriter:
     """Writes ``text_completion`` documents and streams."""
 
     done = b"data: [DONE]\n\n"
+    codes_in_stream: tuple[str, ...] = ()
     kind = chunk_kind = "text_completion"
     prefix = "cmpl-"
 
     def __init__(self, request: GenerationRequest) -> None:
         """Write the answers to ``request``."""
         self.request = request
-        self.answers: defaultdict[int, Choice] = defaultdict(Choice)
+        self.answers: dict[int, Delta] = {}
         self._base = {"id": new_id(self.prefix), "created": now(), "model": request.model}
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
@@ -52,12 +31,16 @@ class CompletionWriter:
 
     def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, unless the piece has nothing to tell."""
-        answer = self.answers[piece.index]
+        answer = self.answers.setdefault(piece.index, Delta(piece.index))
         offset = len(answer.text)
-        answer.add(piece)
+        answer.extend(piece)
         if piece.text or piece.places or piece.end:
             logprobs = _columns(piece.places, offset) if piece.places else None
             yield self._chunk(index=piece.index, text=piece.text, logprobs=logprobs, finish_reason=piece.end)
+
+    def waiting(self) -> Iterator[Event]:
+        """A chunk that adds nothing."""
+        yield self._chunk(index=0, text="", logprobs=None, finish_reason=None)
 
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The usage, if it is wanted."""
@@ -78,9 +61,9 @@ class CompletionWriter:
     def _chunk(self, **choice: Any) -> Event:
         return {**self._base, "object": self.chunk_kind, "choices": [choice]}
 
-    def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
+    def _choice(self, index: int, answer: Delta) -> dict[str, Any]:
         logprobs = None if self.request.shown_logprobs is None else _columns(answer.places, 0)
-        return {"index": index, "text": answer.text, "logprobs": logprobs, "finish_reason": answer.end}
+        return {"index": index, "text": answer.text, "logprobs": logprobs, "finish_reason": answer.end or "abort"}
 
 
 class ChatWriter(CompletionWriter):
@@ -92,7 +75,7 @@ class ChatWriter(CompletionWriter):
     def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, with the role in the first one of an answer, and one for the end."""
         delta: dict[str, Any] = {} if piece.index in self.answers else {"role": "assistant"}
-        answer = self.answers[piece.index]
+        answer = self.answers.setdefault(piece.index, Delta(piece.index))
         if piece.text or "role" in delta:
             delta["content"] = piece.text
         if piece.reasoning:
@@ -100,21 +83,25 @@ class ChatWriter(CompletionWriter):
         if piece.calls:
             first = len(answer.calls)
             delta["tool_calls"] = [{"index": first + i, **called(*call)} for i, call in enumerate(piece.calls)]
-        answer.add(piece)
+        answer.extend(piece)
         logprobs = {"content": list(map(_token, piece.places))} if piece.places else None
         if delta or logprobs:
             yield self._chunk(index=piece.index, delta=delta, logprobs=logprobs, finish_reason=None)
         if piece.end:
             yield self._chunk(index=piece.index, delta={}, logprobs=None, finish_reason=piece.end)
 
-    def _choice(self, index: int, answer: Choice) -> dict[str, Any]:
+    def waiting(self) -> Iterator[Event]:
+        """A chunk that adds nothing."""
+        yield self._chunk(index=0, delta={}, logprobs=None, finish_reason=None)
+
+    def _choice(self, index: int, answer: Delta) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text}
         if answer.reasoning:
             message |= dict.fromkeys(_REASONING, answer.reasoning)
         if answer.calls:
             message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
         logprobs = None if self.request.shown_logprobs is None else {"content": list(map(_token, answer.places))}
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": answer.end or "abort"}
 
 
 def _usage(jobs: Sequence[Job]) -> dict[str, Any]:

@@ -5,20 +5,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Job
-from spectool.serve.bodies import RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.errors import MESSAGES, RequestRefused, checked, error_document, quoted, wrong_field
 from spectool.serve.protocols.common import (
-    MESSAGES,
     Block,
     BlockWriter,
     Event,
     called,
     counts,
     drafting_figures,
-    error_document,
     new_id,
     own_tools,
+    unused,
 )
-from spectool.serve.requests import ChatRequest
+from spectool.serve.requests import ChatRequest, joined
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
@@ -46,18 +45,20 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         chat["messages"] += _messages(message)
     chat["stop"] = body.pop("stop_sequences", None)
     tools = body.pop("tools", None) or []
-    chat["tools"] = own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
+    chat |= own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
     choice = body.pop("tool_choice", None) or {"type": "auto"}
     kind = choice.get("type") if isinstance(choice, dict) else choice
     if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
         chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
     chat["tool_choice"] = {"any": "required", "tool": choice}.get(str(kind), kind)
     config, form = body.get("output_config"), body.pop("output_format", None)  # as it was called before
-    if isinstance(config, dict) and config.get("format"):
-        form = body.pop("output_config")["format"]
+    if isinstance(config, dict):
+        form = config.get("format") or form
+        chat |= unused("output_config", body.pop("output_config"), "format")
     chat["response_format"] = form
-    thinking, variables = body.pop("thinking", None), body.get("chat_template_kwargs") or {}
+    thinking, variables = body.get("thinking"), body.get("chat_template_kwargs") or {}
     if isinstance(thinking, dict) and isinstance(variables, dict):
+        chat |= unused("thinking", body.pop("thinking"), "type")
         chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled", **variables}
     return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
@@ -97,6 +98,10 @@ class MessageWriter(BlockWriter):
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The message without its content."""
         yield {"type": "message_start", "message": {**self._message(), "usage": _usage(jobs)}}
+
+    def waiting(self) -> Iterator[Event]:
+        """What Anthropic's server sends from time to time."""
+        yield {"type": "ping"}
 
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The reason of the end, and the figures."""

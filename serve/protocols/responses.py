@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Job
-from spectool.serve.bodies import RequestRefused, checked, joined, quoted, wrong_field
+from spectool.serve.errors import RESPONSES, RequestRefused, checked, error_document, quoted, wrong_field
 from spectool.serve.protocols.common import (
     Block,
     BlockWriter,
@@ -17,18 +17,13 @@ from spectool.serve.protocols.common import (
     new_id,
     now,
     own_tools,
+    unused,
 )
-from spectool.serve.requests import ChatRequest
+from spectool.serve.requests import ChatRequest, joined
+from spectool.serve.tool_calls import CUSTOM
 
 # What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
 _OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")
-# The arguments of the function that stands for a custom tool, which takes a text.
-_CUSTOM = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
 
 
@@ -44,6 +39,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
         raise wrong_field(name, "expected none, because nothing is stored. Send the whole conversation")
     text = body.pop("text", None) or {}
     chat["response_format"] = text.get("format") if isinstance(text, dict) else text
+    chat |= unused("text", text, "format") if isinstance(text, dict) else {}
     chat["max_completion_tokens"] = body.pop("max_output_tokens", None)
     given, instructions = body.pop("input", None), body.pop("instructions", None)
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
@@ -54,8 +50,8 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     tools = body.pop("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
-        tools = [{**tool, "parameters": _CUSTOM} if _is(tool, "custom") else tool for tool in tools]
-    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
+        tools = [{**tool, "parameters": CUSTOM} if _is(tool, "custom") else tool for tool in tools]
+    chat |= own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
     return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
 
 
@@ -103,6 +99,10 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
+    codes_in_stream: tuple[str, ...] = (
+        "context_length_exceeded",
+    )  # Codex shortens a conversation only if a stream says so
+
     def __init__(self, request: ChatRequest) -> None:
         """Write the answer to ``request``."""
         super().__init__(request)
@@ -111,12 +111,16 @@ class ResponseWriter(BlockWriter):
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
         functions = [tool["function"] for tool in request.offered]
-        self._custom = {function["name"] for function in functions if function.get("parameters") == _CUSTOM}
+        self._custom = {function["name"] for function in functions if function.get("parameters") == CUSTOM}
 
     def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response without its output."""
         for name in ("created", "in_progress"):
             yield self._event(name, response=self._response("in_progress"))
+
+    def waiting(self) -> Iterator[Event]:
+        """The response as it was at the beginning."""
+        yield self._event("in_progress", response=self._response("in_progress"))
 
     def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """The response with its output."""
@@ -137,7 +141,10 @@ class ResponseWriter(BlockWriter):
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""
-        problem = {"code": refusal.body["error"]["code"] or "server_error", "message": str(refusal)}
+        told = error_document(RESPONSES, refusal)["error"]
+        code = {429: "rate_limit_exceeded"}.get(refusal.status, "invalid_prompt")
+        code = told["code"] or ("server_error" if refusal.status >= 500 else code)
+        problem = {"code": code, "message": told["message"]}
         return self._event("failed", response={**self._response("failed"), "error": problem})
 
     def open(self, block: Block) -> Iterator[Event]:
@@ -195,7 +202,7 @@ class ResponseWriter(BlockWriter):
             if name in self._in_namespace:
                 call["namespace"], call["name"] = self._in_namespace[name]
             if name in self._custom:
-                return {**call, "type": "custom_tool_call", "input": str(json.loads(arguments).get("input", ""))}
+                return {**call, "type": "custom_tool_call", "input": json.loads(arguments)["input"]}
             return {**call, "type": "function_call", "arguments": arguments}
         if block.kind == "reasoning":
             return {**base, "type": "reasoning", "summary": [], "content": [_part(block)]}

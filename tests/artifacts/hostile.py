@@ -12,7 +12,6 @@ Change ``n`` depends on the seed and on ``n`` alone. A fault is repeated by
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -31,14 +30,15 @@ from pkgutil import resolve_name
 from click.testing import CliRunner
 
 from spectool import SpectoolError
+from spectool.tests.artifacts.parts import ZEROS, Parts, whole
 
 Exercise = Callable[[Path, Path], Iterator[Callable[[], object]]]
 Mutator = Callable[[bytes, random.Random], bytes]
-MANIFEST = "manifest.json"
+KnowingMutator = Callable[[bytes, random.Random, str], bytes]  # which also gets the type of the numbers
 SECONDS = 2.0  # of processor time, for all that is done with one artifact
 STUCK = 20.0  # of processor time, after which a worker without a sign of life is ended
 PATIENCE = 300.0  # seconds by the clock, likewise: the machine may be busy
-GROWTH = 10  # times the size of the artifact's files
+GROWTH = 10  # times the size of the artifact
 SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
 AT_ONCE = 1000  # changes for one worker: the tokenizers library keeps memory of every tokenizer that has encoded
 ROOM = 3 << 30  # bytes of address space for a worker, above what it begins with
@@ -167,42 +167,50 @@ def change_manifest(text: str, rng: random.Random) -> str:
     return json.dumps(value).replace('"@@"', _wild_value(rng))
 
 
-def reseal(folder: Path) -> None:
-    """Write sizes and hashes into the manifest that fit the files, whatever these hold."""
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    for name, entry in manifest["files"].items():
-        data = (folder / name).read_bytes()
-        entry["bytes"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
-    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-
-
-def mutate(folder: Path, rng: random.Random, mutators: Sequence[Mutator] = MUTATORS) -> str:
-    """Change an artifact in place, hashes to match, and say how."""
-    files = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
+def mutate(file: Path, rng: random.Random, mutators: Sequence[KnowingMutator] = ()) -> str:
+    """Change an artifact in place, sizes and hash to match where that is possible, and say how."""
+    parts = Parts.of(file)
     kind = rng.randrange(20)
-    if kind == 0 and len(files) > 1:
-        one, other = rng.sample(files, 2)
-        content = one.read_bytes()
-        one.write_bytes(other.read_bytes())
-        other.write_bytes(content)
-        reseal(folder)
-        return f"{one.name} and {other.name} swapped"
+    if kind == 0 and len(parts.arrays) > 1:
+        one, other = rng.sample(sorted(parts.arrays), 2)
+        (dtype, data), (other_dtype, other_data) = parts.arrays[one], parts.arrays[other]
+        parts.arrays |= {one: (dtype, other_data), other: (other_dtype, data)}
+        file.write_bytes(parts.to_bytes())
+        return f"{one} and {other} swapped"
     if kind in (1, 2):
-        text = (folder / MANIFEST).read_text(encoding="utf-8")
-        (folder / MANIFEST).write_text(change_manifest(text, rng), encoding="utf-8")
+        file.write_bytes(parts.to_bytes(change_manifest(json.dumps(parts.manifest), rng)))
         return "a value in the manifest"
     if kind == 3:
-        data = (folder / MANIFEST).read_bytes()
         mutator = rng.choice(MUTATORS)
-        (folder / MANIFEST).write_bytes(mutator(data, rng))
+        text = mutator(json.dumps(parts.manifest).encode(), rng).decode(errors="replace")
+        file.write_bytes(parts.to_bytes(text))
         return f"manifest: {mutator.__name__}"
+    if kind in (4, 5):
+        data = file.read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:begin])
+        header["__metadata__"]["sha256"] = ZEROS.decode()
+        changed = change_manifest(json.dumps(header), rng).encode(errors="surrogatepass")
+        file.write_bytes(whole(changed, data[begin:]))
+        return "a value in the header"
+    if kind == 6:
+        mutator, data = rng.choice(MUTATORS), file.read_bytes()
+        file.write_bytes(mutator(data, rng))
+        return f"the file: {mutator.__name__}"
     done = []
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        file, mutator = rng.choice(files), rng.choice(mutators)
-        if data := file.read_bytes():
-            file.write_bytes(mutator(data, rng))
-        done.append(f"{file.name}: {mutator.__name__}")
-    reseal(folder)
+        name = rng.choice(sorted(parts.arrays))
+        dtype, data = parts.arrays[name]
+        if data and mutators:
+            knowing = rng.choice(mutators)
+            data = knowing(data, rng, dtype)
+            done.append(f"{name}: {knowing.__name__}")
+        elif data:
+            mutator = rng.choice(MUTATORS)
+            data = mutator(data, rng)
+            done.append(f"{name}: {mutator.__name__}")
+        parts.arrays[name] = dtype, data
+    file.write_bytes(parts.to_bytes())
     return ", ".join(done)
 
 
@@ -218,7 +226,7 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
         numbers: Of the changes.
         seed: Of all of them.
         scratch: Empty folder for what is written.
-        mutators: ``module:sequence`` of changes of bytes that know the format, to be used half of the time.
+        mutators: ``module:sequence`` of `KnowingMutator`, to be used half of the time.
 
     Returns:
         A line for each fault: the number of the change, what was changed, what happened.
@@ -268,22 +276,23 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
     return faults
 
 
-def work(exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[Mutator], show: bool) -> None:
+def work(
+    exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[KnowingMutator], show: bool
+) -> None:
     """Change and exercise copies one after the other; print what begins and what goes wrong, a line each."""
-    size = sum(path.stat().st_size for path in example.iterdir())
+    size = example.stat().st_size
     scratch = Path(tempfile.mkdtemp())
     allowed = [_use(exercise, example, scratch, show)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
     soft = _memory("VmSize") + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
     for number in numbers:
         rng = random.Random(f"{seed} {number}")
-        folder = scratch / "x"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(example, folder)
-        what = mutate(folder, rng, mutators if mutators and rng.random() < 0.5 else MUTATORS)
+        file = scratch / "x"
+        shutil.copyfile(example, file)
+        what = mutate(file, rng, mutators if rng.random() < 0.5 else ())
         print("begin", number, what, flush=True)
         began = time.process_time()
-        problems, grown = _use(exercise, folder, scratch, show)
+        problems, grown = _use(exercise, file, scratch, show)
         if (seconds := time.process_time() - began) > SECONDS:
             problems.append(f"takes {seconds:.1f} s")
         if grown > allowed:

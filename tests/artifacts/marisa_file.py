@@ -115,8 +115,8 @@ def serialise(whole: TrieFile) -> bytes:
     return bytes(out)
 
 
-def change(data: bytes, rng: random.Random) -> bytes:
-    """Change what a trie says, and keep its sizes and indexes right; of other files change any bytes."""
+def change(data: bytes, rng: random.Random, kind: str) -> bytes:
+    """Change what a trie says, and keep its sizes and indexes right; of other arrays change any bytes."""
     if not data.startswith(HEADER):
         return rng.choice(MUTATORS)(data, rng)
     try:

@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
-from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import atomic_directory
+from spectool.artifacts.alignment import Alignment, Side, Spellings, alignment_arrays
+
+from .parts import edit
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; through text.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
 _LISTS = ("inside", "text_start", "token_bytes")
 _OF_A_SIDE = (*_LISTS, *(f"{name}_offsets" for name in _LISTS), "risks")
-FILES = (
-    "draft_to_target.npy",
-    "target_to_draft.npy",
-    "prefix_index.npy",
-    *(f"{side}_{name}.npy" for side in SIZES for name in _OF_A_SIDE),
+ARRAYS = (
+    "draft_to_target",
+    "target_to_draft",
+    "prefix_index",
+    *(f"{side}_{name}" for side in SIZES for name in _OF_A_SIDE),
 )
 
 
@@ -43,28 +43,32 @@ TARGET = Side(
 PREFIXES = ints([0, 2, 1])
 
 
-def reseal(
-    directory: Path,
+def write(
+    path: Path,
+    sides: tuple[Side, Side] = (DRAFT, TARGET),
     roles: tuple[str, ...] = ("draft", "target"),
     by_ids: tuple[Any, Any] = (True, False),
     fingerprints: dict[str, str] | None = None,
-) -> None:
-    (directory / "manifest.json").unlink(missing_ok=True)
+    prefixes: Any = PREFIXES,
+) -> Path:
     known = fingerprints or {role: role[0] * 64 for role in roles}
-    tokenizers = {role: {"name": role, "fingerprint": known[role], "size": SIZES[role]} for role in roles}
-    statistics = {"draft": {"by_ids": by_ids[0]}, "target": {"by_ids": by_ids[1]}}
-    Alignment.seal(directory, {}, tokenizers, {}, statistics)
+    sizes = dict(zip(SIZES, (len(side.counterpart) for side in sides), strict=True))
+    Alignment.write(
+        path,
+        alignment_arrays(*sides, prefixes),
+        arguments={},
+        tokenizers={role: {"name": role, "fingerprint": known[role], "size": sizes[role]} for role in roles},
+        inputs={},
+        statistics={"draft": {"by_ids": by_ids[0]}, "target": {"by_ids": by_ids[1]}},
+    )
+    return path
 
 
 def made(tmp_path: Path) -> Path:
     """The alignment of both sides."""
-    with atomic_directory(tmp_path / "x.align") as directory:
-        write_alignment(directory, DRAFT, TARGET, PREFIXES)
-        reseal(directory)
-    return tmp_path / "x.align"
+    return write(tmp_path / "x.align")
 
 
-def rewrite(path: Path, file: str, values: list[Any], kind: str | None = None) -> None:
-    """Change the numbers of one file, and seal the artifact so that only the content is wrong."""
-    save_array(path / file, values, kind or np.load(path / file).dtype.name)
-    reseal(path)
+def rewrite(path: Path, array: str, values: list[Any], kind: str = "") -> None:
+    """Change the numbers of one array, so that only they are wrong."""
+    edit(path, lambda parts: parts.set(array, values, kind))

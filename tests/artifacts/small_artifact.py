@@ -1,18 +1,31 @@
 """A small artifact of no format in particular."""
 
 from pathlib import Path
+from typing import Any
 
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.manifest import Manifest, seal
+import numpy as np
 
-DATA = bytes(range(256)) * 4
+from spectool.artifacts.artifact import Artifact
+from spectool.artifacts.manifest import Manifest
+
+SIDE: dict[str, Any] = {"name": "t", "fingerprint": "0" * 64, "size": 9}
 
 
-def build(out: Path, data: bytes = DATA, note: str = "") -> Manifest:
+class Small(Artifact):
+    format, version, roles, again = "spectool-test", 3, ("target",), "Test again"
+
+
+def build(out: Path, last: int = 3, note: str = "", tokenizers: dict[str, Any] | None = None) -> Manifest:
     """Write a small artifact."""
-    with atomic_directory(out) as directory:
-        (directory / "data.bin").write_bytes(data)
-        (directory / "more.bin").write_bytes(b"more")
-        tokenizers = {"target": {"name": "t", "fingerprint": "0" * 64, "size": 9}}
-        manifest = Manifest("spectool-test", 3, {"b": 1, "a": note}, tokenizers, {"corpus": "ż"}, {"entries": 2})
-        return seal(directory, manifest)
+    return Small.write(
+        out,
+        {
+            "wide": np.array([1, 2, last], np.uint32),
+            "bytes": np.array([7] * 5, np.uint8),
+            "none": np.zeros(0, np.uint8),
+        },
+        arguments={"b": 1, "a": note},
+        tokenizers={"target": SIDE} if tokenizers is None else tokenizers,
+        inputs={"corpus": "ż"},
+        statistics={"entries": 2},
+    )

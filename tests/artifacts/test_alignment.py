@@ -7,17 +7,16 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
-from spectool.artifacts.alignment import Alignment, Side, Spellings, write_alignment
-from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.alignment import Alignment, Side, Spellings
+from spectool.artifacts.artifact import verify_artifact
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
-from .small_alignment import BACK, DRAFT, FILES, FORTH, PREFIXES, SIZES, TARGET, ints, made, reseal
+from .parts import edit
+from .small_alignment import ARRAYS, BACK, DRAFT, FORTH, PREFIXES, TARGET, ints, made, write
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read(path: Path) -> None:
     alignment = Alignment(path)
-    assert sorted(alignment.manifest.files) == sorted(FILES)
+    assert sorted(alignment.file.arrays) == sorted(ARRAYS)
     assert alignment.draft.counterpart.tolist() == FORTH
     assert alignment.target.counterpart.tolist() == BACK
     for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
@@ -47,11 +46,7 @@ def test_what_is_read_cannot_be_changed(path: Path) -> None:
 
 
 def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
-    with atomic_directory(tmp_path / "y.align") as directory:
-        write_alignment(directory, DRAFT, TARGET, PREFIXES)
-        reseal(directory)
-    for file in (*FILES, "manifest.json"):
-        assert (path / file).read_bytes() == (tmp_path / "y.align" / file).read_bytes(), file
+    assert path.read_bytes() == write(tmp_path / "y.align").read_bytes()
 
 
 def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
@@ -69,17 +64,15 @@ def side_of(tokenizer: Tokenizer) -> Side:
 
 
 @pytest.fixture
-def pair(
-    tmp_path: Path, byte_level: Backend, sentence_piece: Backend, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Path, Tokenizer, Tokenizer]:
+def pair(tmp_path: Path, byte_level: Backend, sentence_piece: Backend) -> tuple[Path, Tokenizer, Tokenizer]:
     """An alignment of two tokenizers that exist."""
     draft, target = Tokenizer("d", byte_level, Roles()), Tokenizer("t 2", sentence_piece, Roles())
-    monkeypatch.setitem(SIZES, "draft", draft.size)
-    monkeypatch.setitem(SIZES, "target", target.size)
-    with atomic_directory(tmp_path / "x.align") as directory:
-        write_alignment(directory, side_of(draft), side_of(target), ints([]))
-        reseal(directory, by_ids=(False, False), fingerprints=fingerprints_of(draft, target))
-    return tmp_path / "x.align", draft, target
+    return write_pair(tmp_path / "x.align", draft, target, fingerprints_of(draft, target)), draft, target
+
+
+def write_pair(path: Path, draft: Tokenizer, target: Tokenizer, fingerprints: dict[str, str]) -> Path:
+    sides = side_of(draft), side_of(target)
+    return write(path, sides, by_ids=(False, False), fingerprints=fingerprints, prefixes=ints([]))
 
 
 def fingerprints_of(draft: Tokenizer, target: Tokenizer) -> dict[str, str]:
@@ -99,7 +92,8 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
         with pytest.raises(FingerprintMismatch, match=r"x\.align: built for tokenizer .*Rebuild it: spectool align"):
             alignment.require(*sides)
     # Swapped fingerprints in the manifest are an alignment for the other direction.
-    reseal(path, by_ids=(False, False), fingerprints=fingerprints_of(target, draft))
+    path.unlink()
+    write_pair(path, draft, target, fingerprints_of(target, draft))
     with pytest.raises(FingerprintMismatch, match="aligned in the other direction"):
         Alignment(path).require(draft, target)
     with pytest.raises(FingerprintMismatch, match=r"built for tokenizer \w+… with 261 ids, t 2 is \w+… with 267"):
@@ -109,11 +103,14 @@ def test_it_is_for_two_tokenizers_and_one_direction(pair: tuple[Path, Tokenizer,
 def test_a_token_that_stands_for_a_byte_has_one(pair: tuple[Path, Tokenizer, Tokenizer]) -> None:
     path, draft, target = pair
     byte = min(target.byte_tokens)
-    offsets = np.load(path / "target_token_bytes_offsets.npy")
-    offsets[byte + 1] = offsets[byte]
-    save_array(path / "target_token_bytes_offsets.npy", offsets, "uint32")
-    reseal(path, by_ids=(False, False), fingerprints=fingerprints_of(draft, target))
+
+    def without(offsets: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(len(offsets)) == byte + 1, offsets[byte], offsets)
+
+    edit(
+        path, lambda parts: parts.set("target_token_bytes_offsets", without(parts.values("target_token_bytes_offsets")))
+    )
     with pytest.raises(
-        ArtifactError, match=rf"target_token_bytes_offsets\.npy: token {byte} stands for a byte, and has not one"
+        ArtifactError, match=rf"target_token_bytes_offsets: token {byte} stands for a byte, and has not one"
     ):
         Alignment(path).require(draft, target)

@@ -1,8 +1,6 @@
-"""Broken alignments: missing, damaged and wrong files are named when one is opened."""
+"""Broken alignments: missing and wrong arrays are named when one is opened."""
 
-import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,11 @@ import pytest
 from spectool import ArtifactError
 from spectool.artifacts import alignment_checks
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.formats import verify_artifact
-from spectool.artifacts.manifest import Manifest, seal
 from spectool.tokenization.token_bytes import TokenBytes
 
 from ..running import error_of, run
-from .small_alignment import FILES, made, reseal, rewrite
+from .parts import edit, edit_manifest
+from .small_alignment import ARRAYS, made, rewrite, write
 
 
 @pytest.fixture
@@ -25,47 +22,41 @@ def path(tmp_path: Path) -> Path:
     return made(tmp_path)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_missing_files(path: Path, file: str) -> None:
-    (path / file).unlink()
-    with pytest.raises(ArtifactError, match=rf"{file}: missing, but the manifest names it"):
-        Alignment(path)
-    reseal(path)
-    with pytest.raises(ArtifactError, match=rf"the manifest does not name {file}"):
+@pytest.mark.parametrize("array", ARRAYS)
+def test_missing_arrays(path: Path, array: str) -> None:
+    edit(path, lambda parts: parts.arrays.pop(array))
+    with pytest.raises(ArtifactError, match=rf"x\.align: {array}: missing\. Align again"):
         Alignment(path)
 
 
-def test_missing_tokenizers(path: Path) -> None:
-    reseal(path, ("draft",))
-    with pytest.raises(ArtifactError, match=r"manifest\.json: names no target tokenizer"):
+def test_missing_tokenizers(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.align", roles=("draft",))
+    with pytest.raises(ArtifactError, match=r"its manifest names no target tokenizer"):
         Alignment(path)
 
 
 @pytest.mark.parametrize("by_ids", [None, 1, "yes", []])
-def test_nothing_that_says_how_ids_are_joined(path: Path, by_ids: Any) -> None:
-    reseal(path, by_ids=(True, by_ids))
+def test_nothing_that_says_how_ids_are_joined(tmp_path: Path, by_ids: Any) -> None:
+    path = write(tmp_path / "x.align", by_ids=(True, by_ids))
     with pytest.raises(ArtifactError, match=r"statistics\.target\.by_ids is .*, expected true or false"):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5, 6, 8])
+@pytest.mark.parametrize("version", [3, 7, 9])
 def test_other_versions(path: Path, version: int) -> None:
-    manifest = Alignment(path).manifest
-    (path / "manifest.json").unlink()
-    seal(path, Manifest(Alignment.format, version, {}, manifest.tokenizers, {}, manifest.statistics))
+    edit_manifest(path, lambda manifest: manifest.update(version=version))
     with pytest.raises(
-        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 7\. Align again with"
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 8\. Align again with"
     ):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [0, 6, 8])
+@pytest.mark.parametrize("version", [0, 7, 9])
 @pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
 def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
-    value = json.loads((path / "manifest.json").read_text()) | {"version": version, "tokenizers": tokenizers}
+    edit_manifest(path, lambda manifest: manifest.update(version=version, tokenizers=tokenizers))
     if tokenizers == "gone":
-        del value["tokenizers"]
-    (path / "manifest.json").write_text(json.dumps(value))
+        edit_manifest(path, lambda manifest: manifest.pop("tokenizers"))
     with pytest.raises(ArtifactError, match=rf"^{path}") as raised:
         Alignment(path)
     if tokenizers == {}:
@@ -74,99 +65,75 @@ def test_other_versions_without_their_tokenizers(path: Path, version: int, token
         assert str(raised.value).replace("\n", " ") in error_of(run(command, path)), "before any missing figure"
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data, rng: rng.randbytes(len(data)), lambda data, rng: data[: rng.randrange(len(data))]]
-)
-@pytest.mark.parametrize("file", FILES)
-def test_cut_and_random_files_are_named(
-    path: Path, file: str, damage: Callable[[bytes, random.Random], bytes], rng: random.Random
-) -> None:
-    data = (path / file).read_bytes()
-    for _ in range(10):
-        (path / file).write_bytes(damage(data, rng))
-        reseal(path)
-        with pytest.raises(ArtifactError, match=rf"x\.align/{file}: not a readable .npy file .*again"):
-            Alignment(path)
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_a_file_cut_short_on_disk(path: Path, file: str) -> None:
-    (path / file).write_bytes((path / file).read_bytes()[:-1])
-    with pytest.raises(ArtifactError, match=rf"{file}: \d+ bytes, the manifest says \d+"):
-        Alignment(path)
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_flipped_bits_are_found(path: Path, file: str, rng: random.Random) -> None:
-    """In any byte, at opening, by a named error."""
-    data = (path / file).read_bytes()
-    for _ in range(30):
+def test_flipped_bits_are_found(path: Path, rng: random.Random) -> None:
+    """In any byte, at opening."""
+    data = path.read_bytes()
+    for _ in range(200):
         at = rng.randrange(len(data))
-        (path / file).write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
-        with pytest.raises(ArtifactError, match=file):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+        with pytest.raises(ArtifactError, match=r"x\.align"):
             Alignment(path)
 
 
 @pytest.mark.parametrize(
-    ("file", "values", "kind", "found"),
+    ("array", "values", "kind", "found"),
     [
-        ("draft_token_bytes_offsets.npy", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
-        ("target_token_bytes_offsets.npy", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
-        ("draft_to_target.npy", [1, 0, -1], "int32", "int32 3, expected int32 4"),
-        ("target_inside_offsets.npy", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
-        ("prefix_index.npy", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
-        ("draft_token_bytes.npy", [[97, 98]], "uint8", "uint8 1x2, expected uint8 any"),
-        ("target_risks.npy", [0, 0.5], "float16", "float16 2, expected float16 3"),
-        ("target_risks.npy", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
-        ("draft_risks.npy", [0, 0.5, -np.inf, 1], "float16", "risks outside 0 to 1"),
+        ("draft_token_bytes_offsets", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
+        ("target_token_bytes_offsets", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
+        ("draft_to_target", [1, 0, -1], "int32", "int32 3, expected int32 4"),
+        ("target_inside_offsets", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
+        ("prefix_index", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
+        ("target_risks", [0, 0.5], "float16", "float16 2, expected float16 3"),
+        ("target_risks", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
+        ("draft_risks", [0, 0.5, -np.inf, 1], "float16", "risks outside 0 to 1"),
     ],
 )
-def test_wrong_arrays(path: Path, file: str, values: list[Any], kind: str, found: str) -> None:
-    rewrite(path, file, values, kind)
-    with pytest.raises(ArtifactError, match=f"{file}: {found}"):
+def test_wrong_arrays(path: Path, array: str, values: list[Any], kind: str, found: str) -> None:
+    rewrite(path, array, values, kind)
+    with pytest.raises(ArtifactError, match=f"{array}: {found}"):
         Alignment(path)
 
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5]])
 def test_surfaces_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
     assert list(Alignment(path).draft.token_bytes) == [b"a", b"b", b"ab", b""]
-    rewrite(path, "draft_token_bytes_offsets.npy", offsets)
-    with pytest.raises(ArtifactError, match=r"draft_token_bytes_offsets\.npy: token bytes out of order"):
+    rewrite(path, "draft_token_bytes_offsets", offsets)
+    with pytest.raises(ArtifactError, match=r"draft_token_bytes_offsets: token bytes out of order"):
         Alignment(path)
 
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5], [0, 1, 2, 2, 2]])
 def test_spellings_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
-    rewrite(path, "draft_text_start_offsets.npy", offsets)
-    with pytest.raises(ArtifactError, match=r"draft_text_start\.npy: lists out of order"):
+    rewrite(path, "draft_text_start_offsets", offsets)
+    with pytest.raises(ArtifactError, match=r"draft_text_start: lists out of order"):
         Alignment(path)
 
 
 @pytest.mark.parametrize(
-    ("file", "values", "message"),
+    ("array", "values", "message"),
     [
-        ("draft_to_target.npy", [1, 0, -2, -1], "ids outside -1 to 2"),
-        ("draft_to_target.npy", [1, 0, 3, -1], "ids outside -1 to 2"),
-        ("target_to_draft.npy", [1, 4, -1], "ids outside -1 to 3"),
-        ("draft_to_target.npy", [1, 2, -1, -1], "an id is shared in one direction only"),
-        ("target_to_draft.npy", [1, 0, 2], "an id is shared in one direction only"),
-        ("draft_inside.npy", [1, 0, 3, 0], "ids outside 0 to 2"),
-        ("draft_text_start.npy", [1, -1, 1, 0], "ids outside 0 to 2"),
-        ("target_text_start.npy", [1, 4], "ids outside 0 to 3"),
-        ("prefix_index.npy", [0, 2, 4], "ids outside 0 to 3"),
-        ("prefix_index.npy", [0, -1, 1], "ids outside 0 to 3"),
+        ("draft_to_target", [1, 0, -2, -1], "ids outside -1 to 2"),
+        ("draft_to_target", [1, 0, 3, -1], "ids outside -1 to 2"),
+        ("target_to_draft", [1, 4, -1], "ids outside -1 to 3"),
+        ("draft_to_target", [1, 2, -1, -1], "an id is shared in one direction only"),
+        ("target_to_draft", [1, 0, 2], "an id is shared in one direction only"),
+        ("draft_inside", [1, 0, 3, 0], "ids outside 0 to 2"),
+        ("draft_text_start", [1, -1, 1, 0], "ids outside 0 to 2"),
+        ("target_text_start", [1, 4], "ids outside 0 to 3"),
+        ("prefix_index", [0, 2, 4], "ids outside 0 to 3"),
+        ("prefix_index", [0, -1, 1], "ids outside 0 to 3"),
     ],
 )
-def test_opening_finds_what_is_wrong(path: Path, file: str, values: list[Any], message: str) -> None:
-    rewrite(path, file, values)
-    with pytest.raises(ArtifactError, match=rf"{file}: {message}\. Align again"):
+def test_opening_finds_what_is_wrong(path: Path, array: str, values: list[Any], message: str) -> None:
+    rewrite(path, array, values)
+    with pytest.raises(ArtifactError, match=rf"{array}: {message}\. Align again"):
         Alignment(path)
 
 
 def test_long_spellings_are_refused(path: Path) -> None:
-    rewrite(path, "draft_inside.npy", [1] * 29 + [0, 1, 0])
-    rewrite(path, "draft_inside_offsets.npy", [0, 29, 30, 32, 32])
-    with pytest.raises(ArtifactError, match=r"draft_inside\.npy: token 0 of 1 bytes is spelled by 29 ids"):
+    rewrite(path, "draft_inside", [1] * 29 + [0, 1, 0])
+    rewrite(path, "draft_inside_offsets", [0, 29, 30, 32, 32])
+    with pytest.raises(ArtifactError, match=r"draft_inside: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
 
 
@@ -176,9 +143,3 @@ def test_long_tokens_are_refused() -> None:
         ("x", "token 2 has 4,097 bytes, expected at most 4,096")
     ]
     assert not list(alignment_checks.token_bytes_problems("x", TokenBytes.of(tokens[:2])))
-
-
-def test_verify_finds_files_of_strangers(path: Path) -> None:
-    (path / "more.npy").write_bytes(b"x")
-    with pytest.raises(ArtifactError, match=r"more\.npy: not named"):
-        verify_artifact(path)

@@ -1,6 +1,5 @@
 """The dictionary format against a dict of tuples, and one broken dictionary for each invariant."""
 
-import json
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool import ArtifactError, FingerprintMismatch, IncompleteArtifact
-from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import START, UNKNOWN_SYMBOL, Dictionary, Entry, Match, symbol, write_dictionary
-from spectool.artifacts.formats import verify_artifact
-from spectool.build.counting.options import CountOptions
+from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.dictionary import (
+    START,
+    UNKNOWN_SYMBOL,
+    Dictionary,
+    Entry,
+    Match,
+    dictionary_arrays,
+    symbol,
+)
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.opening import open_tokenizer
 
+from .parts import Parts, edit, edit_manifest
+
 Entries = Mapping[tuple[int, ...], tuple[int, float]]
 VOCABULARY = 100_000
-FILES = ("alphabet.npy", "contexts.marisa", "next_token.npy", "probability.npy", "count.npy")
+ARRAYS = ("alphabet", "contexts", "next_token", "probability", "count")
 SMALL: Entries = {
     (1,): (2, 0.5),
     (1, 2): (3, 1.0),
@@ -36,17 +42,10 @@ SMALL: Entries = {
 
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
-    with atomic_directory(out) as directory:
-        shape = write_dictionary(directory, [Entry(context, *value, 100) for context, value in entries.items()])
-        reseal(directory, shape, size)
-    return Dictionary(out)
-
-
-def reseal(directory: Path, statistics: Mapping[str, Any], size: int = VOCABULARY) -> None:
-    """Write a manifest that fits the files, whatever they hold."""
-    (directory / "manifest.json").unlink(missing_ok=True)
+    arrays, shape = dictionary_arrays([Entry(context, *value, 100) for context, value in entries.items()])
     tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": size}}
-    Dictionary.seal(directory, {}, tokenizers, {}, statistics)
+    Dictionary.write(out, arrays, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
+    return Dictionary(out)
 
 
 def slow_look_up(entries: Entries, tokens: Sequence[int]) -> tuple[int, int] | None:
@@ -125,8 +124,7 @@ def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
     rng.shuffle(shuffled)
     write(tmp_path / "a", entries)
     write(tmp_path / "b", dict(shuffled))
-    for file in (tmp_path / "a").iterdir():
-        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_symbols_skip_nul_and_surrogates() -> None:
@@ -167,92 +165,79 @@ def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level:
     assert "Rebuild it: spectool build-dict --tokenizer '(loaded tokenizer)' -o NEW.dict --corpus" in message
 
 
-# Broken dictionaries. Each has a manifest that fits its files, so that only the named check can notice.
+# Broken dictionaries. Their headers fit them, so that only the named check can notice.
 
 
-def trie(path: Path, keys: list[str]) -> None:
-    marisa_trie.Trie(keys).save(str(path / "contexts.marisa"))
+def trie(parts: Parts, keys: list[str]) -> None:
+    parts.arrays["contexts"] = "uint8", marisa_trie.Trie(keys).tobytes()
 
 
 @pytest.mark.parametrize(
     ("breaking", "reason"),
     [
-        (
-            lambda p: save_array(p / "alphabet.npy", [1] * 8, "uint32"),
-            "alphabet.npy: token ids repeat",
-        ),
-        (
-            lambda p: save_array(p / "alphabet.npy", [*range(7), VOCABULARY], "uint32"),
-            "alphabet.npy: token ids outside the vocabulary",
-        ),
-        (
-            lambda p: save_array(p / "next_token.npy", [0, 1, 2, 8], "uint16"),
-            "next_token.npy: numbers outside alphabet.npy",
-        ),
-        (
-            lambda p: trie(p, ["\x01", "\x02", "\x03", "\x01\x02\x01\x02"]),
-            "contexts.marisa: a context is too long",
-        ),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts.marisa: a symbol is not in alphabet.npy"),
+        (lambda p: p.set("alphabet", [1] * 8), "alphabet: token ids repeat"),
+        (lambda p: p.set("alphabet", [*range(7), VOCABULARY]), "alphabet: token ids outside the vocabulary"),
+        (lambda p: p.set("next_token", [0, 1, 2, 8]), "next_token: numbers outside the alphabet"),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x01\x02\x01\x02"]), "contexts: a context is too long"),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts: a symbol is not in the alphabet"),
     ],
 )
-def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Path], None], reason: str) -> None:
-    path = tmp_path / "x.dict"
-    statistics = write(path, SMALL).manifest.statistics
-    breaking(path)
-    reseal(path, statistics)
+def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
+    path = write(tmp_path / "x.dict", SMALL).path
+    edit(path, breaking)
     with pytest.raises(ArtifactError) as caught:
         verify_artifact(path)
-    assert str(caught.value) == f"{path}/{reason}. Build the dictionary again"
+    assert str(caught.value) == f"{path}: {reason}. Build the dictionary again"
 
 
 @pytest.mark.parametrize(
     ("breaking", "reason"),
     [
-        (lambda p: trie(p, ["\x01"]), "next_token.npy: uint16 4, expected uint16 1"),
-        (
-            lambda p: (p / "contexts.marisa").write_bytes(b"no trie at all"),
-            "contexts.marisa: not a readable marisa-trie",
-        ),
-        (lambda p: (p / "contexts.marisa").write_bytes(b""), "contexts.marisa: not a readable marisa-trie"),
-        (lambda p: (p / "count.npy").write_bytes(b"no array"), "count.npy: not a readable .npy file"),
-        (lambda p: (p / "alphabet.npy").write_bytes(b""), "alphabet.npy: not a readable .npy file"),
-        (lambda p: save_array(p / "next_token.npy", [1] * 4, "uint32"), "next_token.npy: uint32 4, expected"),
-        (lambda p: save_array(p / "alphabet.npy", [1], "uint64"), "alphabet.npy: uint64 1, expected uint32 any"),
-        (lambda p: save_array(p / "alphabet.npy", [[1]], "uint32"), "alphabet.npy: uint32 1x1, expected uint32 any"),
-        (lambda p: save_array(p / "probability.npy", [1] * 5, "uint8"), "probability.npy: uint8 5, expected uint8 4"),
-        (lambda p: (p / "count.npy").unlink(), "the manifest does not name count.npy"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "not a readable marisa-trie file (a key is empty)"),
+        (lambda p: trie(p, ["\x01"]), "next_token: uint16 4, expected uint16 1"),
+        (lambda p: p.arrays.update(contexts=("uint8", b"no trie at all")), "contexts: not a readable marisa trie"),
+        (lambda p: p.arrays.update(contexts=("uint8", b"")), "contexts: not a readable marisa trie"),
+        (lambda p: p.set("next_token", [1] * 4, "uint32"), "next_token: uint32 4, expected uint16 4"),
+        (lambda p: p.set("alphabet", [1], "int64"), "alphabet: int64 1, expected uint32 any"),
+        (lambda p: p.set("probability", [1] * 5), "probability: uint8 5, expected uint8 4"),
+        (lambda p: p.arrays.pop("count"), "count: missing"),
+        (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "not a readable marisa trie (a key is empty)"),
         (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x03" * 300]), "(a key is longer than 256 bytes)"),
     ],
 )
-def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[Path], object], reason: str) -> None:
-    path = tmp_path / "x.dict"
-    statistics = write(path, SMALL).manifest.statistics
-    breaking(path)
-    reseal(path, statistics)
+def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
+    path = write(tmp_path / "x.dict", SMALL).path
+    edit(path, breaking)
     with pytest.raises(ArtifactError) as caught:
         Dictionary(path)
     assert reason in str(caught.value)
     assert "again" in str(caught.value)
 
 
+def test_a_trie_begins_where_its_numbers_can_be_read(tmp_path: Path) -> None:
+    """The library reads words of eight bytes in place."""
+    arrays, shape = dictionary_arrays([Entry((1,), 2, 0.5, 3)])
+    tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 9}}
+    trie_last = {name: arrays[name] for name in ("alphabet", "next_token", "probability", "count", "contexts")}
+    path = tmp_path / "x.dict"
+    Dictionary.write(path, trie_last, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
+    with pytest.raises(ArtifactError, match="does not begin at a multiple of 8"):
+        Dictionary(path)
+
+
 @pytest.mark.parametrize("max_context", [None, "3", 0, -1, True, 65, 10**12])
 def test_opening_finds_a_wrong_figure(tmp_path: Path, max_context: object) -> None:
-    path = tmp_path / "x.dict"
-    statistics = write(path, SMALL).manifest.statistics
-    reseal(path, {**statistics, "max_context": max_context})
-    with pytest.raises(ArtifactError, match=r"x\.dict/manifest\.json: max_context is .*expected 1 to 64 tokens"):
+    path = write(tmp_path / "x.dict", SMALL).path
+    edit_manifest(path, lambda manifest: manifest["statistics"].update(max_context=max_context))
+    with pytest.raises(ArtifactError, match=r"x\.dict: max_context is .*expected 1 to 64 tokens"):
         Dictionary(path)
 
 
 @pytest.mark.parametrize("key", [b"\xff", b"\xc3", b"\x09", b"\x00"])
 def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
-    """The file is named wherever such a key is met; nothing else is raised."""
-    path, name = tmp_path / "x.dict", "contexts.marisa"
-    statistics = write(path, SMALL).manifest.statistics
-    marisa_trie.BinaryTrie([b"\x01", b"\x02", b"\x03", key], binary=key == b"\0").save(str(path / name))
-    reseal(path, statistics)
+    """The array is named wherever such a key is met; nothing else is raised."""
+    path, name = write(tmp_path / "x.dict", SMALL).path, r"x\.dict: contexts: "
+    keys = marisa_trie.BinaryTrie([b"\x01", b"\x02", b"\x03", key], binary=key == b"\0")
+    edit(path, lambda parts: parts.arrays.update(contexts=("uint8", keys.tobytes())))
     with pytest.raises(ArtifactError, match=name):
         list(Dictionary(path).entries())
     with pytest.raises(ArtifactError, match=name):
@@ -265,7 +250,7 @@ def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
 
 
 def test_long_contexts_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="a context of 65 tokens, expected at most 64"):
+    with pytest.raises(SpectoolError, match="a context of 65 tokens, expected at most 64"):
         write(tmp_path / "x.dict", {(1,) * 65: (2, 0.5)})
     verify_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 
@@ -273,58 +258,44 @@ def test_long_contexts_are_not_written(tmp_path: Path) -> None:
 def test_another_version_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.dict"
     write(path, SMALL)
-    value = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(value | {"version": Dictionary.version + 1}))
+    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1))
     with pytest.raises(
         ArtifactError, match=f"version {Dictionary.version + 1} .*reads version {Dictionary.version}"
     ) as caught:
         Dictionary(path)
     assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small --corpus CORPUS -o {path}")
-    (path / "manifest.json").unlink()
-    with pytest.raises(IncompleteArtifact):
-        Dictionary(path)
 
 
 def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
-    """Opening finds it in the trie, whose walks could end the process; `verify` finds it everywhere."""
-    path = tmp_path / "x.dict"
-    write(path, SMALL)
-    for file in FILES:
-        data = (path / file).read_bytes()
-        for place in range(0, len(data), 1 + len(data) // 120):
-            (path / file).write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
-            with pytest.raises(ArtifactError) as caught:
-                verify_artifact(path)
-            assert str(path / file) in str(caught.value)
-            if file.endswith(".marisa"):
-                with pytest.raises(ArtifactError, match="SHA-256"):
-                    Dictionary(path)
-        (path / file).write_bytes(data)
+    path = write(tmp_path / "x.dict", SMALL).path
+    data = path.read_bytes()
+    for place in range(0, len(data), 1 + len(data) // 500):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+        with pytest.raises(ArtifactError, match=r"x\.dict"):
+            Dictionary(path)
+    path.write_bytes(data)
     verify_artifact(path)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_random_bytes_and_cut_files_are_errors(tmp_path: Path, file: str) -> None:
-    """Under a manifest that fits them, as a hostile artifact would have."""
-    path = tmp_path / "x.dict"
-    statistics = write(path, SMALL).manifest.statistics
-    data = (path / file).read_bytes()
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    damaged = [rng.randbytes(rng.randint(1, 2000)) for _ in range(10)]
-    damaged += [data[: rng.randrange(len(data))] for _ in range(10)]
+@pytest.mark.parametrize("array", ARRAYS)
+def test_random_and_cut_arrays_are_errors(tmp_path: Path, array: str, rng: random.Random) -> None:
+    """In a file that fits them, as a hostile one would."""
+    path = write(tmp_path / "x.dict", SMALL).path
+    whole = path.read_bytes()
+    kind, data = Parts.of(path).arrays[array]
+    damaged = [rng.randbytes(4 * rng.randint(200, 500)) for _ in range(10)]
+    damaged += [data[: rng.randrange(len(data) - 3)] for _ in range(10)]
     for content in damaged:
-        (path / file).write_bytes(content)
-        reseal(path, statistics)
-        with pytest.raises(ArtifactError, match=file):
+        path.write_bytes(whole)
+        edit(path, lambda parts, content=content: parts.arrays.update({array: (kind, content)}))
+        with pytest.raises(ArtifactError, match=r"x\.dict: "):
             Dictionary(path)
 
 
 def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:
     """As a text grows, and in the chains that are proposed; the twin tries every suffix."""
     tokenizer, out = open_tokenizer(demo_path("target") / "tokenizer.json"), tmp_path / "uk.dict"
-    count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), CountOptions(), lambda step: None)
+    count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), lambda step: None)
     dictionary = Dictionary(out)
     entries = {tuple(entry.context): (entry.token, entry.probability) for entry in dictionary.entries()}
     checked = 0

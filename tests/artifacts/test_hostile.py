@@ -2,14 +2,11 @@
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from spectool.artifacts.dictionary import START, Dictionary
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -26,13 +23,14 @@ TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
 
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     """What users do with a dictionary."""
-    out = scratch / "out"
     yield lambda: draft(path)
     yield lambda: [list(Dictionary(path).entries()) for _ in range(2)]
     yield lambda: hostile.command("inspect", path, "--lookup", "w tym roku", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("verify", path)
-    yield lambda: hostile.command("merge-dict", path, path, "-o", out / "merged.dict")
+    yield lambda: hostile.command(
+        "emulate", "--dict", path, "--dict", path, "--corpus", "sample:pl", "--max-tokens", 50
+    )
 
 
 def draft(path: Path) -> None:
@@ -53,49 +51,19 @@ def draft(path: Path) -> None:
         drafter.commit(proposal.tokens or (1,))
 
 
-def counts(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
-    """What users do with counts."""
-    build = ("build-dict", "--tokenizer", TOKENIZER, "--counts", path, "-o", scratch / "built.dict")
-    yield lambda: hostile.command("inspect", path)
-    yield lambda: hostile.command("verify", path)
-    yield lambda: hostile.command(*build)
-
-
-@pytest.fixture(scope="session")
-def example_counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Counts of a few pages of text."""
-    folder = tmp_path_factory.mktemp("hostile")
-    text = "".join(f"{document.text}\n" for document in islice(open_corpus("sample:pl"), 20))
-    (folder / "text.txt").write_text(text, encoding="utf-8")
-    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
-    limits, corpus = CountOptions(orders=3, min_count=2), open_corpus(str(folder / "text.txt"))
-    count_text(corpus, folder / "x.counts", limits, tokenizer, lambda step: None)
-    return folder / "x.counts"
-
-
-@pytest.mark.system
-def test_counts(example_counts: Path, tmp_path: Path) -> None:
-    assert_harmless("counts", example_counts, 120, tmp_path)
-
-
-@pytest.mark.slow
-def test_many_counts(example_counts: Path, tmp_path: Path) -> None:
-    assert_harmless("counts", example_counts, 10_000, tmp_path)
-
-
 @pytest.fixture(scope="session")
 def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small backoff dictionary of the demo's tokenizer."""
     out = tmp_path_factory.mktemp("hostile") / "small.dict"
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     options = BackoffOptions(max_bytes=18_000)
-    count_and_build(tokenizer, open_corpus("sample:pl"), out, options, CountOptions(), lambda step: None)
+    count_and_build(tokenizer, open_corpus("sample:pl"), out, options, lambda step: None)
     return out
 
 
-@pytest.mark.system
-def test_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 120, tmp_path, TRIES)
+@pytest.mark.parametrize("number", [20, pytest.param(120, marks=pytest.mark.system)])
+def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
+    assert_harmless("dictionary", example_dictionary, number, tmp_path, TRIES)
 
 
 @pytest.mark.slow

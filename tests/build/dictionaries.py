@@ -1,26 +1,30 @@
 """Small dictionaries for tests, written from lists of entries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
 Row = tuple[Sequence[int], int, float, int]
 
 
-def written(path: Path, rows: Iterable[Row], tokenizer: dict[str, Any] = SMALL) -> Dictionary:
+def written(
+    path: Path,
+    rows: Iterable[Row | Entry],
+    tokenizer: Mapping[str, Any] = SMALL,
+    arguments: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Dictionary:
     """Write a dictionary and open it."""
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, [Entry(*row) for row in rows])
-        Dictionary.seal(directory, {}, {"target": tokenizer}, {}, shape)
+    arrays, shape = dictionary_arrays([row if isinstance(row, Entry) else Entry(*row) for row in rows])
+    Dictionary.write(
+        path,
+        arrays,
+        arguments=arguments or {},
+        tokenizers={"target": tokenizer},
+        inputs=inputs or {},
+        statistics=shape,
+    )
     return Dictionary(path)
-
-
-def rows_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[int, float, int]]:
-    """Return the entries of a dictionary by their contexts."""
-    return {
-        tuple(entry.context): (entry.token, round(entry.probability, 2), entry.count) for entry in dictionary.entries()
-    }

@@ -21,11 +21,8 @@ from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
-from spectool.artifacts.formats import verify_artifact
-from spectool.artifacts.manifest import verify_files
-from spectool.artifacts.pruned_draft import PrunedDraft
 from spectool.build.corpus_reading import sample_texts
-from spectool.build.pruning.stage import prune_model
+from spectool.build.pruning.stage import RECORD, prune_model, read_record
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights, resized
 from spectool.corpora import open_corpus
@@ -180,31 +177,32 @@ def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised
         assert mx.array_equal(weight, rows), name  # exactly, also where they are quantised
 
 
-def test_the_directory_is_a_model_and_an_artifact(tmp_path: Path) -> None:
+def test_the_directory_is_a_model(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "whole", True, False, 2)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     (folder / "vocab.json").write_text("{}")
     arguments = "prune-draft", "--draft", folder, "--corpus", "sample:pl", "--corpus", "sample:uk"
     found = figures(*arguments, "-o", tmp_path / "small")
-    small = PrunedDraft(tmp_path / "small")
-    verify_artifact(small.path)
-    assert (small.path / "chat_template.jinja").read_text() == "{{ messages }}"
-    assert not (small.path / "vocab.json").exists()
-    config = json.loads((small.path / "config.json").read_text())
+    small = tmp_path / "small"
+    record = read_record(small)
+    assert record is not None and record.statistics["ids"] == found["statistics"]["ids"]
+    assert (small / "chat_template.jinja").read_text() == "{{ messages }}"
+    assert not (small / "vocab.json").exists()
+    config = json.loads((small / "config.json").read_text())
     after = found["statistics"]["ids"]["after"]
     assert (config["vocab_size"], config["bos_token_id"], config["eos_token_id"]) == (after, 1, 2)
-    index = json.loads((small.path / "model.safetensors.index.json").read_text())
-    assert set(index["weight_map"].values()) == {path.name for path in small.path.glob("*.safetensors")}
+    index = json.loads((small / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == {path.name for path in small.glob("*.safetensors")}
     assert index["metadata"]["total_size"] == found["statistics"]["weights"]["after"]
     for text in found["statistics"]["text"]:
         assert text["covered"] >= 0.999
         assert text["before"] <= text["after"] < 1.01 * text["before"]
-    for command in ("inspect", "verify"):
-        assert run(command, small.path).exit_code == 0
-    # The same again replaces it; that of another model does not.
-    assert run(*arguments, "-o", tmp_path / "small").exit_code == 0
-    verify_files(small.path, PrunedDraft(small.path).manifest)
-    assert "exists and is not" in error_of(run(*arguments, "-o", folder))
+    assert run("inspect", small).exit_code == 0
+    for out in (small, folder):
+        assert "exists already" in error_of(run(*arguments, "-o", out))
+    for damaged in ("{", "[]", "5"):
+        (small / RECORD).write_text(damaged)
+        assert read_record(small) is None
 
 
 def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:

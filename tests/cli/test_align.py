@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.manifest import Manifest, read_manifest
+from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.manifest import Manifest
 from spectool.commands.shared.align_summary import judge, judgement, riskiest
 
 from ..running import OTHER, TOKENIZER, run

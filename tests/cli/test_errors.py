@@ -1,6 +1,5 @@
 """Errors are one line that helps, exit with 1, and leave nothing behind."""
 
-import json
 import re
 import shlex
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spectool.tests.artifacts.parts import edit_manifest
 from spectool.tests.running import OTHER, TOKENIZER, error_of, process, run
 
 
@@ -21,15 +21,15 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "no such file or directory" in error_of(run("build-dict", "--tokenizer", missing, "--corpus", "sample:pl"))
     assert "sample:xx: no such sample" in error_of(run(*build[:3], "--corpus", "sample:xx", "-o", out))
-    assert "exists and is not a spectool artifact" in error_of(run(*build, tmp_path / "file"))
+    assert "exists and is not a whole artifact" in error_of(run(*build, tmp_path / "file"))
     assert "is not a writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
-    assert "no such artifact" in error_of(run("verify", missing))
-    assert "no such artifact" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
+    assert "no such file" in error_of(run("verify", missing))
+    assert "no such file" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
         run("emulate", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
     )
     (tmp_path / "empty").mkdir()
-    assert "build did not finish" in error_of(run("inspect", tmp_path / "empty"))
+    assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path / "empty"))
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert not out.exists()
@@ -46,7 +46,7 @@ def test_a_folder_with_the_name_of_an_option_keeps_its_name(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     shutil.copytree(Path(TOKENIZER).parent, "draft")
     refused = error_of(run("prune-draft", "--draft", "draft", "--corpus", "sample:pl", "-o", "draft"))
-    assert refused.startswith("Error: draft: exists and is not")
+    assert refused.startswith("Error: draft: exists already")
 
 
 def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
@@ -70,33 +70,31 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "spectool.ArtifactError" in done.stderr
     plain = process("verify", tmp_path / "gone")
     assert plain.returncode == 1
-    assert plain.stderr.startswith(f"Error: {tmp_path / 'gone'}: no such artifact")
+    assert plain.stderr.startswith(f"Error: {tmp_path / 'gone'}: no such file")
     assert len(plain.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["uk.dict", "x.align"])
 def test_verify_finds_a_flipped_byte(work: Path, tmp_path: Path, name: str) -> None:
-    for file in sorted(path.name for path in (work / name).iterdir() if path.name != "manifest.json"):
-        shutil.copytree(work / name, tmp_path / file)
-        data = bytearray((tmp_path / file / file).read_bytes())
-        data[len(data) // 2] ^= 1
-        (tmp_path / file / file).write_bytes(data)
-        assert f"{file}: SHA-256 is " in error_of(run("verify", tmp_path / file))
+    data = (work / name).read_bytes()
+    for place in (len(data) // 2, len(data) - 1):
+        (tmp_path / name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        for command in ("verify", "inspect"):
+            assert f"{name}: SHA-256 is " in error_of(run(command, tmp_path / name))
 
 
 def test_whatever_a_manifest_holds_is_shown(work: Path, tmp_path: Path) -> None:
-    shutil.copytree(work / "uk.dict", tmp_path / "x.dict")
-    manifest = json.loads((tmp_path / "x.dict" / "manifest.json").read_text(encoding="utf-8"))
+    shutil.copy(work / "uk.dict", tmp_path / "x.dict")
     deep: dict[str, object] = {}
     for _ in range(400):
         deep = {"a_b": deep}
     arguments = {"deep": [deep], "huge": 10**12, "none": None, "list": [[1.5, True], {}], "": ""}
-    (tmp_path / "x.dict" / "manifest.json").write_text(json.dumps(manifest | {"arguments": arguments}))
+    edit_manifest(tmp_path / "x.dict", lambda manifest: manifest.update(arguments=arguments))
     shown = run("inspect", tmp_path / "x.dict")
     assert shown.exit_code == 0, shown.output
     assert "list 1.5, yes, none" in shown.stdout and "deep a b (a b (…))" in shown.stdout
     assert run("verify", tmp_path / "x.dict").exit_code == 0
-    (tmp_path / "x.dict" / "manifest.json").write_text(json.dumps(manifest | {"statistics": {}}))
+    edit_manifest(tmp_path / "x.dict", lambda manifest: manifest.update(statistics={}))
     assert "again" in error_of(run("inspect", tmp_path / "x.dict"))
 
 
@@ -116,7 +114,7 @@ def test_interrupted(tmp_path: Path) -> None:
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
-    while running.stderr.readline() != "counting 2-grams\n":  # tasks are finished, which is not worth a word here
+    while running.stderr.readline() != "counting 2-grams\n":
         pass
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
@@ -141,36 +139,25 @@ import spectool.cli
 
 
 def test_an_artifact_of_another_format_is_not_replaced(work: Path, tmp_path: Path) -> None:
-    out = shutil.copytree(work / "x.align", tmp_path / "x.align")
-    before = (out / "manifest.json").read_bytes()
+    out = shutil.copy(work / "x.align", tmp_path / "x.align")
+    before = out.read_bytes()
     command = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:uk", "-o", str(out)]
     result = run(*command)
     assert result.exit_code == 1
-    assert "is a spectool-alignment, not replaced by a spectool-dictionary" in result.output
-    assert (out / "manifest.json").read_bytes() == before
+    assert "not replaced by a spectool-dictionary" in result.output
+    assert out.read_bytes() == before
 
 
 def test_the_root_directory_is_no_artifact() -> None:
     result = run("align", "--draft", OTHER, "--target", TOKENIZER, "-o", "/")
     assert result.exit_code == 1
-    assert "/: exists and is not a spectool artifact" in result.output
+    assert "/: cannot be written" in result.output
 
 
-def test_a_damaged_alignment_is_not_described(work: Path, tmp_path: Path) -> None:
-    shutil.copytree(work / "x.align", tmp_path / "x.align")
-    file = tmp_path / "x.align" / "prefix_index.npy"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    result = run("inspect", tmp_path / "x.align")
-    assert result.exit_code == 1
-    assert "prefix_index.npy: SHA-256 is" in result.output
-
-
-def test_a_model_directory_is_no_unfinished_build(tmp_path: Path) -> None:
+def test_a_model_directory_is_no_artifact(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
-    assert "is a model directory, not a spectool artifact" in error_of(run("verify", tmp_path))
+    assert "is a directory, expected an artifact" in error_of(run("verify", tmp_path))
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

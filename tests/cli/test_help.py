@@ -11,8 +11,8 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "count", "demo", "doctor", "emulate"),
-    *("generate", "inspect", "lab", "merge-dict", "prune-draft", "serve", "setup", "verify"),
+    *("align", "bench", "build-dict", "chat", "demo", "doctor", "emulate"),
+    *("generate", "inspect", "lab", "prune-draft", "serve", "setup", "verify"),
 ]
 
 
@@ -56,7 +56,7 @@ def test_examples_use_options_that_there_are(name: str) -> None:
         (["generate", "--modle", "x"], "--model"),
         (["emulate", "--dictionary", "x"], "--dict"),
         (["chat", "--max-new-tokens", "8"], "--max-tokens"),
-        (["count", "--output", "x"], "--out"),
+        (["build-dict", "--output", "x"], "--out"),
     ],
 )
 def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spectool.artifacts.artifact import read_manifest
 from spectool.commands.shared.console import show, table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import TOKENIZER, process, run
@@ -21,7 +22,8 @@ def test_json_of_each_command(work: Path) -> None:
     assert inspected["format"] == "spectool-dictionary"
     assert len(inspected["sample_entries"]) == 5
     assert set(inspected["sample_entries"][0]) == {"after", "comes", "probability"}
-    assert inspected["files"]["next_token.npy"]["bytes"] > 0
+    assert inspected["arrays"]["next_token"].startswith("uint16 ")
+    assert inspected["bytes"] == (work / "uk.dict").stat().st_size
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
@@ -36,7 +38,7 @@ def test_json_of_each_command(work: Path) -> None:
 
 def test_texts_of_each_command(work: Path) -> None:
     shown = run("inspect", work / "uk.dict", "--lookup", "персональний ком", "--entries", "2").stdout
-    assert re.search(r"^format +spectool-dictionary$", shown, re.MULTILINE)
+    assert "spectool-dictionary" not in shown, "the look-up alone, without hashes and files"
     assert re.search(r"^proposal +after .*, comes .*, probability 0\.\d+, in all 0\.\d+$", shown, re.MULTILINE)
     assert re.search(r"^sample entries +after .*, comes .*, probability 0\.\d+\n +after ", shown, re.MULTILINE)
     report = run("inspect", work / "x.align").stdout
@@ -84,7 +86,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     ("arguments", "bar"),
     [
         ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
-        ("merge-dict uk.dict uk.dict -o m.dict", b"merging: 100%"),
+        (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"splitting: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
     ],
 )
@@ -188,7 +190,7 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path, shared:
     _, _, verdict = " ".join(result.stdout.split()).partition(" verdict ")
     assert verdict.startswith("do not use this pair for such text") and "the draft's lower-cases" in verdict
     assert "next:" not in result.stderr
-    statistics = json.loads((tmp_path / "x.align" / "manifest.json").read_text())["statistics"]
+    statistics = read_manifest(tmp_path / "x.align").statistics
     assert statistics["draft_to_target"]["string_free"] is None
 
 

@@ -15,7 +15,7 @@ from spectool.tests.running import TOKENIZER, figures, run
     ("counted", "said"),
     [
         (19_999, "19,999 tokens: little."),
-        (99_999, "99,999 tokens: enough for documents like these, next to a general dictionary"),
+        (99_999, "99,999 tokens: enough for documents like these. Use a general dictionary as well"),
         (100_000, "100,000 tokens: enough for documents like these. A general dictionary gains more"),
         (1_000_000, "1,000,000 tokens: enough for a useful dictionary."),
     ],
@@ -29,7 +29,7 @@ def test_build_dict_says_it_and_as_json(tmp_path: Path) -> None:
     shown = run(*arguments, "-o", tmp_path / "a.dict").stdout.splitlines()
     facts = json.loads(run(*arguments, "-o", tmp_path / "b.dict", "--json").stdout)
     counted = facts["statistics"]["tokens"]
-    assert facts["text"].startswith(f"{counted:,} ") and "next to a general dictionary" in facts["text"]
+    assert facts["text"].startswith(f"{counted:,} ") and "general dictionary" in facts["text"]
     (last,) = [line for line in shown if line.startswith("text ")]
     assert facts["text"].startswith(last.split(maxsplit=1)[1])
 

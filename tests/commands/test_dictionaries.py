@@ -1,7 +1,6 @@
 """Dictionaries of ``generate``: several that are named, and those in the user's folder that are found."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -58,11 +57,9 @@ def test_one_that_is_named_is_taken_alone(folder: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_one_is_left_out_with_a_warning(folder: Path) -> None:
     build(folder / "mine.dict")
-    shutil.copytree(folder / "mine.dict", folder / "short.dict")
-    (folder / "short.dict" / "manifest.json").write_text("{")
-    shutil.copytree(folder / "mine.dict", folder / "changed.dict")
-    trie = folder / "changed.dict" / "contexts.marisa"
-    trie.write_bytes(bytes(trie.stat().st_size))
+    whole = (folder / "mine.dict").read_bytes()
+    (folder / "short.dict").write_bytes(whole[:-1])
+    (folder / "changed.dict").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     drafted, said = sources("--no-history")
     assert drafted == ["dictionary"]
     assert [line for line in said.splitlines() if "warning" in line and "short.dict" in line]

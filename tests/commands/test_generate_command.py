@@ -118,8 +118,6 @@ def test_a_prediction_is_followed(tmp_path: Path) -> None:
     file.write_bytes(b"\xff")
     refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
     assert refused.exit_code == 1 and f"{file}: not UTF-8 at byte 0" in refused.stderr
-    saving = CliRunner().invoke(main, [*command, "--prediction", str(file), "--save-prompt-cache", str(tmp_path / "x")])
-    assert saving.exit_code == 2 and "--prediction" in saving.stderr
 
 
 def test_nothing_drafted_is_said() -> None:

@@ -7,10 +7,10 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.commands.look_ups import explain
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
@@ -24,11 +24,7 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     for context, following, probability in entries:
         (ids, whole) = tokenizer.encode_after_space([context, context + following])
         rows.append(Entry(ids, whole[len(ids)], probability, 100))
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, rows)
-        arguments = {"method": "backoff"}
-        Dictionary.seal(directory, arguments, {"target": tokenizer.identity}, {}, shape)
-    return Dictionary(path)
+    return written(path, rows, tokenizer.identity, {"method": "backoff"})
 
 
 ENTRIES = [("idzie", " przez", 0.5), ("idzie przez", " las", 0.6), ("idzie przez las", " i", 0.5)]

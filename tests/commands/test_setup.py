@@ -16,9 +16,10 @@ import pytest
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
 from spectool.measure.bench.run_file import PLAIN as NO_DRAFTS
-from spectool.measure.bench.run_file import Block, DrafterSpec
+from spectool.measure.bench.run_file import Block
+from spectool.measure.degenerate import LOOPS
 from spectool.runtime.demo_models import demo_path
-from spectool.tests.measure.bench.runs import block, generation, write_run
+from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
@@ -53,11 +54,11 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, 
     assert recommended[0] == "spectool"
     assert run(*recommended[1:], "--prompt", "Most w", "--max-tokens", 2).exit_code == 0
 
-    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert all(kept(again).values())
-    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()} == before
-    assert {**again, "steps": ()} == {**found, "steps": ()}
+    assert kept(again) == {"dictionary": True, "doctor": True, "bench": False}
+    assert {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")} == before
+    assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
         stream.write("Jeszcze jeden wiersz.\n")
@@ -116,31 +117,38 @@ def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -
     ],
 )
 def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
-    tmp_path: Path, speeds: Sequence[float], pays: bool, best: str, options: list[str]
+    speeds: Sequence[float], pays: bool, best: str, options: list[str]
 ) -> None:
-    draft = DrafterSpec(draft_model="D", alignment="A")
-    look_ups = DrafterSpec(dictionaries=("d",), history=True)
-    drafters = {LOOK_UPS: look_ups, DRAFT: draft, ALL: draft.model_copy(update={"dictionaries": ("d",)})}
-    run = write_run(tmp_path / "run", [timed(number, speeds) for number in range(12)])
-    found = Setup("M", "pl", [], "D", True, 1.0, drafters, run).outcome()
+    found = outcome([timed(number, speeds) for number in range(12)])
     assert (found["pays"], found["recommended"]) == (pays, best)
     assert shlex.split(found["command"]) == ["spectool", "generate", "--model", "M", *options]
 
 
-def test_a_bench_that_cannot_tell_recommends_no_draft_model(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [timed(number, (0.99, 3.0 if number % 2 else 0.5)) for number in range(12)])
-    drafters = {LOOK_UPS: DrafterSpec(dictionaries=("d",)), DRAFT: DrafterSpec(draft_model="D")}
-    found = Setup("M", "pl", [], "D", True, 1.0, drafters, run).outcome()
+def test_a_bench_that_cannot_tell_recommends_no_draft_model() -> None:
+    found = outcome([timed(number, (0.99, 3.0 if number % 2 else 0.5)) for number in range(12)])
     assert (found["pays"], found["recommended"]) == (None, PLAIN)
 
 
-def timed(number: int, speeds: Sequence[float]) -> Block:
+@pytest.mark.parametrize("real", [0, 1, 5])
+def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
+    found = outcome([timed(number, (1.9,), None if number < real else LOOPS) for number in range(8)])
+    assert (found["pays"], found["recommended"], found["command"]) == (None, None, None)
+    assert found["looping_or_echoing"][0]["prompts"] == 8 - real and "loop" in found["verdict"]
+
+
+def outcome(blocks: Sequence[Block]) -> dict[str, Any]:
+    made = Setup("M", "pl", [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
+    return made.outcome()
+
+
+def timed(number: int, speeds: Sequence[float], fault: str | None = None) -> Block:
     """A block in which drafters are as fast as that, compared with plain decoding."""
     seconds = 1 + number % 3 / 100
     drafted = [
-        generation(name, None, seconds / speed) for name, speed in zip((LOOK_UPS, DRAFT, ALL), speeds, strict=False)
+        generation(name, None, seconds / speed, fault=fault)
+        for name, speed in zip((LOOK_UPS, DRAFT, ALL), speeds, strict=False)
     ]
-    return block(f"p{number}", [generation(NO_DRAFTS, 0, seconds), *drafted])
+    return block(f"p{number}", [generation(NO_DRAFTS, 0, seconds, fault=fault), *drafted])
 
 
 @pytest.mark.system

@@ -1,16 +1,14 @@
 """``verify`` of several artifacts, and what names without a folder find."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.arrays import save_array
-from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
-from spectool.tests.artifacts.hostile import reseal
+from spectool.artifacts.dictionary import Dictionary
+from spectool.tests.artifacts.parts import edit, edit_manifest
+from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, error_of, run
 from spectool.tokenization.opening import open_tokenizer
 
@@ -19,40 +17,37 @@ from spectool.tokenization.opening import open_tokenizer
 def dictionary(tmp_path: Path) -> Path:
     path = tmp_path / "sample-pl.8d3f21ab.backoff-0c55d1.dict"
     inputs = {"corpus": "sample:pl", "documents": 1, "characters": 9}
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, [Entry((5,), 6, 0.5, 3), Entry((6, 5), 7, 0.5, 3)])
-        sides = {"target": open_tokenizer(TOKENIZER).identity}
-        Dictionary.seal(directory, {"method": "merge"}, sides, inputs, shape)
-    return path
+    rows = [((5,), 6, 0.5, 3), ((6, 5), 7, 0.5, 3)]
+    return written(path, rows, open_tokenizer(TOKENIZER).identity, {"method": "merge"}, inputs).path
 
 
-def damaged(path: Path, file: str) -> Path:
-    """A copy with one byte flipped."""
-    copy = path.with_name(f"damaged-{file}.dict")
-    shutil.copytree(path, copy)
-    data = bytearray((copy / file).read_bytes())
-    data[-1] ^= 1
-    (copy / file).write_bytes(data)
+def damaged(path: Path, place: int) -> Path:
+    """A copy with one bit flipped."""
+    copy = path.with_name(f"damaged{place}.dict")
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    copy.write_bytes(data)
     return copy
 
 
 def test_verify_goes_on_after_a_damaged_artifact(dictionary: Path, tmp_path: Path) -> None:
-    bad = [damaged(dictionary, file) for file in ("count.npy", "contexts.marisa")]
+    bad = [damaged(dictionary, place) for place in (-1, -200)]
     result = run("verify", bad[0], dictionary, bad[1], tmp_path / "gone", dictionary)
     assert result.exit_code == 1
-    whole = f"{dictionary}: whole (spectool-dictionary {Dictionary.version}, {size_of(dictionary):,} bytes)"
+    size = dictionary.stat().st_size
+    whole = f"{dictionary}: whole (spectool-dictionary {Dictionary.version}, {size:,} bytes)"
     assert result.stdout.splitlines() == [whole, whole]
     errors = result.stderr.splitlines()
     assert [line.partition(": SHA-256 is ")[0] for line in errors[:2]] == [
-        f"Error: {bad[0]}/count.npy",
-        f"Error: {bad[1]}/contexts.marisa",
+        f"Error: {bad[0]}",
+        f"Error: {bad[1]}",
     ]
-    assert errors[2].startswith(f"Error: {tmp_path / 'gone'}: no such artifact")
+    assert errors[2].startswith(f"Error: {tmp_path / 'gone'}: no such file")
     assert len(errors) == 3
 
 
 def test_verify_as_json(dictionary: Path) -> None:
-    bad = damaged(dictionary, "count.npy")
+    bad = damaged(dictionary, -1)
     result = run("verify", bad, dictionary, "--json")
     assert result.exit_code == 1
     assert result.stderr == ""
@@ -61,17 +56,13 @@ def test_verify_as_json(dictionary: Path) -> None:
         "path": str(dictionary),
         "format": Dictionary.format,
         "version": Dictionary.version,
-        "bytes": size_of(dictionary),
+        "bytes": dictionary.stat().st_size,
         "whole": True,
     }
     assert broken["path"] == str(bad)
     assert broken["whole"] is False
-    assert "count.npy: SHA-256 is" in broken["error"]
+    assert ": SHA-256 is" in broken["error"]
     assert run("verify", dictionary, "--json").exit_code == 0
-
-
-def size_of(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.iterdir() if file.name != "manifest.json")
 
 
 def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,17 +77,12 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
 
 
 def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
-    value = json.loads((dictionary / "manifest.json").read_text())
-    value["inputs"]["corpus"] = "a\x1b[2J\x9b\rb"
-    (dictionary / "manifest.json").write_text(json.dumps(value))
+    edit_manifest(dictionary, lambda manifest: manifest["inputs"].update(corpus="a\x1b[2J\x9b\rb"))
     assert r"corpus a\x1b[2J\x9b\rb" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
 
 
 def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
     """Under a manifest that says otherwise; the drafts are the target's to refuse."""
-    save_array(dictionary / "alphabet.npy", [2**32 - 1, 10**6, 5], "uint32")
-    value = json.loads((dictionary / "manifest.json").read_text())
-    value["tokenizers"]["target"]["size"] = 2**40
-    (dictionary / "manifest.json").write_text(json.dumps(value))
-    reseal(dictionary)
+    edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
+    edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
     assert "is not in" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))

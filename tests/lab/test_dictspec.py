@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool.build.dictionary.predictions import as_text, as_tokens
 from spectool.lab.dictspec import DictSpecOptions, Phrase, PhraseReading, predict, without_redundant
+from spectool.lab.token_strings import as_text, as_tokens
 
 Phrases = dict[tuple[int, ...], Phrase]
 Ngrams = list[tuple[Sequence[int], int]]

@@ -7,9 +7,9 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from spectool.build.dictionary.predictions import as_tokens
 from spectool.corpora import open_corpus
 from spectool.lab.dictspec import DictSpecDrafter, DictSpecOptions, PhraseTable, WordNgrams, dictspec_table
+from spectool.lab.token_strings import as_tokens
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 

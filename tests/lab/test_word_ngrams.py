@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spectool.corpora import open_corpus
 from spectool.lab.dictspec import WordNgrams
 from spectool.lab.words import word_runs
-from spectool.tests.build.counting.counting_twin import windows_of
+from spectool.tests.build.counting_twin import windows_of
 
 lines = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "ż", "п'ять", "."]), min_size=1, max_size=8).map(" ".join),

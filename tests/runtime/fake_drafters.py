@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Entry
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.build.dictionaries import written
 
 
 def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) -> LookupDrafter:
@@ -25,13 +26,10 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         for context, counts in following.items()
         for token, times in counts.most_common(1)
     ]
-    # The files are mapped when the folder goes: their pages live as long as the dictionary.
+    # The file is mapped when the folder goes: its pages live as long as the dictionary.
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        shape = write_dictionary(path, entries)
         target = {"name": "test", "fingerprint": "", "size": vocabulary}
-        Dictionary.seal(path, {}, {"target": target}, {}, shape)
-        return LookupDrafter(Dictionary(path))
+        return LookupDrafter(written(Path(folder) / "x.dict", entries, target))
 
 
 class Reference(Drafter):

@@ -173,6 +173,9 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
         list(generate_step([1], model, drafter=Reference(text, vocabulary=ROWS), num_draft_tokens=4, grammar=grammar))
 
 
+CLOSED: Any = {"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False}
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
@@ -187,6 +190,26 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
             "(?i)schema",
             marks=pytest.mark.system,  # ten seconds
         ),
+        (
+            lambda t: Grammar(t, "json_schema", CLOSED | {"patternProperties": {"^a$": {"type": "integer"}}}),
+            "patternProperties",
+        ),
+        (
+            lambda t: (
+                Grammar(t, "json_schema", {"items": CLOSED | {"patternProperties": {"^a?$": {}, "^b": False}}})
+                and Grammar(t, "json_schema", {"items": CLOSED | {"patternProperties": {"^a$": {}, "^b": False}}})
+            ),
+            "patternProperties '.a.', '.b' can match",
+        ),
+        (
+            lambda t: Grammar(t, "json_schema", {"$defs": {"m": {"$ref": "#/$defs/m"}}, "$ref": "#/$defs/m"}),
+            "[$]ref.*/m",
+        ),
+        (lambda t: Grammar(t, "json_schema", CLOSED | {"properties": {"a": {"$ref": "#"}}}), "[$]ref '#' has no end"),
+        (
+            lambda t: Grammar(t, "json_schema", {"items": {"properties": {f"p{i}": {} for i in range(501)}}}),
+            "at most 500 properties .*, got 501",
+        ),
         (lambda t: Grammar(t, "regex", "a("), "regex: .*unclosed group"),
         (lambda t: Grammar(t, "regex", "(" * 9_000 + ")" * 9_000), "regex: "),
         (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
@@ -199,6 +222,88 @@ def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], prob
     with pytest.raises(RuntimeUnsupported, match=problem) as refusal:
         make(demo()[1])
     assert len(str(refusal.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "object", "patternProperties": {"": False}}, "{}"),
+        ({"allOf": [CLOSED, {"patternProperties": {"^a$": {"type": "null"}}}]}, '{"a":null}'),
+        (CLOSED | {"patternProperties": {"^[ab]$": {"type": "null"}}}, '{"a":null,"b":null}'),
+        (CLOSED | {"patternProperties": {"^a$": {}}, "additionalProperties": {}}, '{"a":[],"b":null}'),
+        (CLOSED | {"properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}, '{"a":{"a":null}}'),
+        ({"type": "array", "items": {"$ref": "#"}}, "[[],[[]]]"),
+        ({"properties": {"enum": {"$ref": "#/properties/a"}, "a": {"const": {"$ref": "#"}}}}, '{"enum":{"$ref":"#"}}'),
+    ],
+)
+def test_what_can_be_finished_is_accepted(schema: Any, text: str) -> None:
+    grammar = Grammar(demo()[1], "json_schema", schema)
+    last = bits(committed_to(grammar, spelled(grammar, text)).masks())[0]
+    assert last[list(demo()[1].eos_token_ids)].any()
+
+
+def spelled(grammar: Grammar, text: str) -> list[int]:
+    """Tokens of exactly ``text``, without the space that the tokenizer would put before it."""
+    return list(grammar.vocabulary.trie.greedy_tokenize(text))
+
+
+def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
+    """What a model writes that prefers tokens of the characters ``wanted``; None if it has not ended."""
+    constraint, ids = grammar.constraint(ROWS), list[int]()
+    alone = [token for each in wanted for token in spelled(grammar, each)]
+    while len(ids) < count:
+        mask = bits(constraint.masks())[0]
+        liked = [token for token in alone if mask[token]]
+        token = liked[len(ids) % len(liked)] if liked else int(np.flatnonzero(mask)[0])
+        constraint.commit([token])
+        if token in demo()[1].eos_token_ids:
+            return grammar.vocabulary.end_of(ids, count).decode()
+        ids.append(token)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted", "text"),
+    [
+        ({"type": "integer"}, "1", "1" * 20),
+        ({"type": "integer", "maximum": 99}, "-1", "-" + "1" * 20),
+        ({"type": "integer", "minimum": 10**17}, "5", "5" * 20),
+        ({"type": "integer", "minimum": 0, "maximum": 120}, "1", "111"),
+        ({"type": "integer", "multipleOf": 10}, "10", "1" + "01" * 9 + "0"),
+        ({"type": "number"}, "1.", "1." + "1" * 20),
+        ({"type": "number"}, "1e", "1e11"),
+        ({"type": "number", "minimum": 0, "maximum": 1}, "0.", "0." + "0" * 20),
+        ({"type": "number", "exclusiveMinimum": 0}, "0.", "0." + "0" * 20 + "1"),
+        ({"type": "string", "pattern": "^[0-9]{30}$"}, "7", '"' + "7" * 30 + '"'),
+        ({"const": 10**24}, "1", None),
+    ],
+)
+def test_numbers_end_and_are_of_the_schema(schema: Any, wanted: str, text: str | None) -> None:
+    grammar = Grammar(demo()[1], "json_schema", schema)
+    got = written(grammar, wanted)
+    assert got is not None and (text is None or got == text), got
+
+
+def test_drafts_are_cut_where_a_number_has_all_its_digits() -> None:
+    grammar = Grammar(demo()[1], "json_schema", {"type": "array", "items": {"type": "integer"}})
+    draft = [token for each in "[" + "7" * 25 for token in spelled(grammar, each)]
+    constraint = grammar.constraint(ROWS)
+    before = bits(constraint.masks(draft))
+    assert len(before) == 22  # the bracket, 20 digits, and what may follow these
+    assert np.array_equal(bits(constraint.masks(draft)), before)
+    (comma,) = spelled(grammar, ",")
+    assert before[-1][comma] and not before[-1][draft[1]]
+
+
+@pytest.mark.parametrize("kind", ["choice", "json_schema"])
+def test_thousands_of_choices_and_hundreds_of_optional_properties_work(kind: str) -> None:
+    texts = [f'tekst {i * 7919} / "{i}"' for i in range(5000)]
+    optional = {"type": "object", "properties": {f"p{i}": {"type": "null"} for i in range(500)}}
+    grammar = Grammar(demo()[1], kind, texts if kind == "choice" else {**optional, "additionalProperties": False})
+    for text in texts[::1000] if kind == "choice" else ['{"p7": null,"p499":null}']:
+        ids = spelled(grammar, text)
+        constraint = committed_to(grammar, ids)
+        assert bits(constraint.masks())[0][list(demo()[1].eos_token_ids)].any(), text
 
 
 def test_a_grammar_holds_for_the_tokens_that_it_was_compiled_for() -> None:

@@ -1,223 +1,118 @@
-"""Saved prompt caches: a generation continues from a loaded one as from the one that was saved, target and draft."""
+"""Prompts saved by mlx-lm: they are continued as from the cache itself, and what is damaged is one clear error."""
 
 import json
 import os
+import random
+import struct
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 import pytest
-from mlx_lm.models.cache import KVCache, make_prompt_cache
-from mlx_lm.models.cache import save_prompt_cache as host_save
+from mlx_lm.models.cache import KVCache, make_prompt_cache, save_prompt_cache
 
-from spectool import RuntimeUnsupported
-from spectool.lab.strategies import IntersectionTranslator
+from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafters
-from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.prompt_cache import fingerprint, load_prompt_cache, save_prompt_cache
-from spectool.runtime.translation.protocol import Constraint, DraftContext
-from spectool.tests.runtime.fake_drafters import Reference
-from spectool.tests.runtime.models import KINDS, perturbed, plain, tiny_model
+from spectool.runtime.prompt_cache import load_prompt_cache
+from spectool.tests.runtime.models import KINDS, plain, tiny_model
 
-SAME = np.arange(256, dtype=np.int32)
-PROMPT = [7, 8, 9, 7, 8] * 4
+BEGIN, REST = [7, 8, 9, 7, 8] * 4, [7, 8, 9]
 
 
-def conversation(model: Any, drafter: Any, cache: list[Any], count: int) -> list[int]:
-    steps = generate_step(
-        mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=count
-    )
+def saved(path: Path, model: Any, max_kv_size: int | None = None) -> Path:
+    """Save what mlx-lm's ``cache_prompt`` would, with the model's name."""
+    cache = make_prompt_cache(model, max_kv_size)
+    for _ in generate_step(mx.array([*BEGIN, 1]), model, max_tokens=1, prompt_cache=cache):
+        pass
+    save_prompt_cache(str(path), cache, {"model": "m", "tokenizer_config": "{}"})
+    return path
+
+
+def continued(model: Any, cache: list[Any], count: int = 20) -> list[int]:
+    steps = generate_step(mx.array(REST), model, max_tokens=count, prompt_cache=cache, num_draft_tokens=0)
     return [token for token, _, _ in steps]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.system) if kind in ("llama4", "qwen3_5") else kind for kind in KINDS]
-)
-def test_target_and_draft_go_on(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "cache.safetensors"
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_prompt_is_continued_as_the_whole_text(kind: str, tmp_path: Path) -> None:
     model = tiny_model(kind)
-    noisy = perturbed(model, kind=kind, noise=0.02)
-    drafter, cache = ModelDrafter(noisy), make_prompt_cache(model)
-    text = plain(model, PROMPT, 30)
-    assert conversation(model, drafter, cache, 12) == text[:12]
-    save_prompt_cache(path, cache, drafter, {"note": "zażółć"}, tokens=[*PROMPT, *text[:11]])
-
-    loaded = ModelDrafter(noisy)
-    saved = load_prompt_cache(path, loaded)
-    assert saved.metadata == {"note": "zażółć"}
-    assert saved.tokens == [*PROMPT, *text[:11]]
-    assert saved.draft_tokens == len(drafter.cache.tokens)
-    # The draft's last proposal is in its cache: a length of its own.
-    assert loaded.cache.tokens == drafter.cache.tokens
-    assert loaded.cache.tokens[: len(PROMPT)] == PROMPT
-    results = []
-    for one in (drafter, loaded):
-        total = DraftStatistics()
-        before = len(one.cache.tokens)
-        whole = [*PROMPT, *text[:12]]
-        one.start(whole)
-        assert len(one.cache.tokens) <= len(whole) - 1
-        steps = generate_step(
-            mx.array(text[11:12]),
-            model,
-            drafter=one,
-            num_draft_tokens=8,
-            prompt_cache=load_prompt_cache(path).cache,
-            cached_tokens=whole[:-1],
-            max_tokens=18,
-            statistics=total,
-        )
-        assert [token for token, _, _ in steps] == text[12:]
-        results.append((total, before))
-    assert results[0] == results[1]
+    cache = load_prompt_cache(saved(tmp_path / "a.safetensors", model), model, "m")
+    assert continued(model, cache) == plain(model, [*BEGIN, 1, *REST], 20)
 
 
-def test_a_source_of_another_vocabulary(tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model("qwen3_5")
-    source, again = ModelSource(model, bos=1), ModelSource(model, bos=1)
-    ids = list(range(20, 50))
-    source.draft(DraftContext(ids, 0), Constraint(), 4)
-    save_prompt_cache(path, [KVCache()], source)
-    load_prompt_cache(path, again)
-    again.start()
-    constraint = Constraint(extensions=np.arange(256, dtype=np.int32))
-    assert again.draft(DraftContext(ids, 0), constraint, 4) == source.draft(DraftContext(ids, 30), constraint, 4)
-    assert again.cache.tokens == source.cache.tokens
+def edited(data: bytes, rng: random.Random) -> bytes:
+    """A file whose header says something else in one place or two, or whose small arrays have other values."""
+    size = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8 : 8 + size]), bytearray(data[8 + size :])
+    metadata, arrays = header["__metadata__"], [name for name in header if name != "__metadata__"]
+    for _ in range(rng.choice((1, 1, 2))):
+        name, key = rng.choice(arrays), rng.choice(sorted(metadata))
+        shape, (begin, end) = header[name]["shape"], header[name]["data_offsets"]
+        match rng.randrange(5):
+            case 0:
+                metadata[key] = rng.choice(("", "KVCache", "CacheList", "mx", "scalar", "none", "string", "9.9", "-1"))
+            case 1:
+                metadata[rng.choice(("1.0", "1.9", "2.0.0", "x", "0"))] = metadata.pop(key)
+            case 2:
+                header[name]["shape"] = list(reversed(shape))
+            case 3 if end - begin == 4:
+                body[begin:end] = struct.pack("<i", rng.choice((0, -1, 3, 100, 2**31 - 1, -(2**31))))
+            case _:
+                other = rng.choice(arrays)
+                header[name], header[other] = header[other], header[name]
+    written = json.dumps(header).encode()
+    return struct.pack("<Q", len(written)) + written + body
 
 
-def test_files_without_a_draft(tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model()
-    cache = make_prompt_cache(model)
-    text = plain(model, PROMPT, 10)
-    conversation(model, Reference(text), cache, 5)
-    drafter = ModelDrafter(model)
-    for save in (
-        lambda: host_save(str(path), cache),
-        lambda: save_prompt_cache(path, cache),
-        lambda: save_prompt_cache(path, cache, drafter),
-    ):
-        save()
-        saved = load_prompt_cache(path, drafter)
-        assert (saved.metadata, saved.tokens, saved.draft_tokens) == ({}, [], 0)
-        assert drafter.cache.tokens == []
-        steps = generate_step(mx.array(text[4:5]), model, prompt_cache=saved.cache, max_tokens=5)
-        assert [token for token, _, _ in steps] == text[5:]
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5"])
+def test_an_edited_file_is_one_clear_error_or_is_continued(kind: str, tmp_path: Path) -> None:
+    model, path, rng, refused = tiny_model(kind), tmp_path / "b.safetensors", random.Random(kind), 0
+    for max_kv_size in (None, 16):
+        whole = saved(tmp_path / "a.safetensors", model, max_kv_size).read_bytes()
+        for _ in range(15):
+            path.write_bytes(edited(whole, rng))
+            try:
+                continued(model, load_prompt_cache(path, model, "m"), 12)
+            except SpectoolError as error:
+                refused += 1
+                assert f"{path}: expected a saved prompt of m, got" in str(error)
+                assert f"mlx_lm.cache_prompt --model m --prompt-cache-file {path}" in str(error)
+    assert refused > 10
 
 
-@pytest.mark.parametrize("kind", [tuple, np.array, mx.array])
-def test_the_ids_of_the_tokens_may_have_any_form(kind: Any, tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model()
-    cache = make_prompt_cache(model)
-    mx.eval(model(mx.array([PROMPT]), cache=cache))
-    save_prompt_cache(path, cache, tokens=kind(PROMPT))
-    assert load_prompt_cache(path).tokens == PROMPT
-    with pytest.raises(RuntimeUnsupported, match=r"^tokens: expected token ids, got None"):
-        save_prompt_cache(path, cache, tokens=None)  # type: ignore[arg-type]
-
-
-def test_what_a_loaded_drafter_is_made_of(tmp_path: Path) -> None:
-    """The cache of a draft model is found through a translator, and through a hybrid."""
-    path, model = tmp_path / "cache.safetensors", tiny_model()
-    translator = IntersectionTranslator(SAME, SAME, {}.__getitem__)
-    saved = Drafters([Reference([]), TranslatedDrafter(ModelSource(model), translator)])
-    saved.members[1].start(PROMPT)
-    saved.members[1].propose(4)
-    save_prompt_cache(path, [KVCache()], saved)
-    loaded = TranslatedDrafter(ModelSource(model), translator)
-    assert load_prompt_cache(path, loaded).draft_tokens == len(PROMPT) + 3
-    assert loaded.cache is not None and loaded.cache.tokens[: len(PROMPT)] == PROMPT
-    for nothing in (Drafters([Reference([])]), Reference([]), None):
-        assert nothing is None or nothing.cache is None
-        load_prompt_cache(path, nothing)
-
-
-def test_files_that_do_not_fit(tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model()
-    cache, drafter = make_prompt_cache(model), ModelDrafter(model)
-    conversation(model, drafter, cache, 5)
-    save_prompt_cache(path, cache, drafter, {"draft_model": "./tiny"})
-    for other in (tiny_model("falcon_h1"), tiny_model(seed=1), perturbed(model, noise=1e-6)):
-        with pytest.raises(
-            RuntimeUnsupported, match=r"safetensors: its draft cache is of model .*\(./tiny\), the draft"
-        ):
-            load_prompt_cache(path, ModelDrafter(other))
-    load_prompt_cache(path, ModelDrafter(tiny_model()))
-    entries, tokens = drafter.cache.content()
-    draft = {"spectool_draft_model": fingerprint(model), "spectool_draft_tokens": json.dumps(tokens)}
-    for metadata, message in (
-        ({"spectool_target_caches": "2"}, "expected a prompt cache, got ValueError"),
-        ({**draft, "spectool_target_caches": "2", "spectool_target_tokens": "[5]"}, "and 1 token ids"),
-        ({**draft, "spectool_target_caches": "3"}, "expected 2 caches of .* tokens, got 1 of"),
-        (
-            {**draft, "spectool_target_caches": "2", "spectool_draft_tokens": "[1, 2]"},
-            "expected 2 caches of 2 tokens, got 2 of",
-        ),
-    ):
-        host_save(str(path), [*cache, *entries], metadata)
+def test_what_is_no_saved_prompt_of_this_model_is_refused(tmp_path: Path) -> None:
+    model, path = tiny_model(), tmp_path / "a.safetensors"
+    saved(path, model)
+    pipe, weights, none = tmp_path / "pipe", tmp_path / "w.safetensors", tmp_path / "gone"
+    os.mkfifo(pipe)
+    model.save_weights(str(weights))
+    uneven = [KVCache(), KVCache()]
+    for layer, count in zip(uneven, (3, 5), strict=True):
+        layer.update_and_fetch(mx.zeros((1, 1, count, 32)), mx.zeros((1, 1, count, 32)))
+    save_prompt_cache(str(tmp_path / "uneven.safetensors"), uneven)
+    cases = (
+        (path, tiny_model(), "other", "got one of m"),
+        (path, tiny_model("qwen3_5"), "m", "expected a cache of this model"),
+        (tmp_path / "uneven.safetensors", model, "m", "hold 3 and 5 tokens"),
+        (pipe, model, "m", "no regular file"),
+        (none, model, "m", "no regular file"),
+        (weights, model, "m", "expected a saved prompt"),
+    )
+    for file, of, name, message in cases:
         with pytest.raises(RuntimeUnsupported, match=message):
-            load_prompt_cache(path, ModelDrafter(model))
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(RuntimeUnsupported, match="expected a prompt cache"):
-        load_prompt_cache(path)
-    with pytest.raises(RuntimeUnsupported, match="expected a prompt cache"):
-        load_prompt_cache(tmp_path / "absent.safetensors")
+            load_prompt_cache(file, of, name)
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(path := tmp_path / "cache.safetensors")
-    os.write(writer := os.open(path, os.O_RDWR), b"x" * 20)  # so that reading it would not hang this test
-    with pytest.raises(RuntimeUnsupported, match="expected a prompt cache, got FileNotFoundError: no regular file"):
-        load_prompt_cache(path)
-    with pytest.raises(RuntimeUnsupported, match="exists and is not a prompt cache"):
-        save_prompt_cache(path, [KVCache()])
-    os.close(writer)
+def test_bits_that_differ_from_those_asked_for_are_named(tmp_path: Path) -> None:
+    model, path = tiny_model(), tmp_path / "a.safetensors"
+    quantised = [layer.to_quantized(group_size=32, bits=4) for layer in read(model)]
+    save_prompt_cache(str(path), quantised, {"model": "m"})
+    assert load_prompt_cache(path, model, "m", 4)
+    with pytest.raises(RuntimeUnsupported, match="quantised to 4 bits, where --kv-bits 8"):
+        load_prompt_cache(path, model, "m", 8)
 
 
-def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model("deepseek_v41")
+def read(model: Any) -> list[Any]:
     cache = make_prompt_cache(model)
-    conversation(model, ModelDrafter(model), cache, 5)
-    with pytest.raises(RuntimeUnsupported, match="a prompt cache of class LayerCache cannot be saved"):
-        save_prompt_cache(path, cache)
-    assert not path.exists()
-
-
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    path, cache = tmp_path / "cache.safetensors", make_prompt_cache(tiny_model())
-    conversation(tiny_model(), ModelDrafter(tiny_model()), cache, 5)
-    with pytest.raises(RuntimeUnsupported, match=r"cache.bin: expected a file name .* Call it .*cache.bin.safetensors"):
-        save_prompt_cache(tmp_path / "cache.bin", cache)
-    with pytest.raises(RuntimeUnsupported, match="cannot be written"):
-        save_prompt_cache(tmp_path / "absent" / "cache.safetensors", cache)
-    assert list(tmp_path.iterdir()) == []
-    path.mkdir()
-    with pytest.raises(RuntimeUnsupported, match="exists and is not a prompt cache"):
-        save_prompt_cache(path, cache)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_only_a_prompt_cache_is_replaced(tmp_path: Path) -> None:
-    path, model = tmp_path / "cache.safetensors", tiny_model()
-    cache = make_prompt_cache(model)
-    conversation(model, ModelDrafter(model), cache, 5)
-    host_save(str(path), cache)
-    save_prompt_cache(path, cache, tokens=[1])  # in place of mlx-lm's
-    theirs = path.read_bytes()
-    save_prompt_cache(path, cache, tokens=[2])  # in place of ours
-    assert path.read_bytes() != theirs
-    with pytest.raises(RuntimeUnsupported, match="cache: expected a prompt cache"):
-        save_prompt_cache(path, [])
-    model.save_weights(str(path))
-    weights = path.read_bytes()
-    headers = [len(text).to_bytes(8, "little") + text for text in (b"[]", b'{"__metadata__":1}', b'{"a":')]
-    for data in (weights, b"", b"\xff" * 20, *headers):
-        path.write_bytes(data)
-        with pytest.raises(RuntimeUnsupported, match=r"cache.safetensors: exists and is not a prompt cache"):
-            save_prompt_cache(path, cache)
-        assert path.read_bytes() == data
-    assert list(tmp_path.iterdir()) == [path]
+    mx.eval(model(mx.array([BEGIN]), cache=cache))
+    return cache

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus, sample_path
@@ -36,8 +35,9 @@ print(json.dumps({name: file for name, file in ours.items() if file and Path(fil
 @pytest.mark.system
 def test_a_generation_imports_only_the_runtime(tmp_path: Path) -> None:
     target, sample = open_tokenizer(demo_path("target")), open_corpus(str(sample_path("pl")))
-    limits = CountOptions(min_count=1)
-    count_and_build(target, sample, tmp_path / "pl.dict", BackoffOptions(max_bytes=14_000), limits, lambda step: None)
+    count_and_build(
+        target, sample, tmp_path / "pl.dict", BackoffOptions(max_bytes=14_000, min_count=1), lambda step: None
+    )
     build_alignment(target, target, sample, tmp_path / "pair.align", lambda step: None, sample=0)
     command = [sys.executable, "-c", GENERATE, str(demo_path("target")), str(demo_path("draft")), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
+from spectool.artifacts.dictionary import Dictionary
 from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.measure.emulate import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.vllm_proposer import DictionaryProposer
+from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 
 TOKENIZER = demo_path("target") / "tokenizer.json"
@@ -36,11 +36,7 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vllm") / "x.dict"
     rows = [([a], (a * 7 + 1) % 50, 0.5, 9) for a in range(40)]
     rows += [([b, a], (a + b) % 50, 0.9, 4) for a in range(40) for b in range(0, 40, 3)]
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, [Entry(*row) for row in rows])
-        target = open_tokenizer(TOKENIZER).identity
-        Dictionary.seal(directory, {}, {"target": target}, {}, shape)
-    return path
+    return written(path, rows, open_tokenizer(TOKENIZER).identity).path
 
 
 def config(dictionary: Path | None, tokens: int = 5, tokenizer: object = TOKENIZER, **settings: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 
 from spectool.serve.answers import Delta, Job, Prompt
+from spectool.serve.errors import RequestRefused
 from spectool.serve.protocols import responses
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
@@ -196,7 +197,7 @@ def test_tools_of_responses(chatting: Server) -> None:
     api = client(chatting).responses
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         raw = api.with_raw_response.create(**asked, extra_body={"verbose": True})
-        assert raw.headers["x-spectool-ignored-fields"] == "verbose"
+        assert raw.headers["x-spectool-ignored-fields"] == "text.verbosity, tools.web_search, verbose"
         whole = raw.parse()
         with api.stream(**asked) as stream:
             final = stream.get_final_response()
@@ -296,12 +297,40 @@ def test_errors_name_fields_as_the_protocol_does(chatting: Server, path: str, fi
     assert error["message"].startswith(field) and ", got " in error["message"]
 
 
+def test_an_error_in_a_stream_of_responses_is_the_one_outside_of_streams() -> None:
+    writer = responses.ResponseWriter(responses.chat_of({"input": "a"}))
+    for refusal, code, message in (
+        (RequestRefused(400, "messages: too deep", param="messages"), "invalid_prompt", "input: too deep"),
+        (RequestRefused(503, "the server is stopping"), "server_error", "the server is stopping"),
+        (RequestRefused(429, "too many"), "rate_limit_exceeded", "too many"),
+    ):
+        error = writer.error(refusal)["response"]["error"]
+        assert error == {"code": code, "message": message}
+
+
+def test_tools_without_a_name_are_named_as_they_were_sent(chatting: Server) -> None:
+    nested = {"type": "function", "function": {"name": "weather"}}
+    body = {"input": "a", "messages": [{"role": "user", "content": "a"}]}
+    for path, tool in (("/v1/responses", nested), ("/v1/messages", {"input_schema": {}})):
+        status, _, data = exchange(chatting, post(path, {**body, "tools": [{"type": "web_search"}, tool]}))
+        message = json.loads(data)["error"]["message"]
+        assert status == 400 and message.startswith("tools[1].name: expected the name of a function, got null")
+
+
+def test_a_refused_schema_names_its_tool(chatting: Server) -> None:
+    tools = [{"type": "function", "name": name, "parameters": {"type": name}} for name in ("object", "strin")]
+    status, _, data = exchange(
+        chatting, post("/v1/responses", {"input": "a", "tools": tools, "tool_choice": "required"})
+    )
+    assert status == 400 and json.loads(data)["error"]["message"].startswith("tools: strin: ")
+
+
 def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
     asked: Any = {"model": "demo", "max_tokens": 60, "messages": [{"role": "user", "content": "Pogoda?"}]}
     schema = {"type": "object", "properties": {"city": {"enum": ["Łódź"]}}, "required": ["city"]}
     form = {"effort": "low", "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}
     raw = anthropic(chatting).messages.with_raw_response.create(**asked, extra_body={"output_config": form})
-    assert "x-spectool-ignored-fields" not in raw.headers
+    assert raw.headers["x-spectool-ignored-fields"] == "output_config.effort"
     (block,) = raw.parse().content
     assert block.type == "text" and json.loads(block.text) == {"city": "Łódź"}
 

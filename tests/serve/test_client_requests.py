@@ -10,7 +10,7 @@ from openai import APIError, BadRequestError
 
 from spectool.serve import prompts
 from spectool.serve.answers import Answer
-from spectool.serve.bodies import checked
+from spectool.serve.errors import checked
 from spectool.serve.protocols import messages, responses
 from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 from openai import BadRequestError
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, literal
-from spectool.serve.grammars import FORMS
+from spectool.serve.grammars import FORMS, grammar_of
+from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
+from spectool.serve.tool_calls import Splitter
 from spectool.tests.serve.questions import MESSAGES, TOOLS, writing_down
 from spectool.tests.serve.servers import client, exchange, post
 
@@ -117,7 +121,7 @@ def test_other_forms_and_addresses(chatting: Server) -> None:
         ({"response_format": {"type": "json_schema"}}, "response_format", "schema"),
         ({"response_format": {**FORM, "json_schema": {"schema": {"type": "strin"}}}}, "response_format", "strin"),
         (
-            {"response_format": {**FORM, "json_schema": {"schema": {"type": "array", "uniqueItems": True}}}},
+            {"response_format": {**FORM, "json_schema": {"strict": True, "schema": {"uniqueItems": True}}}},
             "response_format",
             "uniqueItems",
         ),
@@ -126,7 +130,7 @@ def test_other_forms_and_addresses(chatting: Server) -> None:
         ({"structured_outputs": {"regex": "a", "json_object": True}}, "structured_outputs", "one of"),
         ({"structured_outputs": {"grammar": "start: word"}}, "structured_outputs", "word"),
         ({"structured_outputs": {"grammar": "root ::= ("}}, "structured_outputs", "grammar"),
-        ({"structured_outputs": {"grammar": 'start: "a" start'}}, "structured_outputs", "cannot continue"),
+        ({"structured_outputs": {"grammar": 'start: "a" start'}}, "structured_outputs", "too dear"),
         ({"tool_choice": "required"}, "tool_choice", "no tools"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice", "no"),
         (
@@ -185,3 +189,60 @@ def test_an_answer_may_be_a_call_where_tools_are_offered(chatting: Server) -> No
         answer = ask(chatting, tools=TOOLS, response_format=FORM)
     assert answer.choices[0].finish_reason == "tool_calls"
     assert literal(tokenizer, "</s>a") == '<[2]> "a"' and isinstance(Grammar(tokenizer, "regex", "a").kind, str)
+
+
+def enforced(server: Server, tool: dict[str, Any], text: str) -> bool:
+    """Whether an answer that has to call ``tool`` may be ``text``, to its end."""
+    model, function = server.engine.model, {"type": "function", "function": tool}
+    request = ChatRequest(messages=MESSAGES, tools=[function], tool_choice=named(tool["name"]))  # type: ignore[list-item]
+    grammar = grammar_of(request, model, thinks=False)
+    constraint = grammar.constraint(model.vocabulary)
+    try:
+        constraint.commit(grammar.vocabulary.trie.greedy_tokenize(text))
+    except RuntimeUnsupported:
+        return False
+    return bool(np.array(constraint.masks())[0][list(model.ends)].any())
+
+
+def call_of(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}\n</tool_call>'
+
+
+def test_enforced_calls_are_calls_that_are_read(chatting: Server) -> None:
+    for schema in (
+        {"type": ["object", "null"]},
+        {"type": "object"},
+        {},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+    ):
+        tool = {"name": "f", "parameters": schema}
+        for arguments, fits in (("{}", True), ('{"a": 1}', True), ("null", False), ("[]", False)):
+            assert enforced(chatting, tool, call_of("f", arguments)) == fits, (schema, arguments)
+    assert enforced(chatting, {"name": "f"}, call_of("f", "{}"))
+    assert not enforced(chatting, {"name": "f"}, call_of("f", '{"miasto": "Łódź"}'))
+    name = 'a"b\\c{}ą'
+    text = call_of(name, "{}")
+    assert enforced(chatting, {"name": name}, text)
+    parts = Splitter(chatting.engine.model.tokenizer, [{"function": {"name": name}}], reasoning=True, thinks=False).add(
+        text, last=True
+    )
+    assert [(call.name, call.arguments) for call in parts.calls] == [(name, "{}")]
+
+
+def test_arguments_that_are_no_object_are_refused_with_the_tool_s_name(chatting: Server) -> None:
+    for kind in ("array", ["string", "null"]):
+        tools = [{"type": "function", "function": {"name": "spis", "parameters": {"type": kind}}}]
+        body = {"messages": MESSAGES, "tools": tools, "tool_choice": "required"}
+        status, answer = posted(chatting, "/v1/chat/completions", body)
+        assert (status, answer["error"]["param"]) == (400, "tools") and "spis" in answer["error"]["message"]
+
+
+def test_a_schema_with_a_dead_end_is_refused_before_a_token(chatting: Server) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}, "required": ["a"]}
+    schema |= {"additionalProperties": False, "patternProperties": {"^a$": {"type": "integer"}}}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    for stream in (False, True):
+        body = {"prompt": "Most w", "response_format": form, "stream": stream}
+        status, answer = posted(chatting, "/v1/completions", body)
+        assert status == 400 and "patternProperties" in answer["error"]["message"]
+        assert "cannot continue" not in answer["error"]["message"]

@@ -15,7 +15,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.serve.answers import Answer, Job, Prompt
-from spectool.serve.bodies import checked
+from spectool.serve.errors import checked
 from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.protocols import responses

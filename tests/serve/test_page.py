@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -22,6 +23,12 @@ from spectool.tests.serve.questions import chatting_model, writing_down
 from spectool.tests.serve.servers import connect, exchange, get, post, serving
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+MARKDOWN = "# T\n**a** i *b*: `<b>`\n- x\n- y\n\n3. z\n```\n<i>**k**\n```\n[l](https://e.org) [m](javascript:a) 2 * 3"
+ELEMENTS = (
+    "<h3>T</h3><p><strong>a</strong> i <em>b</em>: <code>&lt;b&gt;</code></p><ul><li>x</li><li>y</li></ul>"
+    '<ol start="3"><li>z</li></ol><pre><code>&lt;i&gt;**k**\n</code></pre>'
+    '<p><a href="https://e.org" rel="noreferrer" target="_blank">l</a> [m](javascript:a) 2 * 3</p>'
+)
 MARKUP = "<img src=x onerror=\"document.title='run'\"> & <script>document.title = 'run'</script> <b>x</b>"
 
 
@@ -115,8 +122,10 @@ def test_a_conversation_in_a_browser(chatting: Server, tmp_path: Path) -> None:
             page.say("Wczoraj <i>wieczorem</i>")
             idle = "document.getElementById('button').textContent === 'Send'"
             page.until(f"document.querySelectorAll('#log .assistant').length === 1 && {idle}")
-            shown = "[...document.querySelectorAll('#log p')].map(each => each.textContent)"
+            shown = "[...document.querySelectorAll('#log .user, #log .assistant')].map(each => each.textContent)"
             assert page.value(shown) == ["Wczoraj <i>wieczorem</i>", MARKUP]
+            figures = page.until("document.querySelector('#log .figures')?.textContent")
+            assert re.fullmatch(r"\d+ tokens, [\d.]+ a second; (\d+ of \d+ draft tokens accepted|no drafts)", figures)
             page.say("i znowu")
             page.until(f"document.querySelectorAll('#log .assistant').length === 2 && {idle}")
             assert page.value(shown)[2:] == ["i znowu", "drugi"]
@@ -128,7 +137,14 @@ def test_a_conversation_in_a_browser(chatting: Server, tmp_path: Path) -> None:
         page.value("document.getElementById('log').innerHTML = '<img src=x onerror=\"document.title = 1\">'")
         time.sleep(0.2)
         assert page.value("document.title") == "spectool serve"
-        page.value("document.getElementById('log').textContent = ''")
+        with writing_down(chatting, MARKDOWN):
+            page.value("document.getElementById('fresh').click()")
+            assert page.value("[log.childElementCount, messages.length]") == [0, 0]
+            page.say("I co?")
+            page.until(f"document.querySelector('#log .figures') && {idle}")
+            assert page.value("document.querySelector('#log .assistant > div').innerHTML") == ELEMENTS
+            page.call("Page.captureScreenshot")
+        page.value("document.getElementById('fresh').click()")
         page.say("dom " * 400)
         assert "at most 256 tokens" in page.until("document.querySelector('#log .error')?.textContent")
         page.until(idle)
@@ -169,10 +185,13 @@ def test_the_page_asks_for_a_key(tmp_path: Path) -> None:
     with serving(model=model, api_keys=("sesame",)) as running, browsing(tmp_path) as page:
         page.call("Page.navigate", url=running.url)
         page.until("document.activeElement?.id === 'key'")
+        assert "asks for a key" in page.value("document.body.innerText") and page.value("about.hidden")
+        page.value("ask('W domu')")
+        assert page.until("document.querySelector('#log .error')?.textContent") == "Enter the key of this server first."
         page.say("sesame")
         page.value("document.getElementById('key').blur()")
-        assert page.until("document.getElementById('models').textContent.replace('…', '')") == model
-        page.value("document.getElementById('field').focus()")
+        assert page.until("document.getElementById('models').textContent") == Path(model).name
+        page.until("document.activeElement?.id === 'field' && locked.hidden")
         with writing_down(running, "Tak."):
             page.say("W domu?")
             page.until("document.querySelector('#log .assistant')?.textContent === 'Tak.'")

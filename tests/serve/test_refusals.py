@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spectool.serve.bodies import RequestRefused, checked
+from spectool.serve.errors import RequestRefused, checked
 from spectool.serve.requests import ChatRequest, CompletionRequest, without_effect
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import chat_model
@@ -279,10 +279,11 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
         "xtc_probability": 0,
     }
     status, headers, _ = exchange(server, post(TEXT + "?a=b", body))
-    assert status == 200 and "x-spectool-ignored-fields" not in headers
+    assert (status, headers["x-spectool-ignored-fields"]) == (200, "user")
+    assert "no effect" not in caplog.text  # it is of no account
     strange = {"ignore_eos": True, "max_token": 5, "a\r\nb": 1}
     status, headers, _ = exchange(server, post(TEXT, {**body, **strange}))
-    assert (status, headers["x-spectool-ignored-fields"]) == (200, "?, ignore_eos, max_token")
+    assert (status, headers["x-spectool-ignored-fields"]) == (200, "?, ignore_eos, max_token, user")
     assert '"ignore_eos"' in caplog.text
     many = exchange(server, post(TEXT, {**body, **{f"field{i}": 1 for i in range(1000)}}))[1]
     assert 1000 < len(many["x-spectool-ignored-fields"]) < 5000  # more than clients read was an error for them
@@ -310,8 +311,16 @@ def test_what_the_model_cannot_do_is_refused(server: Server, tmp_path: Path) -> 
     status, error = refusal(server, post(CHAT, body))
     assert status == 400 and "no chat template" in error["message"]
     with serving(without_drafter, model=chat_model(tmp_path)) as chatting:
-        status, error = refusal(chatting, post(CHAT, {**body, "tools": [tool]}))
-        assert (status, error["param"]) == (400, "tools") and "cannot read tool calls of" in error["message"]
+        for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+            status, error = refusal(chatting, post(CHAT, {**body, "tools": [tool], "tool_choice": choice}))
+            assert (status, error["param"]) == (400, "tool_choice") and "cannot read tool calls of" in error["message"]
+        status, headers, plain = exchange(chatting, post(CHAT, body))
+        assert (status, headers.get("x-spectool-ignored-fields")) == (200, None)
+        for streamed in (False, True):  # agents always offer some
+            status, headers, data = exchange(chatting, post(CHAT, {**body, "tools": [tool], "stream": streamed}))
+            assert (status, headers["x-spectool-ignored-fields"]) == (200, "tools")
+            if not streamed:
+                assert json.loads(data)["choices"] == json.loads(plain)["choices"]
         for harmless in ({"tools": []}, {"tools": [tool], "tool_choice": "none"}):
             assert exchange(chatting, post(CHAT, {**body, **harmless}))[0] == 200
         calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{"}}]

@@ -74,7 +74,7 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
 
 def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
     with process("--no-history", "--log-level", "WARNING") as (running, client):
-        assert [model.id for model in client.models.list()] == [TARGET]
+        assert [model.id for model in client.models.list()] == [Path(TARGET).name]
         running.send_signal(signal.SIGINT)
         _, rest = running.communicate(timeout=30)
         assert (running.returncode, rest) == (0, "Stopped.\n")
@@ -176,3 +176,32 @@ def test_a_page_is_named_as_browsers_do(origin: str) -> None:
 def test_template_variables_are_an_object(value: str) -> None:
     result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--chat-template-config", value])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--chat-template", "nowhere.jinja"], "expected a file with a Jinja template"),
+        (["--chat-template", "{% for %}"], "expected a Jinja template, got an error in line 1"),
+    ],
+)
+def test_a_chat_template_is_checked_before_the_model_is_loaded(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_adapter_is_loaded_with_the_model(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--port", "0", "--adapter-path", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"{tmp_path}: expected a LoRA adapter of mlx-lm" in result.stderr.splitlines()[-1]
+
+
+def test_a_chat_template_of_one_s_own_makes_a_model_converse(tmp_path: Path) -> None:
+    template = tmp_path / "own.jinja"
+    template.write_text("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}")
+    with process("--chat-template", str(template), "--prefill-step-size", "2", "--no-history") as (_, client):
+        message: Any = {"role": "user", "content": "Most w Jaworowcu"}
+        chat = client.chat.completions.create(model="target", messages=[message], max_tokens=4)
+        text = client.completions.create(model="target", prompt="Most w Jaworowcu", max_tokens=4)
+    assert chat.choices[0].message.content == text.choices[0].text.removeprefix(" ")

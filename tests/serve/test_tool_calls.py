@@ -1,11 +1,13 @@
 """What a chat model writes, taken apart piece by piece."""
 
 import json
+import random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from spectool.serve.tool_calls import Splitter
+from spectool.serve.tool_calls import CUSTOM, Splitter
 
 CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
 TOOLS = [{"type": "function", "function": {"name": "weather"}}]
@@ -53,3 +55,140 @@ def test_an_end_marker_in_a_string_does_not_end_a_call(size: int) -> None:
     parts.append(splitter.add("", last=True))
     assert [json.loads(call.arguments) for part in parts for call in part.calls] == [{"said": said}, {}]
     assert "".join(part.text for part in parts) == f"{broken} end"
+
+
+def said(
+    text: str, *, size: int = 1000, tools: Any = TOOLS, cut: bool = False, **options: Any
+) -> tuple[str, list[Any]]:
+    """The text and the calls, as names and arguments, of an answer that comes in pieces of ``size`` characters."""
+    splitter = Splitter(TOKENIZER, tools, reasoning=True, thinks=False, **options)
+    parts = [splitter.add(text[start : start + size]) for start in range(0, len(text), size)]
+    parts.append(splitter.add("", last=True, cut=cut))
+    calls = [(call.name, json.loads(call.arguments)) for part in parts for call in part.calls]
+    return "".join(part.text for part in parts), calls
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ('{"name": "weather"}', {}),
+        ('{"name": "weather", "arguments": null}', {}),
+        ('{"name": "weather", "arguments": ""}', {}),
+        ('{"name": "weather", "arguments": " \\n"}', {}),
+        ('{"name": "weather", "parameters": {"city": "Łódź"}}', {"city": "Łódź"}),
+        ('{"name": "weather", "parameters": null}', {}),
+        ('{"name": "weather", "arguments": "{\\"city\\": \\"Łódź\\"}"}', {"city": "Łódź"}),
+        ('{"arguments": {"city": "a"}, "name": "weather"}', {"city": "a"}),
+        ('{"name": "weather", "arguments": {"city": "two\nlines"}}', {"city": "two\nlines"}),
+        ('\n[{"name": "weather", "arguments": {"days": 3}}]\n', {"days": 3}),
+        ('{"name": "weather", "arguments": [1]}', None),
+        ('{"name": "weather", "arguments": "Łódź"}', None),
+        ('{"name": "weather", "arguments": 0}', None),
+        ('{"name": "weather", "arguments": false}', None),
+        ('{"name": ["weather"], "arguments": {}}', None),
+        ('{"name": "rm", "arguments": {}}', None),
+        ('{"name": "weather", "arguments": {"a": NaN}}', None),
+    ],
+)
+def test_a_call_is_what_it_says_and_a_clear_one_is_no_text(size: int, body: str, arguments: Any) -> None:
+    text = f"<tool_call>{body}</tool_call>"
+    expected = (text, []) if arguments is None else ("", [("weather", arguments)])
+    assert said(text, size=size) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ({"input": "x"}, "x"),
+        ({"patch": "*** Łata"}, "*** Łata"),
+        ({"input": "x", "force": True}, "x"),
+        ("*** Begin Patch", "*** Begin Patch"),
+        ('{"input": "x"}', "x"),
+        ({"input": {"patch": "x", "force": True}}, None),
+        ({"a": "x", "b": "y"}, None),
+        ({"input": None}, None),
+        ({"input": 5}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_custom_tool_gets_its_text_or_the_call_stays_one(arguments: Any, given: str | None) -> None:
+    tools = [{"type": "function", "function": {"name": "patch", "parameters": CUSTOM}}]
+    text = f"<tool_call>{json.dumps({'name': 'patch', 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
+    expected = (text, []) if given is None else ("", [("patch", {"input": given})])
+    assert said(text, tools=tools) == expected
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"name": "weather", "arguments": {"city": "a}b"}}', {"city": "a}b"}),
+        ('\n {\n  "name" : "weather",\n  "arguments": {}\n}\n', {}),
+        ('{"name": "weather", "arguments": {}} is the call.', None),
+        ('{"name": "weather", "arguments": {}}\n{"name": "weather", "arguments": {}}', None),
+        ('{"name": "weather", "arguments": {}', None),
+        ('Call: {"name": "weather", "arguments": {}}', None),
+        ('{"name": "weathers", "arguments": {}}', None),
+        ('{"name": "Anna", "age": 3}', None),
+        ('{"age": 3}', None),
+        ("{", None),
+    ],
+)
+def test_an_answer_that_is_one_call_without_markers_is_a_call(size: int, text: str, arguments: Any) -> None:
+    assert said(text, size=size) == ((text, []) if arguments is None else ("", [("weather", arguments)]))
+    assert said(text, size=size, bare=False) == (text, [])
+    assert said(text, size=size, tools=[]) == (text, [])
+
+
+def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
+    for first, held in (
+        ("{", True),
+        (' {"na', True),
+        ('{"name": "we', True),
+        ('{"age', False),
+        ('{"name": "wo', False),
+    ):
+        splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
+        assert splitter.add(first).text == ("" if held else first)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (CALL + '\n<tool_call>\n{"name": "weather", "argu', ""),
+        (CALL + "<tool_call>", ""),
+        ('Sprawdzam. <tool_call>{"name": "wea', "Sprawdzam. "),
+        ("It begins with <tool_call> and goes on", "It begins with <tool_call> and goes on"),
+    ],
+)
+def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
+    calls = [("weather", {})] * text.count("</tool_call>")
+    assert said(text, cut=True) == (kept, calls)
+    assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
+
+
+def test_nothing_is_lost_of_any_text() -> None:
+    """Whatever is written, cut into any pieces, text and calls are the same, and without calls the text is whole."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    pieces = [
+        "<tool_call>",
+        "</tool_call>",
+        '{"name": "weather"',
+        ', "arguments": ',
+        "{}",
+        "}",
+        '"',
+        "\n",
+        "a",
+        "<tool",
+        "[",
+    ]
+    for _ in range(3000):
+        text = "".join(rng.choices([*pieces, CALL, CALL[11:-12]], k=rng.randint(0, 9)))
+        whole = said(text)
+        assert said(text, size=rng.randint(1, 9)) == whole, text
+        assert whole[1] or whole[0] == text, text

@@ -9,7 +9,7 @@ from tokenizers import pre_tokenizers
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.artifact import verify_artifact
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
@@ -91,10 +91,7 @@ def test_two_builds_are_the_same_bytes(
     built: tuple[Path, Manifest], tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer
 ) -> None:
     build_alignment(other_bundled, bundled, open_corpus(str(corpus)), tmp_path / "again", quiet)
-    files = sorted(path.name for path in built[0].iterdir())
-    assert files == sorted(path.name for path in (tmp_path / "again").iterdir())
-    for name in files:
-        assert (built[0] / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
+    assert built[0].read_bytes() == (tmp_path / "again").read_bytes()
 
 
 def test_every_document_is_read_and_the_sample_ends(tmp_path: Path, bundled: Tokenizer) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.formats import verify_artifact
+from spectool.artifacts.artifact import verify_artifact
 from spectool.build.alignment import check, stage
 from spectool.build.alignment.check import JoinCheck, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Reference, Written

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts.counts import Counts
+from spectool.artifacts.artifact import verify_artifact
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.formats import verify_artifact
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
+from spectool.build.counting import Counts
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
 from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
@@ -20,6 +18,7 @@ from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
 from spectool.measure.emulate import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.build.counting_twin import counted
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -33,10 +32,8 @@ def tokenizer(real: Callable[[str], Tokenizer]) -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def counts(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Counts:
-    out = tmp_path_factory.mktemp("counted") / "pl.counts"
-    count_text(open_corpus("sample:pl"), out, CountOptions(orders=5, min_count=1), tokenizer, quiet)
-    return Counts(out)
+def counts(tokenizer: Tokenizer) -> Counts:
+    return counted(open_corpus("sample:pl"), tokenizer, 5, 1)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,7 @@ def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
-    build_backoff(tokenizer, counts, tmp_path / "x.dict", BackoffOptions(max_context=4, discount=0.6), quiet)
+    build_backoff(tokenizer, counts, {}, tmp_path / "x.dict", BackoffOptions(max_context=4, discount=0.6), quiet)
     dictionary = Dictionary(tmp_path / "x.dict")
     windows = open_windows(counts)
     candidates = CandidateEntries(windows, 0.6, counts.symbols)
@@ -106,8 +103,8 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
     sizes = []
     for limit in (15_000, 20_000, 10**9):
         options = BackoffOptions(max_bytes=limit, max_context=4)
-        manifest = build_backoff(tokenizer, counts, tmp_path / "x.dict", options, quiet)
-        data = sum(file.stat().st_size for file in (tmp_path / "x.dict").iterdir() if file.name != "manifest.json")
+        manifest = build_backoff(tokenizer, counts, {}, tmp_path / "x.dict", options, quiet)
+        data = sum(values.nbytes for values in Dictionary(tmp_path / "x.dict").file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
         verify_artifact(tmp_path / "x.dict")
@@ -121,18 +118,8 @@ def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Pat
         SpectoolError,
         match=r"no entry to store fits in 300 bytes. Give a larger --max-bytes",
     ):
-        build_backoff(tokenizer, counts, tmp_path / "x.dict", BackoffOptions(max_bytes=300, max_context=4), quiet)
+        build_backoff(tokenizer, counts, {}, tmp_path / "x.dict", BackoffOptions(max_bytes=300, max_context=4), quiet)
     assert not (tmp_path / "x.dict").exists()
-
-
-def test_counts_that_do_not_fit_are_refused(
-    tokenizer: Tokenizer, counts: Counts, tmp_path: Path, real: Callable[[str], Tokenizer]
-) -> None:
-    out = tmp_path / "x.dict"
-    with pytest.raises(SpectoolError, match=r"windows of up to 5 tokens, expected 7 .*--orders 7"):
-        build_backoff(tokenizer, counts, out, BackoffOptions(), quiet)
-    with pytest.raises(SpectoolError, match="counted with another tokenizer"):
-        build_backoff(real("qwen2.5"), counts, out, BackoffOptions(max_context=4), quiet)
 
 
 def test_one_stretch_in_fifty_is_held_out() -> None:
@@ -158,8 +145,8 @@ def test_something_is_held_out_of_a_small_text(tokenizer: Tokenizer, tmp_path: P
     lines = [f"Wiersz {number % 7} o tym, że {number % 11} razy to {number % 13}." for number in range(300)]
     (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
     corpus, out = open_corpus(str(tmp_path / "few.txt")), tmp_path / "few.dict"
-    counting = CountOptions(min_count=1)
-    statistics = count_and_build(tokenizer, corpus, out, BackoffOptions(), counting, quiet).statistics
+    options = BackoffOptions(min_count=1)
+    statistics = count_and_build(tokenizer, corpus, out, options, quiet).statistics
     tokens = sum(map(len, tokenizer.encode_batch(lines)))
     assert 0 < statistics["held_out"]["tokens"] < tokens / 5
     assert statistics["tokens"] + statistics["held_out"]["tokens"] == tokens
@@ -171,9 +158,8 @@ def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])
     found = []
     for size in (8_000, 20_000, 200_000):
-        options = BackoffOptions(max_bytes=size)
-        limits = CountOptions(min_count=1)
-        count_and_build(tokenizer, open_corpus("sample:pl"), tmp_path / "x.dict", options, limits, quiet)
+        options = BackoffOptions(max_bytes=size, min_count=1)
+        count_and_build(tokenizer, open_corpus("sample:pl"), tmp_path / "x.dict", options, quiet)
         found.append(_tokens_per_pass(documents, Dictionary(tmp_path / "x.dict")))
     assert found == sorted(found)
     assert found[-1] - 1 > 2 * (found[0] - 1)

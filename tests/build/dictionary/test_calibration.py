@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool.artifacts.counts import Counts
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, Predicted
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import open_corpus
+from spectool.tests.build.counting_twin import counted as count_corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -42,9 +40,7 @@ def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str]
         texts[len(texts) // 2 + 1 :: 2],
     )
     (tmp_path / "counted.txt").write_text("\n".join(counted), encoding="utf-8")
-    options = CountOptions(orders=5, min_count=1)
-    count_text(open_corpus(str(tmp_path / "counted.txt")), tmp_path / "c", options, tokenizer, lambda step: None)
-    counts = Counts(tmp_path / "c")
+    counts = count_corpus(open_corpus(str(tmp_path / "counted.txt")), tokenizer, 5, 1)
     windows = open_windows(counts)
     chosen = CandidateEntries(windows, 0.9, counts.symbols).entries_gaining(0.0)
     learnt, checked = (

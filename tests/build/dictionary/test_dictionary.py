@@ -1,6 +1,5 @@
 """The stage behind ``build-dict``: what it writes, twice the same, and what a killed one leaves."""
 
-import json
 import random
 import signal
 import subprocess
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.formats import verify_artifact
-from spectool.build.counting.options import CountOptions
+from spectool.artifacts.artifact import verify_artifact
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import Corpus, open_corpus
@@ -23,30 +21,20 @@ TOKENIZER = demo_path("target") / "tokenizer.json"
 
 
 def built(tokenizer: Tokenizer, corpus: Corpus, out: Path) -> None:
-    options = BackoffOptions(max_bytes=20_000)
-    count_and_build(tokenizer, corpus, out, options, CountOptions(min_count=1), lambda step: None)
+    options = BackoffOptions(max_bytes=20_000, min_count=1)
+    count_and_build(tokenizer, corpus, out, options, lambda step: None)
 
 
 def test_two_builds_are_the_same_bytes(tmp_path: Path, bundled: Tokenizer) -> None:
     for name in "ab":
         built(bundled, open_corpus("sample:uk"), tmp_path / name)
-    files = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert len(files) == 6
-    for name in files:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path, bundled: Tokenizer) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ArtifactError, match="exists and is not a spectool artifact"):
+    with pytest.raises(ArtifactError, match="exists and is not a whole artifact"):
         built(bundled, open_corpus("sample:pl"), tmp_path)
-
-
-def test_the_manifest_is_plain_json(tmp_path: Path, bundled: Tokenizer) -> None:
-    built(bundled, open_corpus("sample:pl"), tmp_path / "x.dict")
-    text = (tmp_path / "x.dict" / "manifest.json").read_text(encoding="utf-8")
-    value = json.loads(text)
-    assert text == json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def spectool(*arguments: object) -> list[str]:
@@ -58,15 +46,13 @@ def build_command(out: Path, corpus: str) -> list[str]:
 
 
 def kill_at_random(rng: random.Random, number: int, command: list[str], out: Path, longest: float) -> float | None:
-    """Start a build and kill it anywhere, while it writes or as it replaces, by turns; None if it ended before."""
+    """Start a build and kill it anywhere or while it writes, by turns; None if it ended before."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     started = time.monotonic()
-    scratch = out.with_name(f".{out.name}.{process.pid}.partial")
-    moments = ((scratch / "manifest.json", 0.02), (None, longest), (scratch, longest / 3))
-    awaited, patience = moments[number % 3]
-    while awaited is not None and process.poll() is None and not awaited.exists():
-        time.sleep(0.0002)
-    time.sleep(rng.uniform(0, patience))
+    before = set(out.parent.iterdir())
+    while number % 2 and process.poll() is None and not set(out.parent.iterdir()) - before - {out}:
+        pass
+    time.sleep(rng.uniform(0, 0.001 if number % 2 else longest))
     ended = process.poll() is not None
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -88,35 +74,30 @@ def kills(rounds: int, out: Path) -> None:
         started = time.monotonic()
         subprocess.run(build_command(out, corpus), check=True, capture_output=True)
         longest = max(longest, time.monotonic() - started)
-        whole[corpus] = (out / "manifest.json").read_bytes()
+        whole[corpus] = out.read_bytes()
     before: bytes | None = whole["sample:uk"]
     number = killed = 0
     while number < rounds or killed <= rounds // 3:
         corpus = ("sample:pl", "sample:uk")[number % 2]
         if number % 5 == 1 and out.exists():
-            for file in out.iterdir():
-                file.unlink()
-            out.rmdir()
+            out.unlink()
             before = None
         moment = kill_at_random(rng, number, build_command(out, corpus), out, longest)
         killed += moment is not None
         where = f"round {number}, killed after {moment} s"
-        previous = out.with_name(f".{out.name}.previous")
         if out.exists():
-            now = (out / "manifest.json").read_bytes()
+            now = out.read_bytes()
             assert now in (before, whole[corpus]), where
             verify_artifact(out)
+            before = now
         else:
-            # Between the two renames of a replacement the old one lies beside.
-            assert before is None or (previous / "manifest.json").read_bytes() == before, where
-            now = before if previous.exists() else b""
-        before = now or None
+            assert before is None, where
         number += 1
         assert number < 10 * rounds, f"{killed} builds killed in time"
     subprocess.run(build_command(out, "sample:pl"), check=True, capture_output=True)
-    assert (out / "manifest.json").read_bytes() == whole["sample:pl"]
+    assert out.read_bytes() == whole["sample:pl"]
     done = subprocess.run(spectool("verify", out), check=True, capture_output=True, text=True)
-    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 4, ")
+    assert done.stdout.startswith(f"{out}: whole (spectool-dictionary 5, ")
     assert [path.name for path in out.parent.iterdir()] == [out.name], "scratch of the killed ones is removed"
 
 

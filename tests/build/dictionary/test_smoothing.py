@@ -1,31 +1,22 @@
 """Kneser-Ney smoothing over counted windows against a twin that counts in dictionaries."""
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from spectool import ArtifactError
-from spectool.artifacts.counts import Counts, Level, column_name, write_level
-from spectool.artifacts.manifest import seal
-from spectool.build.counting.options import CountOptions
-from spectool.build.counting.stage import count_text
+from spectool.build.counting import Counts
 from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
+from spectool.tests.build.counting_twin import counted as count_corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 ORDERS = 4
 DISCOUNT = 0.6
-
-
-def quiet(step: str) -> None:
-    """Say nothing."""
 
 
 class Twin:
@@ -75,8 +66,7 @@ def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, l
     (tmp_path / "some.txt").write_text(text, encoding="utf-8")
     tokenizer = real("bielik-11b-v2.5")
     corpus = open_corpus(str(tmp_path / "some.txt"))
-    count_text(corpus, tmp_path / "c", CountOptions(orders=ORDERS, min_count=1), tokenizer, quiet)
-    return Counts(tmp_path / "c"), tokenizer.encode_batch([document.text for document in corpus])
+    return count_corpus(corpus, tokenizer, ORDERS, 1), tokenizer.encode_batch([document.text for document in corpus])
 
 
 @pytest.mark.system
@@ -86,7 +76,7 @@ def test_equals_the_twin_on_real_text(counted: tuple[Counts, list[list[int]]]) -
     twin = Twin(documents)
     compared = 0
     for order in range(1, ORDERS + 1):
-        rows = np.arange(len(counts.level(order).count))
+        rows = np.arange(len(counts.levels[order - 1].count))
         for window, found in zip(
             (counts.spelled(order, rows) - 1).tolist(), smoothed[order - 1].probability, strict=True
         ):
@@ -158,60 +148,11 @@ def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Coun
     assert compared > 2000
 
 
-def without(counts: Counts, path: Path, dropped: dict[int, set[tuple[int, ...]]]) -> Counts:
-    """A copy of counts without some n-grams by their order, and without all that begin with them."""
-    shutil.copytree(counts.path, path)
-    statistics = {**counts.manifest.statistics, "orders": {}}
-    renumbered = np.zeros(1, np.int64)
-    for order in range(1, counts.orders + 1):
-        level = counts.level(order)
-        spelled = map(tuple, counts.spelled(order, np.arange(len(level.count))).tolist())
-        kept = np.array([ngram not in dropped.get(order, ()) for ngram in spelled]) & (renumbered[level.prefix] >= 0)
-        prefix = renumbered[level.prefix[kept]].astype(np.int32)
-        for column in level._fields:
-            (path / column_name(order, column)).unlink()
-        write_level(path, order, Level(prefix, level.symbol[kept], level.count[kept]))
-        renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
-        statistics["orders"][str(order)] = {"kept": int(kept.sum())}
-    seal(path, replace(counts.manifest, statistics=statistics))
-    return Counts(path)
-
-
-def test_counts_that_lack_the_end_of_a_window_are_refused(
-    counted: tuple[Counts, list[list[int]]], tmp_path: Path
-) -> None:
-    """Whatever was filtered out: an error that names the file, or probabilities as of any other counts."""
-    counts, _ = counted
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng, outcomes = random.Random(seed), Counter[str]()
-    longest = counts.spelled(ORDERS, np.arange(len(counts.level(ORDERS).count))).tolist()
-    for number in range(12):
-        window = tuple(rng.choice(longest))
-        order = rng.randrange(1, ORDERS + 1)
-        ends = {tuple(each) for each in (window[-order:], rng.choice(longest)[:order])}
-        filtered = without(counts, tmp_path / str(number), {order: ends})
-        filtered.check()
-        try:
-            windows = open_windows(filtered)
-        except ArtifactError as error:
-            outcomes["refused"] += 1
-            assert f"n{order + 1}_symbol.npy: the end of a window is not in order {order}. Count again" in str(error)
-            continue
-        outcomes["used"] += 1
-        for kept in CandidateEntries(windows, DISCOUNT, filtered.symbols).best_entries(10**6):
-            stated = kept.stated[kept.kept]
-            assert np.isfinite(stated).all() and (stated >= 0).all() and (stated <= 1).all()
-    print(dict(outcomes))
-    assert outcomes["refused"]
-
-
-def test_counts_without_any_window(counted: tuple[Counts, list[list[int]]], tmp_path: Path) -> None:
-    """Orders that a filter has emptied have no contexts, and no entries."""
-    counts, _ = counted
-    for order in range(1, ORDERS + 1):
-        every = set(map(tuple, counts.spelled(order, np.arange(len(counts.level(order).count))).tolist()))
-        windows = open_windows(without(counts, tmp_path / str(order), {order: every}))
-        chosen = CandidateEntries(windows, DISCOUNT, counts.symbols).best_entries(10**6)
+def test_counts_without_any_window(real: Callable[[str], Tokenizer]) -> None:
+    """Orders with nothing above the minimum have no contexts, and no entries."""
+    tokenizer = real("bielik-11b-v2.5")
+    for min_count in (1, 10**6):
+        counts = count_corpus(open_corpus("sample:pl"), tokenizer, ORDERS, min_count)
+        chosen = CandidateEntries(open_windows(counts), DISCOUNT, counts.symbols).best_entries(10**6)
         assert len(chosen) == ORDERS - 1
-        assert not any(each.kept.any() for each in chosen[order - 1 :])
+        assert all(each.kept.any() for each in chosen) == (min_count == 1)

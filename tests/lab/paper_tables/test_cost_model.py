@@ -10,9 +10,9 @@ from scipy import stats
 from statsmodels.stats._delta_method import NonlinearDeltaCov
 
 from spectool.lab.paper_tables.cost_model import CostModel, fit_cost, fitted_break_even, fixed_lengths
+from spectool.lab.paper_tables.reading import read_run
 from spectool.lab.paper_tables.tables import cost_model
 from spectool.lab.paper_tables.trials import trial_frames
-from spectool.measure.bench.run_file import read_run
 from spectool.tests.measure.bench.runs import Truth, drawn_blocks, write_run
 
 SEED = 7

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from spectool.lab.paper_tables.command import tables
 from spectool.lab.paper_tables.cost_model import agreement, expected_tokens
+from spectool.lab.paper_tables.reading import read_run
 from spectool.lab.paper_tables.tables import acceptance_by_kind, bucket, draft_length, speed_by_kind
 from spectool.lab.paper_tables.trials import TrialFrames, trial_frames
-from spectool.measure.bench.run_file import Block, read_run
+from spectool.measure.bench.run_file import Block
 from spectool.tests.measure.bench.runs import drawn_blocks, write_run
 
 
@@ -26,7 +27,7 @@ def frames(drawn: list[Block], tmp_path: Path) -> TrialFrames:
 
 
 def test_acceptance_and_speed_are_those_of_the_run(drawn: list[Block], frames: TrialFrames) -> None:
-    ran = [(each.by_configuration()["qwen", 4], each.plain) for each in drawn if each.kind == "question"]
+    ran = [(each.by_configuration["qwen", 4], each.plain) for each in drawn if each.kind == "question"]
     alpha = sum(sum(one.accepted) / sum(one.proposed) for one, _ in ran) / len(ran)
     ratios = [plain.seconds / 64 / (one.seconds / one.tokens) for one, plain in ran]
     label = "qwen, k = 4"

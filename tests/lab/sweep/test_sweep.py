@@ -16,13 +16,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.resumable import work_path
-from spectool.build.counting.options import CountOptions
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.lab.dictspec import DictSpecDrafter, DictSpecOptions, WordNgrams, dictspec_table
+from spectool.lab.resumable import work_path
 from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
@@ -134,8 +133,7 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
         assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
     corpus = open_corpus("sample:uk")
     tokenizer = open_tokenizer(TARGET)
-    limits = CountOptions()
-    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), limits, lambda step: None)
+    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), lambda step: None)
     documents: list[list[int]] = []
     for document in open_corpus("sample:pl"):
         if sum(map(len, documents)) < 2500:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts.resumable import work_path
+from spectool.lab.resumable import work_path
 from spectool.lab.training.run import TrainingRun
 from spectool.tests.lab.training.tiny import curve, run, started, trained
 from spectool.tests.running import error_of

@@ -15,8 +15,8 @@ import mlx.core as mx
 import mlx_lm
 import pytest
 
-from spectool.artifacts.resumable import work_path
 from spectool.corpora import open_corpus
+from spectool.lab.resumable import work_path
 from spectool.lab.training.text import in_valid
 from spectool.tests.lab.training.tiny import OTHER, TINY, TOKENIZER, curve, run, trained
 from spectool.tests.running import error_of
@@ -145,7 +145,7 @@ def test_another_training_in_its_place_is_an_error(made: tuple[Path, dict[str, A
 
 def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    assert "is not a spectool artifact" in error_of(run(*RUN, "-o", tmp_path))
+    assert "exists already" in error_of(run(*RUN, "-o", tmp_path))
     (tmp_path / "training.json").write_text("{")
     assert "training.json: not readable" in error_of(run(*RUN, "-o", tmp_path))
     assert not work_path(tmp_path).exists()

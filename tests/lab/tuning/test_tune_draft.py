@@ -11,9 +11,9 @@ import mlx_lm
 import numpy as np
 import pytest
 
-from spectool.artifacts.resumable import work_path
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
+from spectool.lab.resumable import work_path
 from spectool.lab.training.options import TuneOptions
 from spectool.lab.training.run import CURVE, Point, read_table
 from spectool.lab.tuning.stage import STEPS, TASKS, StepPoint, TaskPoint, tune

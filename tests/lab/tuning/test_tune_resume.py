@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.resumable import work_path
+from spectool.lab.resumable import work_path
 from spectool.lab.training.run import CURVE, Point, read_table
 from spectool.lab.tuning.stage import STEPS, TASKS, StepPoint, TaskPoint
 from spectool.tests.lab.training.tiny_pair import CORPORA, TINY, run, stored, tuned

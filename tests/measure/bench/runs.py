@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from spectool.lab.paper_tables.cost_model import CostModel
-from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Generation, Header, Options, append
+from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Generation, Options, Run
 
 STEP = 0.05  # seconds of a plain step
-DRAFT_READING = 0.004  # seconds in which a draft model reads the prompt
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ KINDS = ("encyclopaedic", "question")
 def generation(drafter: str, k: int | None, seconds: float, tokens: int = 64, **columns: Any) -> Generation:
     """A generation that took some seconds; by default one without drafts."""
     cycles = {} if drafter == PLAIN else {"proposed": (0,) * tokens, "accepted": (0,) * tokens}
-    columns = {"output": tuple(range(tokens)), "decoding_seconds": seconds, **cycles, **columns}
+    columns = {"output": tuple(range(tokens)), "seconds": seconds, **cycles, **columns}
     return Generation(drafter=drafter, num_draft_tokens=k, **columns)
 
 
@@ -42,37 +41,36 @@ def block(name: str, generations: Sequence[Generation], **columns: Any) -> Block
     return Block(prompt=name, generations=tuple(generations), **{**labels, **columns})
 
 
-def header_of(blocks: Sequence[Block], drafters: Mapping[str, DrafterSpec] | None = None, **options: Any) -> Header:
-    """The header that goes with some blocks: a draft model where a drafter is named ``qwen``, and look-ups else."""
+def run_of(
+    blocks: Sequence[Block], path: Path = Path("some.bench"), drafters: Mapping[str, DrafterSpec] | None = None
+) -> Run:
+    """The run with some blocks: a draft model where a drafter is named ``qwen``, and look-ups else."""
     ran = [one for one in blocks[0].generations if one.drafter != PLAIN]
+    model, history = ("--draft-model", "models/qwen", "--no-dict", "--no-history"), ("--history", "--no-dict")
     made = {
-        name: DrafterSpec(draft_model="models/qwen") if name == "qwen" else DrafterSpec(history=True)
+        name: DrafterSpec(model if name == "qwen" else history, {})
         for name in dict.fromkeys(one.drafter for one in ran)
     }
-    known: dict[str, Any] = {
-        "model": "models/large",
-        "drafters": {**made, **(drafters or {})},
-        "prompts": tuple(dict.fromkeys(each.source for each in blocks)),
-        "num_draft_tokens": tuple(dict.fromkeys(one.num_draft_tokens for one in ran)),
-        "tokens": 64,
-        "temperatures": tuple(dict.fromkeys(each.temperature for each in blocks)),
-    }
-    return Header(
-        began="2026-01-02T03:04:05+00:00",
-        options=Options(**{**known, **options}),
-        identity={"prompts": "none", "spectool": "1", "mlx": "2", "mlx_lm": "3"},
-        machine={"system": "Test", "cores": 2},
-        weight_bytes={"models/large": 11 * 10**9, "models/qwen": 8 * 10**8},
+    options = Options(
+        model="models/large",
+        drafters={**made, **(drafters or {})},
+        prompts=tuple(dict.fromkeys(each.source for each in blocks)),
+        num_draft_tokens=tuple(dict.fromkeys(one.num_draft_tokens for one in ran)),
+        tokens=64,
+        temperatures=tuple(dict.fromkeys(each.temperature for each in blocks)),
     )
+    weights = {"target": 11 * 10**9, "qwen": 8 * 10**8}
+    facts = {"began": "2026-01-02T03:04:05+00:00", "machine": "Test", "versions": {"mlx": "2"}, "weights": weights}
+    return Run(path, options, facts, list(blocks))
 
 
-def write_run(path: Path, blocks: Sequence[Block], **options: Any) -> Path:
+def write_run(path: Path, blocks: Sequence[Block], drafters: Mapping[str, DrafterSpec] | None = None) -> Path:
     """Write a run as `spectool bench` does."""
     path.mkdir(parents=True, exist_ok=True)
-    header: Header | None = header_of(blocks, **options)
+    run = run_of(blocks, path, drafters)
+    run.blocks.clear()
     for each in blocks:
-        append(path, each, header)
-        header = None
+        run.append(each)
     return path
 
 
@@ -121,5 +119,4 @@ def _drawn(rng: np.random.Generator, agreement: float, k: int, tokens: int, trut
         proposed=(k,) * len(accepted),
         accepted=tuple(accepted),
         draft_seconds=step * truth.cost.r * (k + 1),
-        draft_prompt_seconds=DRAFT_READING if truth.drafter == "qwen" else 0.0,
     )

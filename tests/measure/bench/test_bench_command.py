@@ -1,13 +1,17 @@
 """``spectool bench``: drafters and prompts as options, and refusals."""
 
+import shutil
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
-from spectool.measure.bench.run_file import PLAIN, RUN_FILE, read_run
+from spectool.commands.shared.drafter_spec import drafter_of
+from spectool.lab.paper_tables.reading import read_run
+from spectool.measure.bench.run_file import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
-from spectool.tests.running import error_of, run
+from spectool.tests.running import error_of, figures, run
 
 ONE = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
@@ -27,11 +31,11 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
     written = run("generate", "--model", TARGET, "--dict", pl.stem, "-p", "Most w", "-m", 4)
     missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
     assert written.exit_code == 0, written.output
-    assert "nothing: no such artifact" in missing.stderr
+    assert "nothing: no such file" in missing.stderr
 
 
 def test_options_say_what_is_measured(tmp_path: Path) -> None:
-    drafter = f"name=both,history,model={demo_path('draft')},verify=exact"
+    drafter = f"name=both,history,draft-model={demo_path('draft')},verify=exact"
     more = ("--num-draft-tokens", 3, "--num-draft-tokens", "auto", "--temp", 0.8, "--temp", 0, "--temp", 0.8)
     done = run(*ONE, "--drafter", drafter, "--drafter", "history", *more, "-o", tmp_path / "x.bench")
     assert done.exit_code == 0, done.output
@@ -39,29 +43,33 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
     found = read_run(tmp_path / "x.bench")
     assert [each.temperature for each in found.blocks] == [0.8, 0.0]
     wanted = {(PLAIN, 0), *((name, k) for name in ("both", "history") for k in (3, None))}
-    assert all(each.by_configuration().keys() == wanted for each in found.blocks)
+    assert all(each.by_configuration.keys() == wanted for each in found.blocks)
     assert {each.kind for each in found.blocks} == {"list"}
-    assert found.header.options.drafters["both"].verify == "exact"
+    spec = found.options.drafters["both"]
+    assert spec.verify == "exact" and spec.sources["history"] is True and spec.sources["dictionary"] == []
+    assert [*spec.command][-1] == "--no-dict"
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((*ONE, "--drafter", "speed=2"), "'speed=2': expected one of history"),
-        ((*ONE, "--drafter", "dict="), "'dict=': expected one of history"),
-        ((*ONE, "--drafter", "align=x"), "expected something that drafts"),
-        ((*HISTORY[:-1], "history,align=x"), "expected a model=… with align=…"),
-        ((*HISTORY[:-1], "history,verify=never"), "expected verify=exact or verify=rejection"),
-        ((*HISTORY[:-1], "history,verify=rejection"), "expected a model=… with verify=rejection"),
-        ((*ONE, "--drafter", "dict=auto"), "expected names of dictionaries"),
+        ((*ONE, "--drafter", "speed=2"), "No such option '--speed'"),
+        ((*ONE, "--drafter", "history,speed=2"), "Join options of `spectool generate` by commas"),
+        ((*ONE, "--drafter", "dict="), "'--dict' requires an argument"),
+        ((*ONE, "--drafter", "history=2"), "unexpected extra argument"),
+        ((*ONE, "--drafter", ""), "--drafter : "),
+        ((*ONE, "--drafter", "verify=exact"), "expected something that drafts"),
+        ((*ONE, "--drafter", "alignment=x"), "expected something that drafts"),
+        ((*HISTORY[:-1], "history,alignment=x"), "name it with --draft-model"),
+        ((*HISTORY[:-1], "history,verify=never"), "'never' is not one of 'exact', 'rejection'"),
+        ((*HISTORY[:-1], "history,num-draft-tokens=2"), "give --num-draft-tokens to bench itself"),
+        ((*ONE, "--drafter", "dict=auto"), "name the dictionaries instead of auto"),
         ((*HISTORY, "--drafter", "history"), "a name that none has yet, got 'history'. Add name=…"),
         ((*HISTORY, "--drafter", "name=plain,history"), "a name that none has yet, got 'plain'"),
         ((*HISTORY, "--window", 64), "--window applies to prompts from a corpus"),
         (ONE, "Missing option '--drafter'"),
         (("bench", "--model", TARGET, "--drafter", "history"), "Missing option '--prompts'"),
         ((*HISTORY, "--num-draft-tokens", 65), "--num-draft-tokens"),
-        ((*HISTORY, "--model", "x" * 5000), "model: expected at most 4096 characters, got xxx"),
-        ((*HISTORY[:-1], "history,name=" + "x" * 5000), "expected at most 4096 characters, got xxx"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
@@ -73,7 +81,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such artifact"),
+        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
         ((*HISTORY, "--prompts", "uk"), "expected a prompt of each source, got 1 for 2"),
         ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
         ((*HISTORY, "--prompts", "pl", "--count", 10), "got pl-list-01 twice"),
@@ -85,26 +93,33 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, arguments: tuple[obje
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_was_killed_in_its_first_line_begins_anew(tmp_path: Path) -> None:
-    (tmp_path / "x.bench").mkdir()
-    (tmp_path / "x.bench" / RUN_FILE).write_text('{"format":"spectool-ben')
-    assert run(*HISTORY, "-o", tmp_path / "x.bench").exit_code == 0
-    assert len(read_run(tmp_path / "x.bench").blocks) == 1
-
-
-def test_a_run_that_is_interrupted_before_it_goes_on_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    assert run(*HISTORY, "-o", tmp_path / "x.bench").exit_code == 0
-    monkeypatch.setattr("spectool.measure.bench.run.load_prompts", interrupt)
-    stopped = run(*HISTORY, "-o", tmp_path / "x.bench")
-    assert stopped.exit_code == 130 and stopped.stderr.endswith("the same command continues from there.\n")
-
-
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("text")
-    refused = error_of(run(*HISTORY, "-o", tmp_path))
-    assert refused.endswith("exists and is not a run of `spectool bench`. Choose another -o")
-    assert error_of(run(*HISTORY, "-o", tmp_path / "mine.txt")).endswith("Choose another -o")
+    for out in (tmp_path, tmp_path / "mine.txt"):
+        assert error_of(run(*HISTORY, "-o", out)).endswith(
+            f"{out}: exists already. Choose another -o, or remove it first"
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: Path) -> None:
+    spec = drafter_of(["--history", "--min-draft-prob", "0.3"])
+    assert spec.command == ("--history", "--min-draft-prob", "0.3", "--no-dict")
+    assert run("generate", "--model", TARGET, *spec.command, "-p", "Most w", "-m", 2).exit_code == 0
+    assert spec.sources == {
+        **{"dictionary": (), "history": True, "draft_model": None},
+        **{"alignment": None, "min_probability": 0.3},
+    }
+
+
+def test_a_model_that_only_repeats_itself_is_named_as_unfit(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(demo_path("target"), tmp_path / "stuck"))
+    weights = mx.load(str(model / "model.safetensors"))
+    zeros = {name: mx.zeros_like(weight) for name, weight in weights.items()}
+    mx.save_safetensors(str(model / "model.safetensors"), zeros, {"format": "mlx"})  # the first token, for ever
+    options = ("--model", model, "--prompts", "pl:list", "--count", 7, "--tokens", 16, "--ignore-eos")
+    found = figures("bench", *options, "--drafter", "history", "-o", tmp_path / "x.bench")
+    assert found["configurations"] == [] and "unfit for measuring" in found["verdict"][0]
+    assert "7 loop" in found["verdict"][0] and found["looping_or_echoing"][0]["prompts"] == 7
+    page = (tmp_path / "x.bench" / "report.md").read_text(encoding="utf-8")
+    assert "looping or echoing" in page and "use it" not in page

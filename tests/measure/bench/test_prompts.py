@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool import CorpusError
-from spectool.measure.bench.prompts import KINDS, LANGUAGES, ids_of_prompt, load_prompts, prompts_hash
+from spectool.measure.bench.prompts import KINDS, LANGUAGES, ids_of_prompt, load_prompts
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.tokenization.opening import open_tokenizer
@@ -61,11 +61,6 @@ def test_no_prompt_counts_twice(corpus: str) -> None:
     for twice in (["pl:list", "pl"], [corpus, corpus]):
         with pytest.raises(CorpusError, match=r"twice\. Name each source once"):
             load_prompts(twice, TOKENIZER, None, 0)
-
-
-def test_other_prompts_have_another_hash() -> None:
-    some, more = (load_prompts(["pl"], TOKENIZER, count, 0) for count in (1, 2))
-    assert prompts_hash(some) == prompts_hash(list(some)) != prompts_hash(more)
 
 
 def test_a_prompt_is_encoded_as_generate_does() -> None:

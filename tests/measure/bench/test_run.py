@@ -4,14 +4,18 @@ import json
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spectool.measure.bench.run_file import PAGE, PLAIN, read_run
+from spectool import ArtifactError
+from spectool.lab.paper_tables.reading import read_run
+from spectool.measure.bench.run_file import PAGE, PLAIN, RUN_FILE
+from spectool.measure.bench.timing import Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.measure.bench.recorded import TARGET, options, replayed
-from spectool.tests.running import error_of, run
+from spectool.tests.running import run
 
 pytestmark = pytest.mark.system
 
@@ -21,7 +25,7 @@ def test_every_prompt_is_decoded_in_every_configuration(measured: Path) -> None:
     assert len(found.blocks) == 3
     for block in found.blocks:
         ran = [(one.drafter, one.num_draft_tokens) for one in block.generations]
-        assert sorted(map(str, ran)) == sorted(map(str, found.header.options.configurations)) and len(ran) == 5
+        assert sorted(map(str, ran)) == sorted(map(str, found.options.configurations)) and len(ran) == 5
         assert len({one.output for one in block.generations}) == 1
     assert len({tuple(one.drafter for one in block.generations) for block in found.blocks}) > 1
 
@@ -30,10 +34,10 @@ def test_cycles_add_up_to_generations(measured: Path) -> None:
     for block in read_run(measured).blocks:
         for one in block.generations:
             if one.drafter == PLAIN:
-                assert not one.proposed and one.draft_seconds == one.draft_prompt_seconds == 0
+                assert not one.proposed and one.draft_seconds == 0
             else:
                 assert sum(one.accepted) + one.passes == one.tokens
-                assert one.draft_seconds <= one.decoding_seconds
+                assert one.draft_seconds <= one.seconds
 
 
 def test_outputs_may_go_on_behind_their_end(work: Path) -> None:
@@ -50,21 +54,56 @@ def test_counts_are_those_of_a_replay(work: Path, measured: Path) -> None:
     _, tokenizer = load_model(TARGET)
     lines = (work / "prompts.txt").read_text(encoding="utf-8").splitlines()
     for block in read_run(measured).blocks:
-        one = block.by_configuration()["dictionary", 2]
+        one = block.by_configuration["dictionary", 2]
         prompt = tokenizer.encode(lines[int(block.prompt[-3:]) - 1])
         assert len(prompt) == block.prompt_tokens
         assert replayed(drafter, prompt, list(one.output)) == (one.passes, sum(one.accepted))
 
 
-def test_the_header_tells_machine_and_sizes(measured: Path) -> None:
-    header = read_run(measured).header
-    assert header.machine["cores"] == os.cpu_count()
-    weights = {str(demo_path(name)): demo_path(name) / "model.safetensors" for name in ("target", "draft")}
-    sizes = {name: pytest.approx(file.stat().st_size, rel=0.05) for name, file in weights.items()}
-    assert header.weight_bytes == sizes
+def test_the_run_tells_machine_and_sizes(measured: Path) -> None:
+    facts = read_run(measured).facts
+    assert f"{os.cpu_count()} cores" in facts["machine"]
+    weights = {"target": "target", "draft": "draft"}
+    sizes = {name: (demo_path(model) / "model.safetensors").stat().st_size for name, model in weights.items()}
+    assert facts["weights"] == {name: pytest.approx(size, rel=0.05) for name, size in sizes.items()}
     for command in ("inspect", "verify"):
         assert f"Its page is {measured / PAGE}" in run(command, measured).stderr
-    assert error_of(run("inspect", measured)).startswith(f"Error: {measured}: is a run of `spectool bench`")
+
+
+def test_a_folder_that_is_there_is_refused_before_anything_is_read(work: Path, measured: Path) -> None:
+    before = (measured / RUN_FILE).read_bytes()
+    refused = run(*options(work, measured), "--model", "no/where")
+    assert f"{measured}: exists already" in refused.stderr and refused.exit_code == 1
+    assert (measured / RUN_FILE).read_bytes() == before
+
+
+def test_what_was_measured_has_a_page_after_ctrl_c(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, calls = Target.measure, list[Any]()
+
+    def interrupted(self: Target, *arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:  # the first one warms up
+            raise KeyboardInterrupt
+        return measure(self, *arguments)
+
+    monkeypatch.setattr(Target, "measure", interrupted)
+    out = work / "stopped.bench"
+    stopped = run(*options(work, out))
+    assert stopped.exit_code == 130 and f"Interrupted after 1 of 3 prompts, which {out / PAGE}" in stopped.stderr
+    assert len(read_run(out).blocks) == 1 and "1 from" in (out / PAGE).read_text(encoding="utf-8")
+    calls[:] = [()] * 2
+    stopped = run(*options(work, work / "nothing.bench"))
+    assert stopped.exit_code == 130 and "report.md" not in stopped.stderr
+    assert not (work / "nothing.bench").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"options": {"drafters": {}}}', "[1]"])
+def test_another_file_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ArtifactError, match="expected a run of `spectool bench`"):
+        read_run(tmp_path)
+    (tmp_path / RUN_FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"run\.jsonl: not as this version"):
+        read_run(tmp_path)
 
 
 def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path) -> None:
@@ -75,6 +114,6 @@ def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path)
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["different"] is None
         for block in read_run(out).blocks:
-            fixed = {(one.drafter, k): one.output for (_, k), one in block.by_configuration().items() if k is not None}
+            fixed = {(one.drafter, k): one.output for (_, k), one in block.by_configuration.items() if k is not None}
             outputs[name].append(fixed)
     assert outputs["one"] == outputs["same"] != outputs["two"]

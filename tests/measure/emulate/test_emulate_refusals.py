@@ -24,7 +24,7 @@ def test_damaged_characters_are_refused(tmp_path: Path, replaying: list[object])
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--tokenizer", TARGET, "--no-history"], "give --dict DIR, or leave out --no-history"),
+        (["--tokenizer", TARGET, "--no-history"], "give --dict FILE, or leave out --no-history"),
         ([], "--tokenizer T"),
         (["--tokenizer", TARGET, "--num-draft-tokens", "-1"], "-1 is not in the range"),
         (["--tokenizer", TARGET, "--num-draft-tokens", "65"], "65 is not in the range"),

@@ -56,6 +56,9 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
     with pytest.raises(RuntimeUnsupported, match="seeds: expected one for each of 4 prompts, got 7"):
         batch_generate(*loaded, PROMPTS, seeds=7)  # type: ignore[arg-type]
+    for single, several in (("seed", "seeds"), ("drafter", "drafters"), ("prompt_cache", "prompt_caches")):
+        with pytest.raises(RuntimeUnsupported, match=f"{single}: expected {several}, with one for each prompt"):
+            batch_generate(*loaded, PROMPTS, **{single: None})
     with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
         batch_generate(*loaded, None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeUnsupported, match="positive"):

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.atomic import atomic_directory
-from spectool.artifacts.dictionary import Dictionary, Entry, write_dictionary
-from spectool.build.counting.options import CountOptions
+from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -18,6 +16,7 @@ from spectool.measure.emulate import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 
 CHAIN = [
@@ -29,11 +28,7 @@ CHAIN = [
 
 
 def opened(path: Path, entries: Sequence[Entry]) -> Dictionary:
-    with atomic_directory(path) as directory:
-        shape = write_dictionary(directory, entries)
-        tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 100}}
-        Dictionary.seal(directory, {}, tokenizers, {}, shape)
-    return Dictionary(path)
+    return written(path, entries, {"name": "small", "fingerprint": "a" * 64, "size": 100})
 
 
 @pytest.fixture
@@ -237,7 +232,7 @@ def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> Non
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     out = tmp_path / "uk.dict"
     corpus = open_corpus("sample:uk")
-    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3), CountOptions(min_count=1), lambda step: None)
+    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3, min_count=1), lambda step: None)
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:uk")])
     alone = replay(documents, LookupDrafter(Dictionary(out)))
     assert alone.tokens_per_pass > 3

@@ -193,7 +193,6 @@ def test_the_first_pass_has_drafts_too() -> None:
     [
         ["-p", "Hej <extra> tam", "--repetition-penalty", "1.3"],
         ["-p", "Hej <extra> tam", "--show-drafts", "--temp", "0.7"],
-        ["-p", "Hej <extra>", "--save-prompt-cache", "prompt.safetensors"],
     ],
 )
 def test_generate_says_so_in_one_line(

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_file, explain_full_disk
 
-_MOST_NAMED = 4  # differences in a message
-
 TaskResult = dict[str, Any]
 """What a task returns: JSON values by name."""
+_MOST_NAMED = 4  # differences in a message
 
 
 def work_path(out: Path) -> Path:
@@ -99,29 +98,6 @@ def _any(work: Path, patterns: Sequence[str]) -> bool:
     return any(True for pattern in patterns for _ in work.glob(pattern))
 
 
-def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first few values in which two keys differ, in words."""
-    one, two = _flat(there), _flat(now)
-    names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
-    said = [f"{name} is {_short(one.get(name))} there and {_short(two.get(name))} now" for name in names[:_MOST_NAMED]]
-    more = len(names) - len(said)
-    return "; ".join(said) + (f"; and {more} more" if more else "")
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        inner = _flat(value) if isinstance(value, dict) else None
-        flat |= {name: value} if inner is None else {f"{name}.{key}": v for key, v in inner.items()}
-    return flat
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
 def run_task(function: Callable[..., TaskResult], work: Path, task: str, *arguments: Any) -> TaskResult:
     """Run a task, record its figures, and return them."""
     figures = function(work, *arguments)
@@ -167,3 +143,26 @@ def discard(work: Path, *patterns: str) -> None:
     for pattern in patterns:
         for path in work.glob(pattern):
             path.unlink(missing_ok=True)
+
+
+def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first few values in which two keys differ, in words."""
+    one, two = _flat(there), _flat(now)
+    names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    said = [f"{name} is {_short(one.get(name))} there and {_short(two.get(name))} now" for name in names[:_MOST_NAMED]]
+    more = len(names) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more else "")
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = _flat(value) if isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": v for key, v in inner.items()}
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,19 +1,30 @@
-"""Bodies of requests: read, checked against what a request may say, and refused in words that name the field."""
+"""Errors that clients get to see, in words that name the field, and in the form of their protocol."""
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 
 from spectool import SpectoolError
+from spectool.runtime.sampling.samplers import WrongSetting
 
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+"""The addresses of the protocols that are translated into a chat: Anthropic's, and OpenAI's newer one."""
 _KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 # Replacements for pydantic's messages that name classes or patterns.
 _PLAIN_WORDS = {
     **dict.fromkeys(("model_type", "dict_type"), "Input should be an object"),
     "string_pattern_mismatch": "The name should be a token id",
+}
+# What these protocols call fields of the chat.
+_OWN_NAMES = {
+    (RESPONSES, "messages"): "input",
+    (RESPONSES, "max_completion_tokens"): "max_output_tokens",
+    (RESPONSES, "response_format"): "text.format",
+    (MESSAGES, "stop"): "stop_sequences",
+    (MESSAGES, "response_format"): "output_config.format",
 }
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -39,23 +50,6 @@ def wrong_field(name: str, problem: str, *, status: int = 400, code: str | None 
     return RequestRefused(status, f"{name}: {problem}", param=name, code=code)
 
 
-def parse_json(raw: bytes) -> dict[str, Any]:
-    """The JSON object in a body.
-
-    Raises:
-        RequestRefused: It is something else, has numbers or characters that JSON in UTF-8 cannot have, or is deeper
-            than 200 levels.
-    """
-    try:
-        body = from_json(raw, allow_inf_nan=False)
-        json.dumps(body, allow_nan=False)  # fails where a number is too large
-    except ValueError as error:
-        raise RequestRefused(400, f"body: expected JSON in UTF-8, got something else ({error})") from error
-    if not isinstance(body, dict):
-        raise RequestRefused(400, f"body: expected a JSON object, got {quoted(body)}")
-    return body
-
-
 def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     """The fields of a body as a request of this kind.
 
@@ -71,33 +65,34 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         path, got = _place(body, deepest["loc"], missing=deepest["type"] == "missing")
         name = str(deepest["loc"][0]) if deepest["loc"] else "body"
         problem = _PLAIN_WORDS.get(deepest["type"], deepest["msg"].replace(" after validation", ""))
-        raise RequestRefused(400, f"{path}: {problem}, got {got}", param=name) from error
+        raise RequestRefused(400, f"{path or name}: {problem}, got {got}", param=name) from error
+
+
+def refusal_of(error: Exception) -> RequestRefused:
+    """The error that a client gets to see; what is nobody's mistake but ours is logged."""
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, WrongSetting):
+        return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
+    logging.error("a request failed", exc_info=error)
+    return RequestRefused(500, f"the request failed: {error}")
+
+
+def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
+    """An error as the protocol of an address has it, with its own name of the field."""
+    error: dict[str, Any] = refusal.body["error"]
+    if own := _OWN_NAMES.get((path, error["param"])):
+        error = {**error, "param": own, "message": own + error["message"].removeprefix(error["param"])}
+    if not path.startswith(MESSAGES):
+        return {"error": error}
+    kind = "api_error" if error["type"] == "server_error" else error["type"]
+    return {"type": "error", "error": {"type": kind, "message": error["message"]}}
 
 
 def quoted(value: Any) -> str:
     """A value as JSON, short enough for a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def joined(content: Any, field: str) -> str:
-    """The text of a content: a text, or a list of texts and of parts that have one.
-
-    Raises:
-        RequestRefused: A part is something else, such as an image.
-    """
-    if isinstance(content, list):
-        return "".join(joined(part, field) for part in content)
-    text = content
-    if isinstance(content, dict):
-        kind, source = str(content.get("type", "text")), content.get("source")
-        others = {"refusal": "refusal", "tool_reference": "tool_name"}
-        text = content.get("text" if kind in ("text", "input_text", "output_text") else others.get(kind, ""))
-        if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
-            text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
-    if not isinstance(text, str):
-        raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
-    return text
 
 
 def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -> tuple[str, str]:

@@ -1,0 +1,162 @@
+"""The file that every artifact is: arrays of numbers with a header, in the safetensors format.
+
+    size      u64         bytes of the header, little-endian like all numbers; at most 4 MiB
+    header    JSON        {"__metadata__": {"manifest": "…", "sha256": "…"},
+                           "NAME": {"dtype": "U32", "shape": [rows], "data_offsets": [begin, end]}, …}
+                          and spaces, so that the data begins at a multiple of 8
+    data                  the arrays, one after the other, without holes and overlaps
+
+Offsets count from the beginning of the data. Every array has one axis and begins at a multiple of the size of its
+numbers, so that it can be used where the file is mapped. ``manifest`` is JSON again, because safetensors keeps only
+text there. ``sha256`` is that of the whole file with 64 zeros in its own place.
+"""
+
+import hashlib
+import json
+import mmap
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
+
+from spectool import ArtifactError
+from spectool.artifacts.atomic import atomic_file
+
+MOST_HEADER = 4 << 20  # bytes
+_DTYPES = {"U8": "uint8", "U16": "uint16", "U32": "uint32", "I32": "int32", "I64": "int64", "F16": "float16"}
+_NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
+_SIZE = 8  # bytes of the size, and what the data is aligned to
+_ZEROS = "0" * 64
+_BLOCK = 16 << 20  # bytes that are hashed between two chances to interrupt
+
+
+@dataclass(frozen=True)
+class Container:
+    """An open file, memory-mapped and read-only."""
+
+    path: Path
+    manifest: str  # JSON
+    sha256: str  # that the header states
+    arrays: Mapping[str, NDArray[Any]]  # by name
+    data: NDArray[np.uint8]  # all bytes of the file
+    start: int  # of the arrays in it
+
+    def verify(self) -> None:
+        """Compare the file with the SHA-256 that its header states; an ArtifactError if it differs."""
+        header = self.data[: self.start].tobytes().replace(self.sha256.encode(), _ZEROS.encode())
+        if (found := _digest(header, [self.data[self.start :]])) != self.sha256:
+            raise ArtifactError(
+                f"{self.path}: SHA-256 is {found[:12]}…, the header says {self.sha256[:12]}…. The file was changed or "
+                "damaged: copy or build it again"
+            )
+
+
+def typed(values: ArrayLike, kind: str) -> NDArray[Any]:
+    """Values as an array that can be written, of a NumPy type such as ``uint16``."""
+    return np.ascontiguousarray(values, dtype=kind)
+
+
+def write_container(path: Path, arrays: Mapping[str, NDArray[Any]], manifest: str) -> None:
+    """Write a file in one step. Its bytes depend only on the arguments, including the order of the arrays.
+
+    Args:
+        path: The file, replaced if it is there.
+        arrays: By name, each from `typed`; those with wider numbers come first.
+        manifest: JSON.
+
+    Raises:
+        ArtifactError: The manifest is too long, or the disk is full.
+    """
+    header: dict[str, Any] = {"__metadata__": {"manifest": manifest, "sha256": _ZEROS}}
+    end = 0
+    for name, values in arrays.items():
+        begin, end = end, end + values.nbytes
+        header[name] = {"dtype": _NAMES[values.dtype], "shape": [len(values)], "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) > MOST_HEADER:
+        raise ArtifactError(f"{path}: its header has {len(text):,} bytes, expected at most {MOST_HEADER:,}")
+    text += b" " * (-len(text) % _SIZE)
+    before = len(text).to_bytes(_SIZE, "little") + text
+    content = [values.view(np.uint8) for values in arrays.values()]
+    digest = _digest(before, content)
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as partial, partial.open("wb") as file:
+        file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
+        for each in content:
+            file.write(each.data)
+
+
+def open_container(path: Path) -> Container:
+    """Open a file, which may come from anyone; the header is checked, and the content is not read.
+
+    Raises:
+        ArtifactError: The file is missing, is something else, or does not keep to the format.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise ArtifactError(f"{path}: is not a plain file, expected an artifact of spectool. Name another file")
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(_SIZE), "little")
+            if size > MOST_HEADER or file.read(1) != b"{":
+                raise ArtifactError(f"{path}: is no artifact of spectool. `spectool --help` says what writes artifacts")
+            data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        header, start = read_header(path)
+        texts = header.pop("__metadata__", None) or {}
+        arrays = {name: _array(entry, data, start) for name, entry in header.items()}
+        if len(texts.get("sha256", "")) != len(_ZEROS) or "manifest" not in texts:
+            raise ValueError("no manifest or SHA-256 in its header")
+        return Container(path, texts["manifest"], texts["sha256"], arrays, data, start)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path}: no such file. `spectool --help` says what writes artifacts") from error
+    except (SafetensorError, ValueError) as error:
+        raise ArtifactError(f"{path}: damaged ({str(error)[:200]}). Copy or build it again") from error
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of any safetensors file, and where the data begins.
+
+    Raises:
+        SafetensorError: The library finds that types, sizes, offsets or text are wrong.
+    """
+    with safe_open(path, "np"), path.open("rb") as file:
+        size = int.from_bytes(file.read(_SIZE), "little")
+        return json.loads(file.read(size)), _SIZE + size
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of JSON from anyone.
+
+    Raises:
+        ValueError: It is not JSON, or has numbers or text that readers of JSON do not agree on.
+        RecursionError: It is too deep.
+    """
+    value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
+    json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be printed
+    return value
+
+
+def _number(digits: str) -> int | float:
+    if not abs(value := float(digits)) < 1 << 63:
+        raise ValueError(f"{digits[:20]} is no number of 64 bits")
+    return int(digits) if digits.lstrip("-").isdigit() else value
+
+
+def _array(entry: Mapping[str, Any], data: NDArray[np.uint8], start: int) -> NDArray[Any]:
+    """The array that an entry of a checked header describes, mapped."""
+    kind, axes, (begin, end) = entry["dtype"], len(entry["shape"]), entry["data_offsets"]
+    if kind not in _DTYPES or axes != 1 or (start + begin) % np.dtype(_DTYPES[kind]).itemsize:
+        raise ValueError(f"{kind} of {axes} axes at byte {start + begin:,} is no array of an artifact")
+    return data[start + begin : start + end].view(_DTYPES[kind])
+
+
+def _digest(header: bytes, content: Iterable[NDArray[np.uint8]]) -> str:
+    digest = hashlib.sha256(header)
+    for part in content:
+        for begin in range(0, len(part), _BLOCK):
+            digest.update(part[begin : begin + _BLOCK].data)
+    return digest.hexdigest()

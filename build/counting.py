@@ -1,0 +1,150 @@
+"""Text to counts: how often each window of tokens (n-gram) occurs, exactly and in memory.
+
+An n-gram is a key, one number: the row of its first n-1 symbols in order n-1, times the number of symbols, plus its
+last symbol; so sorted keys are sorted n-grams. An n-gram can reach the minimum count only if both its (n-1)-grams do,
+so each order looks only at the places where two survivors of the order before begin next to each other.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from spectool import SpectoolError
+from spectool.build.corpus_reading import Progress, in_parts
+from spectool.corpora import Corpus
+from spectool.tokenization.backend import encoded
+from spectool.tokenization.tokenizer import Tokenizer
+
+BREAK = 0
+"""The symbol between documents and where a special token is, which no n-gram contains."""
+
+_BATCH_CHARACTERS = 1 << 20  # encoded at once: the tokenizer's own results take some 100 bytes a token
+_TOKEN_BYTES = 110  # of memory for each token of the text, at the peak of building a dictionary
+_BYTES_A_TOKEN = 3  # of text, where tokens are short
+_MOST_TOKENS = 2**31 - 1  # places are numbers of 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """All n-grams of one order, sorted by prefix and symbol, which is the order of their symbols from the left."""
+
+    prefix: NDArray[np.int32]  # row of the first n-1 symbols in order n-1, 0 in order 1, ``[rows]``
+    symbol: NDArray[np.int32]  # last symbol: the token id + 1, ``[rows]``
+    count: NDArray[np.int64]  # occurrences, ``[rows]``
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The n-grams of a text that occur at least a minimum number of times, with their exact counts."""
+
+    levels: tuple[Level, ...]  # those of order 1, 2, ... N
+    symbols: int  # highest symbol that may occur: ids of the tokenizer
+    total: int  # tokens of the text, those below the minimum included
+
+    def spelled(self, order: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The symbols of the n-grams in some ``[rows]`` of an order, from the left: ``[rows, order]``."""
+        symbols = np.empty((len(rows), order), dtype=np.int32)
+        for length in range(order, 0, -1):
+            level = self.levels[length - 1]
+            symbols[:, length - 1] = level.symbol[rows]
+            rows = level.prefix[rows].astype(np.int64)
+        return symbols
+
+
+def count_windows(
+    corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer, orders: int, min_count: int, progress: Progress
+) -> Counts:
+    """Count the windows of 1 to ``orders`` tokens.
+
+    Args:
+        corpus: Where the text is from, for its size and the progress bar.
+        texts: The documents that are counted, each by itself.
+        tokenizer: Counts are of windows of its tokens.
+        orders: Longest window.
+        min_count: Windows that occur less often are left out.
+        progress: Called at the start of each step with a short description.
+
+    Raises:
+        CorpusError: The text cannot be read.
+        SpectoolError: The text does not fit into memory.
+    """
+    _require_memory(corpus, corpus.text_bytes // _BYTES_A_TOKEN, "about ")
+    progress("splitting into tokens")
+    symbols = _symbols(corpus, texts, tokenizer)
+    levels = [_tokens(symbols, tokenizer.size, min_count)]
+    row_of = np.full(tokenizer.size + 1, -1, dtype=np.int32)
+    row_of[levels[0].symbol] = np.arange(len(levels[0].symbol))
+    rows = row_of[symbols]
+    for order in range(2, orders + 1):
+        progress(f"counting {order}-grams")
+        level, rows = _longer(rows, symbols, order, tokenizer.size + 1, min_count)
+        levels.append(level)
+    return Counts(tuple(levels), tokenizer.size, int(np.count_nonzero(symbols)))
+
+
+def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDArray[np.int32]:
+    """The symbols of all documents, with a break after each."""
+    symbol_of = np.arange(1, tokenizer.size + 2, dtype=np.int32)
+    symbol_of[[*tokenizer.specials, tokenizer.size]] = BREAK
+    pieces, tokens = [np.zeros(1, dtype=np.int32)], 0
+    with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
+        for batch in in_parts(texts, len, _BATCH_CHARACTERS):
+            encodings = encoded(tokenizer.backend.encode_batch_fast, batch, tokenizer.name)
+            ids = chain.from_iterable([*encoding.ids, tokenizer.size] for encoding in encodings)
+            pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
+            tokens += len(pieces[-1])
+            _require_memory(corpus, tokens, "more than ")
+            bar.update(corpus.bytes_read - bar.n)
+    return np.concatenate(pieces)
+
+
+def _tokens(symbols: NDArray[np.int32], highest: int, min_count: int) -> Level:
+    """The n-grams of order 1: the tokens themselves."""
+    uses = np.bincount(symbols, minlength=highest + 1)
+    uses[BREAK] = 0
+    kept = np.flatnonzero(uses >= min_count).astype(np.int32)
+    return Level(np.zeros_like(kept), kept, uses[kept])
+
+
+def _longer(
+    rows: NDArray[np.int32], symbols: NDArray[np.int32], order: int, base: int, min_count: int
+) -> tuple[Level, NDArray[np.int32]]:
+    """The n-grams of an order, and which of them begins at each place; -1 where none does.
+
+    ``rows`` says the same of the order before.
+    """
+    places = np.flatnonzero((rows[:-1] >= 0) & (rows[1:] >= 0)).astype(np.int32)
+    keys = rows[places].astype(np.int64) * base + symbols[places + (order - 1)]
+    by_key = np.argsort(keys)
+    keys, places = keys[by_key], places[by_key]
+    del by_key
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    counts = np.diff(starts, append=len(keys))
+    kept = counts >= min_count
+    prefix, symbol = np.divmod(keys[starts[kept]], base)
+    found = np.full(len(rows), -1, dtype=np.int32)
+    number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    found[places] = np.repeat(number, counts)
+    return Level(prefix.astype(np.int32), symbol.astype(np.int32), counts[kept]), found
+
+
+def _require_memory(corpus: Corpus, tokens: int, about: str) -> None:
+    needed, there = tokens * _TOKEN_BYTES, memory_for_counting()
+    if needed > there:
+        room = there // _TOKEN_BYTES * _BYTES_A_TOKEN
+        raise SpectoolError(
+            f"{corpus.spec}: counting this text takes {about}{needed / 1e9:,.1f} GB, expected at most "
+            f"{there / 1e9:,.1f} GB, half of this machine's memory, which is enough for {room / 1e6:,.0f} MB of text. "
+            "Build a dictionary of each part of it, and give all of them: --dict A --dict B"
+        )
+
+
+def memory_for_counting() -> int:
+    """Bytes of memory that counting may take: half of what the machine has."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return min(half, _MOST_TOKENS * _TOKEN_BYTES)

@@ -1,0 +1,203 @@
+"""Counting against its slow twin, and what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from spectool import CorpusError, SpectoolError
+from spectool.build import counting
+from spectool.build.corpus_reading import in_parts
+from spectool.build.counting import BREAK, Counts
+from spectool.corpora import Corpus, open_corpus
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
+from spectool.tests.running import TOKENIZER, run
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+WORDS = ["a", "b", "c", "ż", "п'ять", "💶", "."]
+lines = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=9)
+TARGET = open_tokenizer(demo_path("target") / "tokenizer.json")
+
+
+def words_of(*names: str) -> Tokenizer:
+    """A tokenizer whose tokens are these words, with ids from 1 on."""
+    backend = Backend(models.WordLevel({"[UNK]": 0, **{name: place for place, name in enumerate(names, 1)}}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return open_tokenizer(backend)
+
+
+def corpus_of(folder: Path, texts: list[str]) -> Corpus:
+    path = folder / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return open_corpus(str(path))
+
+
+def columns(counts: Counts, order: int) -> list[list[int]]:
+    level = counts.levels[order - 1]
+    return [level.prefix.tolist(), level.symbol.tolist(), level.count.tolist()]
+
+
+@pytest.mark.parametrize("sample", ["pl", "uk"])
+@pytest.mark.parametrize("min_count", [1, 2, 3])
+def test_windows_of_the_samples(sample: str, min_count: int) -> None:
+    corpus = open_corpus(f"sample:{sample}")
+    texts = [document.text for document in corpus]
+    expected = [token_windows(texts, TARGET, order) for order in range(1, 5)]
+    agree(counted(corpus, TARGET, 4, min_count), expected, min_count)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", "qwen2.5", "t5-small"])
+def test_windows_of_real_tokenizers(
+    name: str, tmp_path: Path, shared: Path, real: Callable[[str], Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = islice(open_corpus(str(shared / "corpora" / "pl.valid.txt.zst")), 60)
+    texts = [document.text for document in found]
+    expected = [token_windows(texts, real(name), order) for order in range(1, 9)]
+    for batch in (1 << 20, 1):  # all documents at once, and each by itself
+        monkeypatch.setattr(counting, "_BATCH_CHARACTERS", batch)
+        for min_count in (1, 2, 5):
+            agree(counted(corpus_of(tmp_path, texts), real(name), 8, min_count), expected, min_count)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lines, st.integers(1, 4), st.integers(1, 5))
+def test_random_texts(texts: list[str], min_count: int, orders: int) -> None:
+    tokenizer = words_of(*WORDS)
+    expected = [token_windows(texts, tokenizer, order) for order in range(1, orders + 1)]
+    with tempfile.TemporaryDirectory() as scratch:
+        agree(counted(corpus_of(Path(scratch), texts), tokenizer, orders, min_count), expected, min_count)
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["u nas w domu", "u nas", "w", "u nas w lesie"])
+    counts = counted(corpus, words_of("nas", "u", "w", "domu", "lesie"), 3, 2)
+    assert columns(counts, 1) == [[0, 0, 0], [2, 3, 4], [3, 3, 3]]
+    assert columns(counts, 2) == [[0, 1], [4, 2], [2, 3]]
+    assert columns(counts, 3) == [[1], [4], [2]]
+    assert counts.spelled(3, np.array([0])).tolist() == [[3, 2, 4]]
+    assert (counts.total, counts.symbols) == (11, 6)
+
+
+def test_special_tokens_are_breaks(tmp_path: Path) -> None:
+    backend = Backend(models.WordLevel({"[UNK]": 0, "eos": 1, "red": 2, "cat": 3}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(["[UNK]", "eos"])
+    counts = counted(
+        corpus_of(tmp_path, ["red cat eos cat red", "red cat elephant cat"]), open_tokenizer(backend), 2, 1
+    )
+    assert spelled(counts, 2) == {(2, 3): 2, (3, 2): 1}
+    assert counts.total == 7
+    assert BREAK not in counts.levels[0].symbol
+
+
+@pytest.mark.parametrize("texts", [["— … !"], ["a"], ["a a"], ["a", "a"]])
+def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
+    expected = [token_windows(texts, TARGET, order) for order in range(1, 9)]
+    for min_count in (1, 2, 3):
+        agree(counted(corpus_of(tmp_path, texts), TARGET, 8, min_count), expected, min_count)
+
+
+def test_many_words_do_not_overflow(tmp_path: Path) -> None:
+    """Keys grow as vocabulary times n-grams: beyond 32 bits here."""
+    texts = [" ".join(f"w{n}" for n in range(70_000))] * 2
+    tokenizer = words_of(*(f"w{n}" for n in range(70_000)))
+    counts = counted(corpus_of(tmp_path, texts), tokenizer, 3, 1)
+    assert len(counts.levels[1].count) * counts.symbols > 2**32
+    agree(counts, [token_windows(texts, tokenizer, order) for order in range(1, 4)], 1)
+
+
+def test_windows_cross_line_ends_and_no_ends_of_documents(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("a\nb\n\nb\na\n\nc\n", encoding="utf-8")
+    backend = Backend(models.WordLevel({"a": 0, "b": 1, "c": 2, "\n": 3, "\n\n": 4, "[UNK]": 5}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("\n+"), "isolated")
+    tokenizer = open_tokenizer(backend)
+    a, b, c, end, blank = range(5)
+    pairs = {
+        "lines": set(),
+        "blank-lines": {(a, end), (end, b), (b, end), (end, a)},
+        "files": {(a, end), (end, b), (b, end), (end, a), (b, blank), (blank, b), (a, blank), (blank, c)},
+    }
+    for division, expected in pairs.items():
+        corpus = open_corpus(str(path), documents=division)  # type: ignore[arg-type]
+        assert set(spelled(counted(corpus, tokenizer, 2, 1), 2)) == expected
+        assert corpus.counts.plain_text == {division: 1}
+
+
+def test_a_corpus_without_a_document(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"text\.txt"):
+        counted(open_corpus(str(tmp_path / "text.txt")), TARGET, 2, 1)
+
+
+def test_too_much_text_is_refused_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is read where its size is known, and otherwise as soon as there are too many tokens."""
+    monkeypatch.setattr(counting, "memory_for_counting", lambda: 1_000_000_000)
+    path = tmp_path / "large.txt"
+    with path.open("wb") as stream:
+        stream.truncate(90_000_000)  # zeros, which would be refused as no text if it were read
+    with pytest.raises(
+        SpectoolError, match=r"large.txt: .* takes about 3\.3 GB, expected at most 1\.0 GB.*27 MB of text"
+    ):
+        counted(open_corpus(str(path)), TARGET, 2, 1)
+    corpus = open_corpus("sample:pl")
+    tokens = counted(corpus, TARGET, 2, 1).total
+    corpus.text_bytes = 0  # as of a data set on the hub
+    monkeypatch.setattr(counting, "memory_for_counting", lambda: tokens * 100)
+    with pytest.raises(SpectoolError, match="takes more than 0"):
+        counted(corpus, TARGET, 2, 1)
+
+
+def test_a_compressed_file_counts_with_the_text_in_it(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.txt.gz"):
+        (tmp_path / name).write_bytes(b"x" * 1000)
+    assert open_corpus(str(tmp_path / "a.txt")).text_bytes == 1000
+    assert open_corpus(str(tmp_path / "a.txt.gz")).text_bytes == 4000
+    assert open_corpus(str(tmp_path)).text_bytes == 5000
+
+
+def test_half_of_the_memory_may_be_used() -> None:
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert counting.memory_for_counting() in (whole // 2, (2**31 - 1) * 110)
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(counting, "_longer", interrupt)
+    done = run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
+    assert done.exit_code == 130 and "No file was left half-written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.system
+def test_the_order_of_sets_does_not_reach_the_dictionary(tmp_path: Path) -> None:
+    for seed in ("0", "1", "77"):
+        command = [sys.executable, "-m", "spectool.cli", "build-dict", "--tokenizer", str(TOKENIZER)]
+        command += ["--corpus", "sample:uk", "-o", str(tmp_path / seed)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True)
+    first = {path.name: path.read_bytes() for path in (tmp_path / "0").iterdir()}
+    for seed in ("1", "77"):
+        assert first == {path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()}
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
+def test_parts_hold_all_documents_in_order(sizes: list[int], largest: int) -> None:
+    parts = list(in_parts(enumerate(sizes), lambda document: document[1], largest))
+    assert [document for part in parts for document in part] == list(enumerate(sizes))
+    assert all(len(part) == 1 or sum(size for _, size in part) <= largest for part in parts)

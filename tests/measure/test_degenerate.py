@@ -1,0 +1,97 @@
+"""What is real text and what is not, on stated texts, and with the tokenizers that cut Polish finely and coarsely."""
+
+import pytest
+
+from spectool.measure.degenerate import ECHOES, LOOPS, fault_of, repeated_share
+from spectool.runtime.demo_models import demo_path
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+PROMPT = "Wymień trzy miasta nad Wisłą i opisz każde z nich jednym zdaniem."
+REAL = {
+    "prose": (
+        "Wisła przepływa przez Kraków, Warszawę i Toruń, a do morza wpada koło Gdańska. Wiosną, gdy topnieją śniegi, "
+        "poziom wody rośnie i łąki nad brzegiem stoją pod wodą. Flisacy spławiali nią drewno i zboże, dziś pływają "
+        "po niej statki wycieczkowe. W wielu miastach bulwary nad rzeką stały się miejscem spotkań i koncertów."
+    ),
+    "a list": (
+        "1. Kraków to dawna stolica Polski z zamkiem na Wawelu.\n"
+        "2. Warszawa to stolica Polski i jej największe miasto.\n"
+        "3. Toruń to miasto Mikołaja Kopernika i pierników.\n"
+        "4. Płock to najstarsze miasto na Mazowszu.\n"
+        "5. Sandomierz to małe miasto na wysokiej skarpie."
+    ),
+    "a table": (
+        "| miasto | ludność | województwo |\n| --- | --- | --- |\n| Kraków | 803 tys. | małopolskie |\n"
+        "| Warszawa | 1862 tys. | mazowieckie |\n| Toruń | 196 tys. | kujawsko-pomorskie |\n| Płock | 112 tys. | "
+        "mazowieckie |\n| Gdańsk | 486 tys. | pomorskie |\n| Puławy | 46 tys. | lubelskie |"
+    ),
+    "code": (
+        "def srednia(liczby):\n    if not liczby:\n        return 0.0\n    suma = 0.0\n    for liczba in liczby:\n"
+        "        suma += liczba\n    return suma / len(liczby)\n\n\ndef mediana(liczby):\n    if not liczby:\n"
+        "        return 0.0\n    uporzadkowane = sorted(liczby)\n    srodek = len(uporzadkowane) // 2\n"
+        "    if len(uporzadkowane) % 2:\n        return uporzadkowane[srodek]\n"
+        "    return (uporzadkowane[srodek - 1] + uporzadkowane[srodek]) / 2\n"
+    ),
+    "JSON": (
+        '{"godziny": {"poniedziałek": "10:00–18:00", "wtorek": "10:00–18:00", "środa": "12:00–20:00", "czwartek": '
+        '"10:00–18:00", "piątek": "9:00–15:30", "sobota": "nieczynne", "niedziela": "nieczynne"}, "telefon": '
+        '"22 555 01 47", "adres": "ul. Ogrodowa 4"}'
+    ),
+    "a poem with a refrain": (
+        "Szła dzieweczka po wodę,\nniosła dzban na ramieniu.\nHej, zielony gaju, hej,\nnie szum mi tak od rana.\n\n"
+        "Spotkała ją sąsiadka,\nco wracała z kiermaszu.\nHej, zielony gaju, hej,\nnie szum mi tak od rana.\n\n"
+        "Pytała o pogodę,\no brata i o kozę.\nHej, zielony gaju, hej,\nnie szum mi tak od rana."
+    ),
+    "an answer that begins as its prompt": (
+        "Wymień trzy miasta nad Wisłą? Proszę bardzo: Kraków ma zamek na wzgórzu, Warszawa jest stolicą i leży po obu "
+        "stronach rzeki, a w Toruniu zachowały się mury, spichlerze i wieża. W każdym z nich warto spędzić dzień."
+    ),
+}
+LOOPING = {
+    "a token": "Miasto nad rzeką to" + " to" * 60,
+    "a word": "Najpierw trzeba przyznać, że" + " więc wiście" * 20,
+    "a phrase": "Opisz" + " do komunikacji miejskiej w mieście." * 10,
+    "a sentence": "Kraków jest miastem." + " Zamek stoi na wzgórzu nad Wisłą i ma wysokie mury." * 5,
+    "a numbered item": "".join(f"{n}. Umyj warzywa i pokrój je w drobną kostkę.\n" for n in range(1, 9)),
+    "two lines in turn": "Zdysła,\n\nPodniejszenie:\n\nDzysła,\n\nPodniejszenie:\n\n" * 6,
+    "the end of good prose": REAL["prose"][:230] + " i tak dalej, i tak dalej, bez końca" * 8,
+}
+ECHOING = {
+    "the prompt and no more": PROMPT,
+    "the prompt in other spaces and cases": f"\n\n{PROMPT.upper()}",
+    "the prompt and a few words": f"{PROMPT}\n\nThe Polish language is not a language of the Bible, he said to them.",
+    "the beginning of a long prompt": "Streść ten tekst jednym zdaniem. Basen będzie zamknięty od poniedziałku do",
+}
+LONG_PROMPT = "Streść ten tekst jednym zdaniem. Basen będzie zamknięty od poniedziałku do czwartku. " + REAL["prose"]
+
+
+@pytest.fixture(params=["target", "other"], scope="module")
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return open_tokenizer(demo_path(request.param))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_text_has_no_fault(tokenizer: Tokenizer, name: str) -> None:
+    text = REAL[name]
+    assert fault_of(tokenizer.encode(text), text, PROMPT) is None
+
+
+@pytest.mark.parametrize("name", LOOPING)
+def test_text_that_loops_is_found(tokenizer: Tokenizer, name: str) -> None:
+    assert fault_of(tokenizer.encode(LOOPING[name]), LOOPING[name], PROMPT) == LOOPS
+
+
+@pytest.mark.parametrize("name", ECHOING)
+def test_text_that_echoes_its_prompt_is_found(tokenizer: Tokenizer, name: str) -> None:
+    prompt = LONG_PROMPT if "long" in name else PROMPT
+    assert fault_of(tokenizer.encode(ECHOING[name]), ECHOING[name], prompt) == ECHOES
+
+
+def test_short_outputs_have_no_fault() -> None:
+    assert fault_of([], "", PROMPT) is None and fault_of([7], "Wy", PROMPT) is None
+
+
+def test_the_share_is_that_of_runs_that_occur_before() -> None:
+    assert repeated_share([1, 2, 3, 4, 1, 2, 3, 4]) == pytest.approx(1 / 5)
+    assert repeated_share([9] * 8) == pytest.approx(4 / 5) and repeated_share([9] * 3) == 0.0

@@ -1,0 +1,211 @@
+"""Every field of the APIs' clients does what it says, is refused, or is named in the header."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
+from openai.types.completion_create_params import CompletionCreateParamsStreaming as Text
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Response
+
+from spectool.runtime.grammar import Grammar
+from spectool.serve.errors import RequestRefused, checked
+from spectool.serve.options import ServerOptions
+from spectool.serve.protocols import messages, responses
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
+from spectool.serve.schemas import ENFORCED_FORMATS, enforceable
+from spectool.serve.server import Server
+from spectool.tests.serve.questions import TOOLS
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+FUNCTION = TOOLS[0]["function"]
+# What clients of each API may send; every value asks for something else than the default.
+ANY: dict[str, Any] = {"metadata": {"a": "b"}, "model": "demo", "stream": True, "temperature": 0.5, "top_p": 0.5}
+OPENAI = ANY | {
+    "frequency_penalty": 1, "logit_bias": {"5": 1}, "max_tokens": 5, "n": 2, "presence_penalty": 1, "seed": 5,
+    "service_tier": "flex", "stop": "a", "store": True, "stream_options": {"include_usage": True}, "user": "me",
+    "prompt_cache_key": "k", "prompt_cache_options": {"mode": "explicit"}, "prompt_cache_retention": "24h",
+    "safety_identifier": "me", "moderation": {"model": "m"}, "parallel_tool_calls": False,
+}  # fmt: skip
+CHAT: dict[str, Any] = OPENAI | {
+    "messages": [{"role": "user", "content": "b"}], "audio": {"format": "mp3", "voice": "ash"}, "function_call": "auto",
+    "functions": [FUNCTION], "logprobs": True, "max_completion_tokens": 5, "modalities": ["audio"], "verbosity": "low",
+    "prediction": {"type": "content", "content": "a"}, "reasoning_effort": "high", "tools": TOOLS, "top_logprobs": 2,
+    "response_format": {"type": "json_object"}, "tool_choice": "required", "web_search_options": {},
+}  # fmt: skip
+TEXT: dict[str, Any] = OPENAI | {"best_of": 2, "echo": True, "logprobs": 3, "prompt": "b", "suffix": " c"}
+RESPONSE: dict[str, Any] = OPENAI | {
+    "access_programs": ["a"], "background": True, "background_options": {}, "context_management": [{}],
+    "conversation": "c", "image": {"a": 1}, "include": ["message.output_text.logprobs"], "input": "b",
+    "instructions": "c", "max_output_tokens": 5, "max_tool_calls": 1, "previous_response_id": "r",
+    "prompt": {"id": "p"},
+    "reasoning": {"effort": "high"}, "text": {"format": {"type": "json_object"}}, "tool_choice": "required",
+    "tools": [{"type": "function", **FUNCTION}], "top_logprobs": 2, "truncation": "auto",
+}  # fmt: skip
+MESSAGE: dict[str, Any] = ANY | {
+    "cache_control": {"type": "ephemeral"}, "container": "c", "diagnostics": {"a": 1}, "inference_geo": "eu",
+    "max_tokens": 5, "messages": [{"role": "user", "content": "b"}], "output_config": {"effort": "low"},
+    "service_tier": "priority", "speed": "fast", "stop_sequences": ["a"], "system": "c",
+    "thinking": {"type": "disabled"},
+    "tool_choice": {"type": "any"}, "tools": [{"name": "f", "input_schema": SCHEMA}], "top_k": 5,
+    "user_profile_id": "u",
+    "workspace_id": "w", "betas": ["b"], "billing_policy": {"a": 1}, "compaction": {"a": 1},
+    "context_management": {"edits": []}, "fallback_credit_token": "t", "fallbacks": [{"model": "m"}],
+    "mcp_servers": [{"name": "m"}], "thread": {"id": "t"},
+}  # fmt: skip
+USER = {"messages": [{"role": "user", "content": "a"}]}
+
+
+def message_params() -> Any:
+    from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
+
+    return Message.__annotations__ | Beta.__annotations__
+
+
+@pytest.mark.parametrize(
+    ("fields", "samples", "read", "least"),
+    [
+        (lambda: Chat.__annotations__, CHAT, lambda body: checked(ChatRequest, body), USER),
+        (lambda: Text.__annotations__, TEXT, lambda body: checked(CompletionRequest, body), {"prompt": "a"}),
+        (lambda: Response.__annotations__, RESPONSE, responses.chat_of, {"input": "a"}),
+        (message_params, MESSAGE, messages.chat_of, USER),
+    ],
+    ids=["chat", "text", "responses", "messages"],
+)
+def test_a_field_does_what_it_says_or_is_refused_or_is_named(
+    fields: Callable[[], Any], samples: Any, read: Callable[[Any], GenerationRequest], least: Any
+) -> None:
+    plain = read(least).model_dump(include=set(type(read(least)).model_fields))
+    for field in fields():
+        assert field in samples, f"{field}: the client has a field of which this test has no value"
+        try:
+            request = read({**least, field: samples[field]})
+        except RequestRefused as refusal:
+            assert field in str(refusal).partition(",")[0], refusal
+            continue
+        named = any(name.partition(".")[0] == field for name in without_effect(request))
+        does = request.model_dump(include=set(type(request).model_fields)) != plain
+        assert named or does, f"{field} is taken silently"
+
+
+def named_by(body: dict[str, Any]) -> list[str]:
+    return without_effect(responses.chat_of({"input": "a", **body}))
+
+
+def test_promises_are_not_taken_silently() -> None:
+    with pytest.raises(RequestRefused, match=r"background: .*nothing is stored.*, got true"):
+        named_by({"background": True})
+    assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
+    harmless = {"store": False, "background": False, "include": [], "truncation": "disabled", "service_tier": "auto"}
+    assert named_by(harmless) == []
+    assert named_by({"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}) == [
+        "text.verbosity",
+        "tools.web_search",
+    ]
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 5}, "output_config": {"effort": "low"}}
+    assert without_effect(messages.chat_of({**USER, **thinking})) == ["output_config.effort", "thinking.budget_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "form"),
+    [
+        ("guided_json", SCHEMA, ("json_schema", SCHEMA)),
+        ("json_schema", '{"type": "string"}', ("json_schema", {"type": "string"})),
+        ("guided_regex", "a+", ("regex", "a+")),
+        ("regex", "a+", ("regex", "a+")),
+        ("guided_choice", ["a", "b"], ("choice", ["a", "b"])),
+        ("guided_grammar", 'root ::= "a"', ("grammar", 'root ::= "a"')),
+        ("grammar", 'root ::= "a"', ("grammar", 'root ::= "a"')),
+        ("ebnf", 'root ::= "a"', ("grammar", 'root ::= "a"')),
+        ("structured_outputs", {"regex": "a+"}, ("regex", "a+")),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": SCHEMA}}, ("json_schema", SCHEMA)),
+    ],
+)
+def test_forms_of_other_servers_are_enforced(field: str, value: Any, form: Any) -> None:
+    request = checked(ChatRequest, {**USER, field: value})
+    assert (request.constrained, request.form, request.form_field) == (True, form, field)
+    other = {"structured_outputs": {"regex": "b"}} if field != "structured_outputs" else {"guided_regex": "b"}
+    with pytest.raises(RequestRefused, match=r"expected none, because .* says what an answer looks like"):
+        checked(ChatRequest, {**USER, field: value, **other})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("guided_json", 5),
+        ("guided_choice", []),
+        ("guided_choice", "a"),
+        ("guided_patch", "a"),
+        ("structural_tag", "{}"),
+        ("grammar", {"type": "regex", "value": "a"}),
+        ("response_format", {"type": "grammar", "grammar": "a"}),
+        ("structured_outputs", {"structural_tag": "{}"}),
+    ],
+)
+def test_forms_that_cannot_be_enforced_are_refused(field: str, value: Any) -> None:
+    with pytest.raises(RequestRefused, match=f"^{field}.*, got "):
+        checked(ChatRequest, {**USER, field: value})
+
+
+def test_empty_forms_ask_for_nothing() -> None:
+    assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": ""}).constrained
+    assert checked(ChatRequest, {**USER, "guided_json": {}}).form == ("json_schema", {})
+
+
+def test_annotations_of_a_schema_are_left_out_and_named() -> None:
+    schema = {
+        "properties": {
+            "format": {"type": "string", "format": "path", "default": {"format": "x"}},
+            "at": {"type": "array", "uniqueItems": True, "items": {"anyOf": [{"format": "date"}, {"format": "url"}]}},
+        },
+        "$defs": {"uniqueItems": {"const": {"uniqueItems": True}}},
+    }
+    left = {
+        "properties": {
+            "format": {"type": "string", "default": {"format": "x"}},
+            "at": {"type": "array", "items": {"anyOf": [{"format": "date"}, {}]}},
+        },
+        "$defs": {"uniqueItems": {"const": {"uniqueItems": True}}},
+    }
+    assert enforceable(schema) == (left, {"format.path", "format.url", "uniqueItems"})
+    assert enforceable({"uniqueItems": True}, strict=True) == ({"uniqueItems": True}, set())
+    assert enforceable("{") == ("{", set())
+    for strict, named in ((False, ["format.path", "uniqueItems"]), (True, ["format.path"])):
+        sent = {"type": "array", "uniqueItems": True, "items": {"type": "string", "format": "path"}}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "strict": strict, "schema": sent}}
+        request = checked(ChatRequest, {**USER, "response_format": form})
+        assert without_effect(request) == [f"response_format.{name}" for name in named]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"format": "path"}}}}}
+    assert without_effect(checked(ChatRequest, {**USER, "tools": [tool], "tool_choice": "required"})) == [
+        "tools.format.path"
+    ]
+
+
+def test_formats_that_are_kept_are_those_that_the_grammar_enforces(chatting: Server) -> None:
+    from spectool import RuntimeUnsupported
+
+    tokenizer = chatting.engine.model.tokenizer
+    others = {"idn-email", "idn-hostname", "iri", "iri-reference", "uri-reference", "uri-template", "regex", "password"}
+    for kind in ENFORCED_FORMATS | others:
+        schema = {"type": "string", "format": kind}
+        if kind in ENFORCED_FORMATS:
+            Grammar(tokenizer, "json_schema", schema)
+        else:
+            with pytest.raises(RuntimeUnsupported, match=kind):
+                Grammar(tokenizer, "json_schema", schema)
+
+
+def test_the_folder_s_name_is_the_model_s_and_its_path_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "smol").mkdir()
+    monkeypatch.chdir(tmp_path / "smol")
+    for path in ("../smol", ".", str(tmp_path / "smol") + "/"):
+        options = ServerOptions(model=path)
+        assert options.names == ("smol",)
+        assert [options.name_of(name) for name in ("smol", path, "default_model", "other")] == [*["smol"] * 3, None]
+    assert ServerOptions(model="owner/name").names == ("owner/name",)
+    served = ServerOptions(model="../smol", served_names=("demo",))
+    assert (served.name_of("demo"), served.name_of("../smol"), served.name_of("smol")) == ("demo", None, None)

@@ -1,0 +1,44 @@
+"""A model of the hub that is in the local cache is opened from there, at once, even if the hub cannot be reached."""
+
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.running import process
+
+REVISION = "0" * 40
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache as huggingface_hub lays it out, with the demo model as ``acme/demo``."""
+    model = tmp_path / "hub" / "models--acme--demo"
+    shutil.copytree(demo_path("target"), model / "snapshots" / REVISION)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(REVISION)
+    return tmp_path
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_cached_model_is_opened_without_the_hub(cache: Path, offline: bool) -> None:
+    with socket.socket() as silent:  # takes connections and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        environment = {**os.environ, "HF_HUB_CACHE": str(cache / "hub"), "XDG_CACHE_HOME": str(cache / "own")}
+        environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        environment |= {"HF_HUB_OFFLINE": "1"} if offline else {}
+        for command in (
+            ("build-dict", "--tokenizer", "acme/demo", "--corpus", "sample:pl", "-o", cache / "x.dict"),
+            ("generate", "--model", "acme/demo", "-p", "Most w", "-m", "4", "--draft-model", "acme/demo"),
+        ):
+            began = time.monotonic()
+            done = process(*command, env=environment, timeout=60)
+            assert done.returncode == 0, done.stderr
+            assert time.monotonic() - began < 9, "one request that is not answered takes ten seconds"
+            assert "snapshots" not in done.stderr + done.stdout, "it goes by the name that was typed"
+    assert '"acme/demo"' in (cache / "x.dict" / "manifest.json").read_text()
