@@ -72,7 +72,7 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
     # the normalizer prepends ``▁``, and those with the id of another token.
     in_no_text = {index for index in tokenizer.specials if not running.token_bytes[index]}
-    for name, index in tokenizer.vocabulary.items():
+    for name, index in sorted(tokenizer.vocabulary.items()):  # the library gives them in any order
         decoded = tokenizer.backend.id_to_token(index)
         if (
             index in contents
