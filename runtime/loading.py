@@ -15,7 +15,7 @@ from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
-from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
 _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
@@ -50,6 +50,8 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
+    for file in Path(name).glob("*") if local else ():
+        require_plain(file)
     if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
         raise RuntimeUnsupported(
             f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"

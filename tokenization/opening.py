@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import around_model, sections
+from spectool.tokenization.backend import FIX_TOKENIZER, around_model, normalized, sections, steps_of
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
@@ -23,6 +23,8 @@ from spectool.tokenization.specials import is_ordinary
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
+_MOST_GROWTH = 100  # U+FDFA becomes 18 characters
+_LONGEST_CONTENT = 1000  # characters that a step writes for a piece of text
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 
 # transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
@@ -61,6 +63,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
         return _assembled(str(path), _read_backend(path), config, eos, file=path)
     if is_directory:
         return _from_directory(path)
+    require_plain(path)
     name = str(source)
     if not looks_like_hub_id(name):
         raise TokenizerError(
@@ -86,6 +89,8 @@ def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> To
 
 
 def _from_directory(path: Path) -> Tokenizer:
+    for each in path.glob("*"):
+        require_plain(each)
     file = path / "tokenizer.json"
     config, eos = _settings(file, "config.json")
     if file.is_file():
@@ -192,6 +197,7 @@ def _assembled(
             f"{name}: its BPE leaves out merges at random (dropout {dropout:g}), so that no two encodings need be the "
             'same. Set "dropout" to null in tokenizer.json'
         )
+    _require_bounded(name, backend)
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
     # Models may declare ids beyond the tokenizer.
@@ -199,6 +205,30 @@ def _assembled(
     roles = find_roles(backend.token_to_id, specials, declared, known)
     tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
     return replace(tokenizer, notes=(*notes, *_ordinary(tokenizer, declared)))
+
+
+def _require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
+    """Refuse a normalizer whose steps make a text many times longer, one after the other.
+
+    They are tried on `PROBES` and on what they replace and write themselves. A step is only taken when the text that
+    it gets is short, so that this takes no memory either.
+    """
+    if not isinstance(backend.normalizer, tokenizers.normalizers.Sequence | tokenizers.normalizers.Replace):
+        return
+    steps = steps_of({"normalizer": json.loads(backend.normalizer.__getstate__())}, "normalizer")
+    written = [str(part) for step in steps for part in (step.get("content", ""), step.get("pattern", ""))]
+    text = "".join((*PROBES, *dict.fromkeys(written)))
+    most = _MOST_GROWTH * len(text)
+    for step in steps:
+        one = tokenizers.normalizers.Sequence([])
+        one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
+        writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
+        text = text if writes_much else normalized(one, text, name)
+        if writes_much or len(text) > most:
+            raise TokenizerError(
+                f"{name}: its normalizer makes a text more than {_MOST_GROWTH} times longer (at the step "
+                f"{step['type']}). {FIX_TOKENIZER}"
+            )
 
 
 def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
@@ -242,6 +272,14 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
         raise TokenizerError(
             f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). {_SAVED}"
         ) from error
+
+
+def require_plain(path: Path) -> None:
+    """Raise a TokenizerError for a pipe, a socket or a device, which a loader would wait for."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TokenizerError(
+            f"{path}: expected a file, got a pipe, a socket or a device. Replace it by the file itself"
+        )
 
 
 def _require_downloaded(path: Path) -> None:

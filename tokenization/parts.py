@@ -9,8 +9,10 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import sections, steps_of
+from spectool.tokenization.backend import pre_tokenized, sections, steps_of
 from spectool.tokenization.token_bytes import byte_symbols, token_bytes
+
+MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
 
 class TokenizerParts:
@@ -53,6 +55,12 @@ class TokenizerParts:
     def vocabulary(self) -> Mapping[str, int]:
         """Token string -> id, added tokens included."""
         vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
+        token = max(vocabulary, key=vocabulary.__getitem__, default="")
+        if vocabulary.get(token, 0) >= MOST_IDS:
+            raise TokenizerError(
+                f"{self.name}: token {token!r} has the id {vocabulary[token]:,}, expected ids below {MOST_IDS:,}. "
+                "Use a tokenizer without this token"
+            )
         return vocabulary
 
     def names(self) -> Mapping[int, str]:
@@ -64,7 +72,8 @@ class TokenizerParts:
         }
         if len(names) < len(self.vocabulary):
             times = Counter(index for index in self.vocabulary.values() if index not in added)
-            for several in (index for index, count in times.most_common(1) if count > 1):
+            several = min((index for index, count in times.items() if count > 1), default=None)
+            if several is not None:
                 tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
                 raise TokenizerError(
                     f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
@@ -121,8 +130,9 @@ class TokenizerParts:
 
     def drops(self, text: str) -> bool:
         """Whether the pre-tokenizer keeps less than the whole of a text."""
-        splits = self.text_splits
-        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
+        if self.text_splits is None:
+            return False
+        return sum(end - start for _, (start, end) in pre_tokenized(self.text_splits, text, self.name)) < len(text)
 
     def bytes_of_names(self, names: Mapping[int, str], specials: frozenset[int] = frozenset()) -> list[bytes]:
         """The bytes of ids that are decoded as these names; empty for ``specials`` and for ids without a name.

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool import TokenizerError
+from spectool.tokenization.backend import normalized
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
@@ -126,9 +127,9 @@ def _changed_tokens(tokenizer: Tokenizer, prefix: str) -> list[str]:
     def kept(texts: Sequence[str]) -> list[bool]:
         outcomes = []
         for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
-            normalized = text if normalizer is None else normalizer.normalize_str(text).replace(sign, " ")
+            changed = normalized(normalizer, text, tokenizer.name).replace(sign, " ")
             decoded = tokenizer.bytes_of(ids).decode("utf-8", "replace").removeprefix(prefix)
-            outcomes.append(decoded in (text, normalized, normalized.removeprefix(" ")))
+            outcomes.append(decoded in (text, changed, changed.removeprefix(" ")))
         return outcomes
 
     pairs = [

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import tokenizers
 
-from spectool.tokenization.backend import around_model
+from spectool.tokenization.backend import around_model, normalized
 from spectool.tokenization.specials import makes
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
@@ -47,7 +47,7 @@ class RunningText:
         for (index, token), raw in zip(added.items(), tokenizer.token_bytes_of(added), strict=True):
             sought = token["content"]
             if token["normalized"] and normalizer is not None:
-                sought = normalizer.normalize_str(sought).replace(tokenizer.normalized_space, " ")
+                sought = normalized(normalizer, sought, tokenizer.name).replace(tokenizer.normalized_space, " ")
             if sought and sought.encode() == raw:
                 found[index] = sought
         return found

@@ -1,5 +1,6 @@
 """Which ids of a tokenizer never stand for text."""
 
+from spectool.tokenization.backend import explained, pre_tokenized
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import names_control
 from spectool.tokenization.token_bytes import text_of
@@ -30,8 +31,9 @@ def makes(parts: TokenizerParts, token: int) -> bool:
         return False
     if options["type"] != "BPE" or any(map(options.get, ("continuing_subword_prefix", "end_of_word_suffix"))):
         return True
-    if [part.id for part in model.tokenize(name)] != [token]:
-        return False
+    with explained(parts.name):
+        if [part.id for part in model.tokenize(name)] != [token]:
+            return False
     # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
     text = text_of(parts.bytes_of_names({0: name})[0]) if options.get("ignore_merges") else ""
-    return not text or parts.text_splits is None or len(parts.text_splits.pre_tokenize_str(text)) == 1
+    return not text or parts.text_splits is None or len(pre_tokenized(parts.text_splits, text, parts.name)) == 1

@@ -160,7 +160,8 @@ def _decoder_step(step: dict[str, Any]) -> _DecoderStep:
             return partial(_strip, step["content"], step["start"], step["stop"])
     raise TokenizerError(
         f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
-        "and Replace of a string, not of a pattern. Change the decoder in tokenizer.json, or give another tokenizer"
+        "and Replace of a string, not of a regular expression with operators. Change the decoder in tokenizer.json, or "
+        "give another tokenizer"
     )
 
 

@@ -3,8 +3,8 @@
 Ids always come from the `tokenizers` backend that will be used when text is generated (`opening`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,8 +13,8 @@ from typing import Any
 
 import tokenizers
 
-from spectool import FingerprintMismatch, TokenizerError
-from spectool.tokenization.backend import FIX_TOKENIZER, around_model
+from spectool import FingerprintMismatch
+from spectool.tokenization.backend import around_model, explained, normalized, pre_tokenized
 from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
@@ -132,9 +132,9 @@ class Tokenizer(TokenizerParts):
     @cached_property
     def edges(self) -> Edges:
         """The spaces that encoding adds and decoding removes at the ends of a text."""
-        text = "a" if self.backend.normalizer is None else self.backend.normalizer.normalize_str("a")
-        splits = self.backend.pre_tokenizer
-        first = text if splits is None else "".join(piece for piece, _ in splits.pre_tokenize_str(text))
+        first, splits = normalized(self.backend.normalizer, "a", self.name), self.backend.pre_tokenizer
+        if splits is not None:
+            first = "".join(piece for piece, _ in pre_tokenized(splits, first, self.name))
         written = len(first) > 1 or self.kind == "WordPiece" or self.spec["decoder"] is None
         return Edges(written and self._removed.leading_space, self._removed.trailing_space)
 
@@ -177,15 +177,8 @@ class Tokenizer(TokenizerParts):
         with self._encoding():
             return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
-    @contextmanager
-    def _encoding(self) -> Iterator[None]:
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # the library raises nothing narrower, and its panics are no `Exception`
-            lacks = f", since it has no {self.lacking}" if self.lacking else ""
-            raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {FIX_TOKENIZER}") from error
+    def _encoding(self) -> AbstractContextManager[None]:
+        return explained(self.name, lambda: f", since it has no {self.lacking}" if self.lacking else "")
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import TokenizerError
+from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, write_alignment
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.atomic import atomic_directory
@@ -51,7 +51,8 @@ def build_alignment(
         sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
 
     Raises:
-        TokenizerError: One of the two has a token of more bytes than an alignment takes.
+        TokenizerError: One of the two has a token of more bytes than an alignment takes, or what was made of them could
+            not be opened.
     """
     both = {"draft": draft, "target": target}
     for tokenizer in both.values():
@@ -80,7 +81,7 @@ def build_alignment(
             for side, other in SIDES
         )
         write_alignment(directory, draft_side, target_side, _prefix_index(draft))
-        return Alignment.seal(
+        manifest = Alignment.seal(
             directory,
             arguments={"sample": sample, "seed": SEED},
             tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
@@ -91,6 +92,14 @@ def build_alignment(
                 **report,
             },
         )
+        try:  # whatever opening will ask for
+            Alignment(directory).require(draft, target)
+        except ArtifactError as error:
+            raise TokenizerError(
+                f"{draft.name} and {target.name}: an alignment of these two could not be opened ({error}). Use another "
+                "tokenizer, and report this pair"
+            ) from error
+        return manifest
 
 
 def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.runtime.loading import load_model
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -360,3 +362,54 @@ def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> 
         with pytest.raises(TokenizerError, match="cannot encode a text"):
             read("kot ﬁ kot")
     assert len(probed(byte_level)) == len(PROBES)
+
+
+def test_a_pattern_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:
+    byte_level.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex("(?=(.*)*z)"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer = open_tokenizer(byte_level)
+    reads: list[Callable[[], object]] = [lambda: limits(tokenizer), lambda: tokenizer.drops("".join(PROBES))]
+    for read in reads:
+        with pytest.raises(TokenizerError, match="cannot encode a text"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        normalizers.Sequence([normalizers.Replace("q", "qq")] * 24),
+        normalizers.Sequence([normalizers.Replace("q", "ww"), normalizers.Replace("w", "qq")] * 12),
+        normalizers.Sequence([normalizers.Replace(Regex(r"\w"), "ab")] * 24),
+        normalizers.Replace("q", "w" * 1_000_000),
+    ],
+)
+def test_a_normalizer_that_multiplies_a_text_is_refused(byte_level: Backend, step: normalizers.Normalizer) -> None:
+    byte_level.normalizer = step
+    with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
+        open_tokenizer(byte_level)
+
+
+def test_a_normalizer_that_lengthens_a_text_a_little_is_taken(byte_level: Backend) -> None:
+    byte_level.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", "<newline>")])
+    assert open_tokenizer(byte_level).encode("\n") == open_tokenizer(byte_level).encode("<newline>")
+
+
+def test_an_id_far_beyond_all_others_is_refused_by_name(byte_level: Backend) -> None:
+    spec = json.loads(byte_level.to_str())
+    spec["model"]["vocab"]["kot"] = 2_000_000_000
+    tokenizer = open_tokenizer(Backend.from_str(json.dumps(spec)))
+    with pytest.raises(TokenizerError, match="token 'kot' has the id 2,000,000,000, expected ids below 16,777,216"):
+        _ = tokenizer.size
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "vocab.txt"])
+def test_a_pipe_in_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        open_tokenizer(folder)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        open_tokenizer(folder / name)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        load_model(str(folder))

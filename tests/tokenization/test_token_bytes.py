@@ -1,5 +1,6 @@
 """TokenBytes against the backend's own decoding, on small and on real tokenizers."""
 
+import json
 import random
 from collections.abc import Callable
 
@@ -161,3 +162,18 @@ def test_what_is_stripped_before_fusing_is_stripped_from_every_token() -> None:
         tokenizer = open_tokenizer(Backend.from_str(backend.to_str()))
         for ids in ([1, 2], [3], [3, 4, 1]):
             assert tokenizer.bytes_of(ids).decode() == backend.decode(ids), (ids, start, stop)
+
+
+def test_a_pattern_that_is_plain_text_is_read_as_a_string(sentence_piece: Backend) -> None:
+    plain = open_tokenizer(sentence_piece)
+    texts = [" kot", "Ala ma kota", "żółw  2"]
+    expected = [plain.encode(text) for text in texts]
+    spec = json.loads(sentence_piece.to_str())
+    steps = [{"type": "Replace", "pattern": {"Regex": "▁"}, "content": " "}, *spec["decoder"]["decoders"][1:]]
+    spec["decoder"]["decoders"] = steps
+    tokenizer = open_tokenizer(Backend.from_str(json.dumps(spec)))
+    assert list(tokenizer.token_bytes) == list(plain.token_bytes)
+    assert [tokenizer.bytes_of(ids) for ids in expected] == [text.encode() for text in texts]
+    spec["decoder"]["decoders"][0]["pattern"] = {"Regex": "▁+"}
+    with pytest.raises(TokenizerError, match="Replace of a string"):
+        _ = open_tokenizer(Backend.from_str(json.dumps(spec))).token_bytes

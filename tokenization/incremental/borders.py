@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from spectool.tokenization.backend import pre_tokenized
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
@@ -36,6 +37,7 @@ class Borders:
 
     def __init__(self, tokenizer: Tokenizer, running: RunningText) -> None:
         """Prepare for a tokenizer inside a ``running`` text."""
+        self._name = tokenizer.name
         self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
         steps = tokenizer.steps("pre_tokenizer")
         patterns = [step["pattern"] for step in steps if step["type"] == "Split"]
@@ -58,7 +60,7 @@ class Borders:
         """Where pre-tokens of a text begin, except for its own beginning."""
         if self._splits is None:
             return frozenset()
-        pieces = self._splits.pre_tokenize_str(text.replace(" ", self._space))
+        pieces = pre_tokenized(self._splits, text.replace(" ", self._space), self._name)
         return frozenset(start for _, (start, _) in pieces) - {0}
 
     def _are_sure(self, before: str, after: str) -> bool:

@@ -14,6 +14,7 @@ from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
+from spectool.tokenization.backend import explained
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -52,7 +53,7 @@ class IncrementalBPE:
         self._text, self._borders = TailReencoder(tokenizer, running), Borders(tokenizer, running)
         by_bytes = any(step["type"] == "ByteLevel" for step in tokenizer.steps("pre_tokenizer"))
         self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
-        self._model = tokenizer.backend.model
+        self._model, self._name = tokenizer.backend.model, tokenizer.name
         single = np.flatnonzero(np.diff(TokenBytes.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         self._encoded = lru_cache(_REMEMBERED)(self._encode)
@@ -203,7 +204,8 @@ class IncrementalBPE:
         """The ids of bytes that are no text, for which only the model can be asked."""
         if not self._symbols:
             return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
-        return [token.id for token in self._model.tokenize("".join(map(self._symbols.__getitem__, data)))]
+        with explained(self._name):
+            return [token.id for token in self._model.tokenize("".join(map(self._symbols.__getitem__, data)))]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""

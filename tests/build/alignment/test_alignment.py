@@ -1,5 +1,6 @@
 """The stage behind ``align``: the artifact holds what the parts say."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,21 @@ def test_a_target_that_writes_a_space_before_every_text_is_judged_on_such_texts(
     assert counts["texts"] and not counts["lossy_texts"]
     assert check["texts"] > check["left_out"] and not check["different"]
     assert judge(manifest)[0]
+
+
+@pytest.mark.parametrize("role", ["draft", "target"])
+def test_byte_tokens_that_the_decoder_does_not_read_stay_text(
+    tmp_path: Path, corpus: Path, bundled: Tokenizer, sentence_piece: Backend, role: str
+) -> None:
+    """Without a decoder ``<0x0A>`` is six characters and no byte; what is written can be opened all the same."""
+    spec = json.loads(sentence_piece.to_str()) | {"decoder": None}
+    odd = open_tokenizer(Backend.from_str(json.dumps(spec)))
+    pair = {"draft": bundled, "target": bundled} | {role: odd}
+    build_alignment(pair["draft"], pair["target"], open_corpus(str(corpus)), tmp_path / "x.align", quiet)
+    alignment = Alignment(tmp_path / "x.align")
+    alignment.require(pair["draft"], pair["target"])
+    byte = odd.vocabulary["<0x0A>"]
+    assert getattr(alignment, role).token_bytes[byte] == b" <0x0A>"
 
 
 def test_an_alignment_knows_its_tokenizers(
