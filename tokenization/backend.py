@@ -24,7 +24,7 @@ _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "dec
 def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     """The sections of a backend's ``tokenizer.json``; of the model only its type and options.
 
-    The library gives all options of BPE and WordPiece, and not those of Unigram.
+    The library gives all options of BPE, and not those of Unigram.
     """
     parts = {name: getattr(backend, name) for name in _STEPS}
     found: dict[str, Any] = {

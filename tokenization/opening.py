@@ -197,6 +197,7 @@ def _assembled(
             f"{name}: its BPE leaves out merges at random (dropout {dropout:g}), so that no two encodings need be the "
             'same. Set "dropout" to null in tokenizer.json'
         )
+    _require_causal(name, backend.model)
     _require_bounded(name, backend)
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
@@ -205,6 +206,17 @@ def _assembled(
     roles = find_roles(backend.token_to_id, specials, declared, known)
     tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
     return replace(tokenizer, notes=(*notes, *_ordinary(tokenizer, declared)))
+
+
+def _require_causal(name: str, model: Any) -> None:
+    """Refuse kinds of tokenizers that no causal language model has, whose tokens say where words begin or end."""
+    kind, marks = type(model).__name__, ("continuing_subword_prefix", "end_of_word_suffix")
+    found = [mark for mark in marks if getattr(model, mark, None)]
+    if kind == "WordPiece" or found:
+        raise TokenizerError(
+            f"{name}: expected BPE without marks for parts of words, Unigram or WordLevel, got "
+            f"{' with '.join([kind, *found])}. Use the tokenizer of a causal language model"
+        )
 
 
 def _require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:

@@ -43,7 +43,7 @@ class TokenizerParts:
 
     @cached_property
     def kind(self) -> str:
-        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
+        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram`` or ``WordLevel``."""
         model = self.spec["model"]
         if model["type"] != "BPE":
             return str(model["type"])

@@ -12,7 +12,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 _SPACE = "▁"
 _WITHOUT_SPACES = frozenset({"BertPreTokenizer", "Whitespace", "WhitespaceSplit"})
 _KEEPS_NO_SPACES = "keeps no spaces, and writes one between any two words or signs"
-_SPACED = "writes a space before every piece that its pre-tokenizer splits off"
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -30,8 +29,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
     model = tokenizer.spec["model"]
-    marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
-    spells_all = model["type"] == "BPE" and writes_bytes and not missing and not marks
+    spells_all = model["type"] == "BPE" and writes_bytes and not missing
     if len(tokenizer.byte_tokens) < 256 and not spells_all and (tokenizer.unknown is not None or not writes_bytes):
         if tokenizer.lacking:
             found.append("stops with an error at what it cannot spell")
@@ -65,12 +63,9 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
         yield "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
     elif tokenizer.space_sign != " " and tokenizer.bytes_of_names({0: tokenizer.space_sign}) != [b" "]:
         yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
-    mark = tokenizer.spec["model"].get("continuing_subword_prefix")
-    if mark and "WordPiece" not in _types(tokenizer, "decoder"):
-        yield f"writes {mark!r} inside words, which decoding leaves so"
     splits = tokenizer.steps("pre_tokenizer")[1:]
     if any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits):
-        yield _SPACED
+        yield "writes a space before every piece that its pre-tokenizer splits off"
 
 
 def _lost_by_splitting(tokenizer: Tokenizer) -> Iterator[str]:
@@ -78,11 +73,9 @@ def _lost_by_splitting(tokenizer: Tokenizer) -> Iterator[str]:
     if not _WITHOUT_SPACES.isdisjoint(_types(tokenizer, "pre_tokenizer")):
         yield _KEEPS_NO_SPACES
         return
-    probe, splits = "".join(PROBES), tokenizer.steps("pre_tokenizer")
+    probe = "".join(PROBES)
     if any(map(tokenizer.drops, (probe, f" {probe}"))):
         yield "drops what its pre-tokenizer splits at"
-    if splits and "WordPiece" in _types(tokenizer, "decoder"):
-        yield _SPACED
 
 
 def _lossy_normalizers(tokenizer: Tokenizer) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ def makes(parts: TokenizerParts, token: int) -> bool:
     name = parts.backend.id_to_token(token) or ""
     if model.token_to_id(name) != token:
         return False
-    if options["type"] != "BPE" or any(map(options.get, ("continuing_subword_prefix", "end_of_word_suffix"))):
+    if options["type"] != "BPE":
         return True
     with explained(parts.name):
         if [part.id for part in model.tokenize(name)] != [token]:

@@ -19,7 +19,7 @@ from spectool.tokenization.fingerprint import fingerprint_of_json, short, source
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.specials import find_specials
-from spectool.tokenization.token_bytes import Edges, edges
+from spectool.tokenization.token_bytes import removes_leading_space
 
 
 @dataclass(frozen=True)
@@ -130,23 +130,17 @@ class Tokenizer(TokenizerParts):
         return {}
 
     @cached_property
-    def edges(self) -> Edges:
-        """The spaces that encoding adds and decoding removes at the ends of a text."""
+    def leading_space(self) -> bool:
+        """Whether encoding puts a space before every text that decoding removes again."""
         first, splits = normalized(self.backend.normalizer, "a", self.name), self.backend.pre_tokenizer
         if splits is not None:
             first = "".join(piece for piece, _ in pre_tokenized(splits, first, self.name))
-        written = len(first) > 1 or self.kind == "WordPiece" or self.spec["decoder"] is None
-        return Edges(written and self._removed.leading_space, self._removed.trailing_space)
-
-    @property
-    def writes_token_bytes(self) -> bool:
-        """Whether token bytes side by side are the text; where words begin or end with a space, decoding moves it."""
-        return self.kind != "WordPiece" and not self.edges.trailing_space
+        return self._removes_space and (len(first) > 1 or self.spec["decoder"] is None)
 
     @cached_property
-    def _removed(self) -> Edges:
-        """The spaces that decoding removes, even if encoding did not add them."""
-        return edges(self.spec)
+    def _removes_space(self) -> bool:
+        """Whether decoding removes a leading space, even if encoding did not add it."""
+        return removes_leading_space(self.spec)
 
     @cached_property
     def _with_space(self) -> frozenset[int]:
@@ -182,12 +176,11 @@ class Tokenizer(TokenizerParts):
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""
-        prefix = "" if self.edges.leading_space else " "
+        prefix = "" if self.leading_space else " "
         return self.encode_batch([prefix + text for text in texts])
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The bytes of a whole text: its joined token bytes, without the spaces that decoding removes at the ends."""
-        ids, removed = list(ids), self._removed
-        leading = removed.leading_space and not (ids and ids[0] in self._with_space)
-        joined = b"".join(map(self.token_bytes.__getitem__, ids))
-        return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+        """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
+        ids = list(ids)
+        removed = self._removes_space and not (ids and ids[0] in self._with_space)
+        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)

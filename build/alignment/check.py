@@ -125,8 +125,7 @@ def check_joins(
         texts: Short ones, because each of their prefixes is encoded.
     """
     found, reference = JoinCheck(), Reference(other)
-    # A mark at a word's end is a space, which the source says after the last word too.
-    written = [text + " " * source.edges.trailing_space for text in texts]
+    written = list(texts)
     kept = [
         _Text(text.encode(), ids, ends, *theirs)
         for text, (ids, ends), theirs in zip(

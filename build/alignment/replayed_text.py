@@ -55,10 +55,10 @@ class Reference:
 
     def _ends(self, ids: Sequence[int], data: bytes) -> list[int] | None:
         """The byte of a text at which each of its ids ends, None where they do not spell it."""
-        token_bytes, artificial = [self.tokenizer.token_bytes[token] for token in ids], self.tokenizer.edges
+        token_bytes = [self.tokenizer.token_bytes[token] for token in ids]
         joined = b"".join(token_bytes)
-        shift = int(artificial.leading_space and joined.startswith(b" "))
-        if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
+        shift = int(self.tokenizer.leading_space and joined.startswith(b" "))
+        if joined[shift:] != data:
             return None
         return [end - shift for end in accumulate(map(len, token_bytes))]
 
@@ -89,7 +89,7 @@ def respell(
         text: Bytes, ids of ``source``, and the byte at which each of these ends.
     """
     data, tokens, ends = text
-    prefix = b" " * other.edges.leading_space
+    prefix = b" " * other.leading_space
     ids: list[int] = []
     done, begun = 0, False
     for token, end in zip(tokens, ends, strict=True):

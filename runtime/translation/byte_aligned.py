@@ -63,7 +63,7 @@ class ByteAlignedTranslator:
         self._target_encoder = encoder_of(target, alignment.target.by_ids)
         self._draft_spellings, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
         self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
-        self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.edges.leading_space)
+        self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.leading_space)
         self._risks, self._target_spellings = alignment.target.risks, alignment.target.spellings.inside
         # These depend on the pair alone, so each token or prefix is looked up once.
         by_token = self._token_run, self._ids_after_overlap, self._absorbed_by, self._line_end_absorbs
@@ -126,7 +126,7 @@ class ByteAlignedTranslator:
 
     def _as_said(self, data: bytes) -> bytes:
         """The bytes of the next committed tokens, without the space that the target puts before a text."""
-        return data.removeprefix(b" ") if self._target.edges.leading_space and self._at_start else data
+        return data.removeprefix(b" ") if self._target.leading_space and self._at_start else data
 
     def draft_context(self) -> DraftContext:
         """The committed text, but for an unfinished character, in canonical draft ids."""
@@ -253,7 +253,7 @@ class ByteAlignedTranslator:
         encoder = self._target_encoder
         if not data:
             return [], True
-        if self._at_start and self._draft.edges.leading_space:
+        if self._at_start and self._draft.leading_space:
             data = data.removeprefix(b" ")
         if isinstance(encoder, TailReencoder):
             from spectool.runtime.translation.through_text import CONTEXT, ids_after
@@ -261,7 +261,7 @@ class ByteAlignedTranslator:
             recent = self._committed[max(self._begin, len(self._committed) - CONTEXT - 1) :]
             return ids_after(encoder, self._target, recent, self._view.pending, data)
         whole = whole_characters(data)
-        text = b" " + data[:whole] if self._at_start and self._target.edges.leading_space else data[:whole]
+        text = b" " + data[:whole] if self._at_start and self._target.leading_space else data[:whole]
         floor = len(self._committed)
         start, tail = encoder.join_bytes(self._committed, text, floor, self._begin)
         return list(tail[floor - start :]), whole == len(data)
@@ -287,7 +287,7 @@ class ByteAlignedTranslator:
         with a space. It need not: a text that begins with an added token has none.
         """
         view = self._view
-        space = not view.begun and self._draft.edges.leading_space and not self._at_start and said.startswith(b" ")
+        space = not view.begun and self._draft.leading_space and not self._at_start and said.startswith(b" ")
         return (self._last() if healed else b"") + (b" " if space else b"") + view.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:

@@ -26,7 +26,6 @@ ORDINARY = {
     "gpt2": {"!": "!", "Ġthe": " the", "7": "7", "Ċ": "\n", "the": "the", "Ä": ""},
     "mistral-7b-v0.1": {"!": "!", "▁the": " the", "7": "7", "<0x0A>": "\n", "the": "the", "▁": " ", "<0xC4>": ""},
     "t5-small": {"!": "!", "▁the": " the"},
-    "bert-base-uncased": {"!": " !", "the": " the", "##ing": "ing"},
 }
 CASES = [(name, token) for name, tokens in ORDINARY.items() for token in tokens]
 

@@ -65,7 +65,7 @@ class IncrementalBPE:
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
         added = (text.encode() for token, text in running.added.items() if text == names[token])
-        self._after_no_space = tuple(added) if tokenizer.edges.leading_space else ()
+        self._after_no_space = tuple(added) if tokenizer.leading_space else ()
 
     @property
     def string_calls(self) -> int:

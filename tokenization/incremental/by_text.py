@@ -1,4 +1,4 @@
-"""Incremental encoding of a growing text through text: Unigram, WordPiece, BPE that cannot be followed on ids.
+"""Incremental encoding of a growing text through text: Unigram, and BPE that cannot be followed on ids.
 
 The end of the text is encoded again, from some tokens back. Where that may begin is not assumed, because tokens may
 cross spaces, scripts and words: the tokenizer has to confirm a cut.
@@ -55,8 +55,6 @@ class TailReencoder:
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
-        # WordPiece writes a longer word as one unknown token: more than this has to be in sight to know.
-        self._longest_word: int = tokenizer.spec["model"].get("max_input_chars_per_word", 0)  # characters
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -144,9 +142,7 @@ class TailReencoder:
             start = len(so_far) - size
             while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
                 start -= 1
-            window = so_far[start:]
-            if not self._longest_word or len(window.decode("utf-8", "ignore")) > self._longest_word:
-                yield window
+            yield so_far[start:]
             back, step = 2 * back, 2 * step
         yield so_far
 

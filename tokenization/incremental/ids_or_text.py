@@ -27,7 +27,7 @@ _KINDS = {
         "CharDelimiterSplit": "keeps no delimiters",
         "UnicodeScripts": "splits by script",
     },
-    "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
+    "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
 _MOST_COUNTED = 4
@@ -61,7 +61,7 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
-    spaced, lone, id_of = tokenizer.edges.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
+    spaced, lone, id_of = tokenizer.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
     running = RunningText(tokenizer)
     for index, text in running.added.items():
@@ -92,8 +92,6 @@ def _counting(step: dict[str, Any]) -> str:
 
 def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     model = tokenizer.spec["model"]
-    marks = ("continuing_subword_prefix", "end_of_word_suffix")
-    yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
     read = [(step.get("content"), step.get("pattern")) for step in tokenizer.steps("decoder")]
     for step in tokenizer.steps("normalizer"):
         if step["type"] == "Replace" and "String" in step["pattern"]:
