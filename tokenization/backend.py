@@ -52,7 +52,7 @@ def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
     return [dict(node)]
 
 
-def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
+def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
     """Another backend around the same model, with the same steps and ``added`` tokens, as in `sections`.
 
     It neither truncates nor pads.

@@ -15,11 +15,11 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import FIX_TOKENIZER, around_model, normalized, sections, steps_of
+from spectool.tokenization.backend import FIX_TOKENIZER, normalized, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
-from spectool.tokenization.specials import is_ordinary
+from spectool.tokenization.specials import is_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
@@ -46,13 +46,13 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if isinstance(source, Tokenizer):
         return source
     if isinstance(source, tokenizers.Tokenizer):
-        return _assembled("(loaded tokenizer)", source, {}, ())
+        return _build("(loaded tokenizer)", source, {}, ())
     if not isinstance(source, str | os.PathLike):
         inner = getattr(source, "_tokenizer", source)
         if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
             inner = source
         name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
-        return _of_loaded(name, inner, _ids(getattr(source, "eos_token_ids", None)))
+        return _from_transformers(name, inner, _ids(getattr(source, "eos_token_ids", None)))
     path = Path(source).expanduser()
     try:
         is_file, is_directory = path.is_file(), path.is_dir()
@@ -60,7 +60,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
         raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
     if is_file:
         config, eos = _settings(path)
-        return _assembled(str(path), _read_backend(path), config, eos, file=path)
+        return _build(str(path), _read_backend(path), config, eos, file=path)
     if is_directory:
         return _from_directory(path)
     require_plain(path)
@@ -72,7 +72,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
             "speakleash/Bielik-11B-v2.5-Instruct"
         )
     require_on_hub(name)
-    return _of_loaded(name, _load_with_transformers(name), ())
+    return _from_transformers(name, _load_with_transformers(name), ())
 
 
 def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
@@ -97,14 +97,14 @@ def _from_directory(path: Path) -> Tokenizer:
         backend = _read_backend(file)
         bare = not config and not (path / "config.json").is_file()
         if bare or _is_taken_as_it_is(path, config, backend):
-            return _assembled(str(path), backend, config, eos, file=file)
+            return _build(str(path), backend, config, eos, file=file)
         rebuilt = _load_with_transformers(str(path))
-        return _of_loaded(str(path), rebuilt, eos, _differences(backend, rebuilt))
+        return _from_transformers(str(path), rebuilt, eos, _differences(backend, rebuilt))
     for other in sorted(path.glob("tokenizer*")):
         _require_downloaded(other)
     converted = _load_with_transformers(str(path))
     note = "there is no tokenizer.json: transformers converts another vocabulary, as it does when mlx-lm loads it."
-    tokenizer = _of_loaded(str(path), converted, eos, (note,))
+    tokenizer = _from_transformers(str(path), converted, eos, (note,))
     if not any(tokenizer.token_bytes):
         raise TokenizerError(f"{path}: transformers makes an empty {type(converted).__name__} of this. {_SAVED}")
     return tokenizer
@@ -159,14 +159,14 @@ def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
     )
 
 
-def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
+def _from_transformers(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
     """The tokenizer that transformers loaded, with the file that it was loaded from."""
     kind = type(loaded).__name__
     declared = {role: getattr(loaded, role, None) for role in _NAMED}
     file: Path | None = Path(name) / "tokenizer.json"
     if not (file and file.is_file()):
         file = None if Path(name).is_dir() or not looks_like_hub_id(name) else in_hub_cache(name, "tokenizer.json")
-    return _assembled(name, _backend_of(loaded), declared, eos, notes, file, "" if kind in _AS_THE_FILE else kind)
+    return _build(name, _backend_of(loaded), declared, eos, notes, file, "" if kind in _AS_THE_FILE else kind)
 
 
 def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
@@ -180,7 +180,7 @@ def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
     return backend
 
 
-def _assembled(
+def _build(
     name: str,
     backend: tokenizers.Tokenizer,
     declared: Mapping[str, Any],
@@ -191,7 +191,7 @@ def _assembled(
 ) -> Tokenizer:
     if backend.truncation is not None or backend.padding is not None:
         # Both would change the ids of a text; on a copy, since the caller's object may be in use.
-        backend = around_model(backend, sections(backend)["added_tokens"])
+        backend = with_added_tokens(backend, sections(backend)["added_tokens"])
     if dropout := getattr(backend.model, "dropout", None):
         raise TokenizerError(
             f"{name}: its BPE leaves out merges at random (dropout {dropout:g}), so that no two encodings need be the "
@@ -205,7 +205,7 @@ def _assembled(
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
     roles = find_roles(backend.token_to_id, specials, declared, known)
     tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
-    return replace(tokenizer, notes=(*notes, *_ordinary(tokenizer, declared)))
+    return replace(tokenizer, notes=(*notes, *_role_notes(tokenizer, declared)))
 
 
 def _require_causal(name: str, model: Any) -> None:
@@ -243,7 +243,7 @@ def _require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
             )
 
 
-def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
+def _role_notes(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
     """A note for each role whose tokens are also ordinary text."""
     ends = tokenizer.roles.eos
     special = (token["id"] for token in tokenizer.spec["added_tokens"] if token["special"])
@@ -254,7 +254,7 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
             roles[index] = role
     found: dict[tuple[str, bool], list[str]] = {}
     for index, role in roles.items():
-        if is_ordinary(tokenizer, index):
+        if is_text(tokenizer, index):
             name = tokenizer.backend.id_to_token(index)
             found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
     for (role, ends_text), (first, *others) in found.items():

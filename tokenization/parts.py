@@ -63,7 +63,7 @@ class TokenizerParts:
             )
         return vocabulary
 
-    def names(self) -> Mapping[int, str]:
+    def decoded_names(self) -> Mapping[int, str]:
         """The name that each id is decoded as; of a normalized added token, its normalized content."""
         names = {index: name for name, index in self.vocabulary.items()}
         added = {
@@ -96,8 +96,8 @@ class TokenizerParts:
         return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
-    def lacking(self) -> str:
-        """What a model lacks that fails at text without a token; empty if it does not fail."""
+    def missing_unk(self) -> str:
+        """The unknown token that is missing, if encoding can therefore fail; else empty."""
         if self.kind == "Unigram":
             return "unk_id" if self.unknown is None else ""
         id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
@@ -128,7 +128,7 @@ class TokenizerParts:
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
 
-    def drops(self, text: str) -> bool:
+    def loses_text(self, text: str) -> bool:
         """Whether the pre-tokenizer keeps less than the whole of a text."""
         if self.text_splits is None:
             return False

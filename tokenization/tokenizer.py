@@ -14,7 +14,7 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch
-from spectool.tokenization.backend import around_model, explained, normalized, pre_tokenized
+from spectool.tokenization.backend import explained, normalized, pre_tokenized, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
@@ -106,7 +106,7 @@ class Tokenizer(TokenizerParts):
     @cached_property
     def token_bytes(self) -> Sequence[bytes]:
         """The bytes of every id; empty for special and missing ids."""
-        return self.bytes_of_names(self.names(), self.specials)
+        return self.bytes_of_names(self.decoded_names(), self.specials)
 
     def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
         """The bytes of a few ids, without computing all of them; empty for missing ids."""
@@ -132,10 +132,15 @@ class Tokenizer(TokenizerParts):
     @cached_property
     def leading_space(self) -> bool:
         """Whether encoding puts a space before every text that decoding removes again."""
+        return self.writes_space and self._removes_space
+
+    @cached_property
+    def writes_space(self) -> bool:
+        """Whether encoding puts a space before every text."""
         first, splits = normalized(self.backend.normalizer, "a", self.name), self.backend.pre_tokenizer
         if splits is not None:
             first = "".join(piece for piece, _ in pre_tokenized(splits, first, self.name))
-        return self._removes_space and (len(first) > 1 or self.spec["decoder"] is None)
+        return len(first) > 1 or self.spec["decoder"] is None
 
     @cached_property
     def _removes_space(self) -> bool:
@@ -156,7 +161,7 @@ class Tokenizer(TokenizerParts):
     def plain_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""
         added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
-        backend = around_model(self.backend, added)
+        backend = with_added_tokens(self.backend, added)
         backend.encode_special_tokens = True
         return backend
 
@@ -172,7 +177,7 @@ class Tokenizer(TokenizerParts):
             return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _encoding(self) -> AbstractContextManager[None]:
-        return explained(self.name, lambda: f", since it has no {self.lacking}" if self.lacking else "")
+        return explained(self.name, lambda: f", since it has no {self.missing_unk}" if self.missing_unk else "")
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

@@ -15,7 +15,7 @@ from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.replayed_text import Reference, absorption_risks, as_written, replay_text
+from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text, with_leading_space
 from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
@@ -60,11 +60,11 @@ def build_alignment(
     with atomic_directory(out) as directory:
         progress("reading")
         texts = _beginning((document.text for document in with_progress(corpus)), sample)
-        texts = as_written(target, texts)
+        texts = with_leading_space(target, texts)
         progress("spelling both vocabularies in each other's ids")
         spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
         progress("checking what joins ids")
-        hard = as_written(target, hard_texts(draft, target, SEED, texts))
+        hard = with_leading_space(target, hard_texts(draft, target, SEED, texts))
         checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
         by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
         progress("replaying a sample")

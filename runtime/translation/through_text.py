@@ -27,7 +27,7 @@ def ids_after(
     if target.leading_space and len(context) == len(committed):
         so_far = so_far.removeprefix(b" ")
     text = data[: max(0, _valid(pending + data) - len(pending))]
-    ids, boundary = encoder.following(context, so_far, text) if text else ([], True)
+    ids, boundary = encoder.encode_after(context, so_far, text) if text else ([], True)
     if pending and not boundary:
         return [], False
     if ids and context and not so_far:  # only the artificial space is committed, which a text's ids begin with

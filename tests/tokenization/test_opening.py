@@ -378,7 +378,7 @@ def test_a_pattern_on_which_the_library_panics_is_an_error(byte_level: Backend) 
         [pre_tokenizers.Split(Regex("(?=(.*)*z)"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer = open_tokenizer(byte_level)
-    reads: list[Callable[[], object]] = [lambda: limits(tokenizer), lambda: tokenizer.drops("".join(PROBES))]
+    reads: list[Callable[[], object]] = [lambda: limits(tokenizer), lambda: tokenizer.loses_text("".join(PROBES))]
     for read in reads:
         with pytest.raises(TokenizerError, match="cannot encode a text"):
             read()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.opening import open_tokenizer
@@ -72,7 +72,7 @@ def test_limits_of_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
     assert limits(real("gpt2")) == ()
     assert limits(real("mistral-7b-v0.1")) == ()
     assert limits(real("qwen2.5")) == ("normalizes to NFC",)
-    assert limits(real("phi-3-mini")) == ("changes text at the added token '</s>'",)
+    assert limits(real("phi-3-mini")) == ()
     assert "replaces what it cannot spell with an unknown token" in limits(real("t5-small"))
 
 
@@ -101,7 +101,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
         (normalizers.NFC(), "e\u0301", "normalizes to NFC"),
         (normalizers.NFKD(), "ﬁ", "normalizes to NFKD"),
         (normalizers.Lowercase(), "Kot", "lower-cases"),
-        (normalizers.BertNormalizer(), "Kot", "lower-cases, strips accents, cleans control characters and spaces"),
+        (normalizers.BertNormalizer(), "Kot", "cleans characters and spaces, and may lower-case and strip accents"),
         (normalizers.Strip(), " kot", "strips spaces at the ends"),
         (normalizers.Replace("’", "'"), "п’ять", "replaces '’' with \"'\""),
         (normalizers.StripAccents(), "e\u0301", "normalizes with StripAccents"),
@@ -110,8 +110,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
 def test_normalizers_are_named(byte_level: Backend, normalizer: normalizers.Normalizer, text: str, reason: str) -> None:
     byte_level.normalizer = normalizers.Sequence([normalizer])
     tokenizer = open_tokenizer(byte_level)
-    around = ("changes text at the added token '<think>'",) if reason.startswith("strips") else ()
-    assert limits(tokenizer) == (reason, *around)
+    assert limits(tokenizer) == (reason,)
     assert not keeps(tokenizer, text) and keeps(tokenizer, "kot")
 
 
@@ -129,7 +128,7 @@ def test_unknown_tokens() -> None:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer = open_tokenizer(backend)
     assert tokenizer.bytes_of(tokenizer.encode("kot pies")) == b"kot"
-    assert "keeps no spaces, and writes one between any two words or signs" in limits(tokenizer)
+    assert "keeps no spaces" in limits(tokenizer)
     assert "replaces what it cannot spell with an unknown token" in limits(tokenizer)
     assert tokenizer.unknown == 0
 
@@ -169,8 +168,6 @@ def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
     other = pre_tokenizers.Metaspace("_", "never", split=False)
     underlined = "writes '_' for a space, which decoding leaves so"
     assert underlined in stated("kot k", normalizer=None, pre_tokenizer=other)
-    sentence_piece.add_tokens([AddedToken("<a>", normalized=False)])
-    assert stated("kot<a>kot") == ("changes text at the added token '<a>'",)
 
 
 def test_a_tokenizer_without_a_decoder(byte_level: Backend) -> None:

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import around_model, sections
+from spectool.tokenization.backend import sections, with_added_tokens
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ def test_a_copy_around_the_same_model_encodes_alike(name: str, real: Callable[[s
     assert found["added_tokens"] == spec["added_tokens"]
     assert all(found[part] == spec[part] for part in ("normalizer", "pre_tokenizer", "decoder"))
     assert found["model"].items() <= spec["model"].items() or spec["model"]["type"] == "Unigram"
-    copy = around_model(backend, found["added_tokens"])
+    copy = with_added_tokens(backend, found["added_tokens"])
     strings = json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))
     texts = [*(text for _, text in strings), *(token["content"] for token in found["added_tokens"])]
     for text in texts:

@@ -8,7 +8,8 @@ The tokenizer is asked, once for each pair of characters that meets. A border is
 
 and if neither an added token nor a string that text is split at has them side by side. The contexts are those on which
 the patterns of known pre-tokenizers depend: letters of either case, digits, which are counted, endings such as ``'s``,
-white space, runs, and what no pattern takes. A mark after two full stops belongs to them, after one it may be a word.
+white space, runs, and what no pattern takes. After ``..``, a combining mark joins the punctuation; after ``.``, it may
+start a word.
 """
 
 from functools import lru_cache

@@ -200,7 +200,7 @@ class IncrementalBPE:
 
     def _confirms(self, ids: Sequence[int], cut: int) -> bool:
         """Whether the tokenizer writes the last of ``ids`` for the text from ``cut`` on alone, too."""
-        return self._text.holds(ids, self._data(ids[cut:]))
+        return self._text.confirms(ids, self._data(ids[cut:]))
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
         """The ids of bytes, of which the first and the last may lie inside a character."""

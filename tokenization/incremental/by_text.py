@@ -31,7 +31,14 @@ _SURE = 3  # ids on which two encodings must agree
 _LONG = 3  # times as many where no word begins among them
 _CROSSING = 2  # times as many of both where tokens continue across a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
-_SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
+_SIGNS = (
+    b"&",
+    b"~",
+    b"\n",
+    b"q",
+    b"x",
+    b"0",
+)  # stand-ins for the text before the cut; letters mid-word
 
 
 class TailReencoder:
@@ -77,17 +84,17 @@ class TailReencoder:
             kept = common_prefix(old, new)
             # An unknown token may stand for any text: that it is there on both sides proves nothing.
             agreed = list(filter(self._token_bytes.__getitem__, old[len(old) - known : kept]))
-            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
+            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._starts_word, agreed))):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
-    def holds(self, ids: Sequence[int], so_far: bytes) -> bool:
+    def confirms(self, ids: Sequence[int], so_far: bytes) -> bool:
         """Whether the tokenizer writes the last of these ids for the end of their text alone, ``so_far``, as well."""
         old = self._encoded(so_far)
         half = (len(old) + 1) // 2
         return old[-half:] == list(ids[-half:])
 
-    def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
+    def encode_after(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
         """The ids of ``data`` after ``so_far``, and whether there is a boundary between the two.
 
         If there is none, ``data`` is encoded by itself, as inside a text.
@@ -108,9 +115,9 @@ class TailReencoder:
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
             if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:
                 break
-        return (self.inside(data), False) if place is None else (list(new[place:]), True)
+        return (self.encode_mid_text(data), False) if place is None else (list(new[place:]), True)
 
-    def inside(self, data: bytes) -> list[int]:
+    def encode_mid_text(self, data: bytes) -> list[int]:
         """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
         if self._inside:
             return self.encode(data)
@@ -124,7 +131,7 @@ class TailReencoder:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
-    def _opens(self, token: int) -> bool:
+    def _starts_word(self, token: int) -> bool:
         """Whether a token begins with a space, as words do."""
         return bool(self._token_bytes[token].startswith(b" "))
 

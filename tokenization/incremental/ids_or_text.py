@@ -48,7 +48,7 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
                 f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
                 "drafts cannot be translated. Use a tokenizer without this step"
             )
-    if lacking := tokenizer.lacking:
+    if lacking := tokenizer.missing_unk:
         raise TokenizerError(
             f"{tokenizer.name}: its model {tokenizer.kind} has no {lacking}, and stops with an error at text that it "
             "has no token for. Give it one in tokenizer.json, or use another tokenizer"
@@ -107,5 +107,5 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     if model["type"] == "BPE" and not any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
         yield from filter(None, map(_counting, splits))
         removing = any(step.get("behavior") == "Removed" for step in splits)
-        if removing and any(map(tokenizer.drops, map("".join, product(_SAMPLE, repeat=2)))):
+        if removing and any(map(tokenizer.loses_text, map("".join, product(_SAMPLE, repeat=2)))):
             yield "its pre-tokenizer removes what it splits at"

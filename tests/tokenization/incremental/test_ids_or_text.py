@@ -222,18 +222,20 @@ def test_a_model_that_stops_at_unknown_text_is_refused(what: str) -> None:
     with pytest.raises(TokenizerError, match=re.escape(f"model {what}")):
         reasons_for_text(tokenizer)
     for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
-        with pytest.raises(TokenizerError, match=re.escape(f"since it has no {tokenizer.lacking}. Fix tokenizer.json")):
+        with pytest.raises(
+            TokenizerError, match=re.escape(f"since it has no {tokenizer.missing_unk}. Fix tokenizer.json")
+        ):
             encode("b")
     assert any("stops with an error" in limit for limit in limits(tokenizer))
     tokenizer.backend.add_special_tokens(["<unk>", "?"])  # added tokens are not of the model
-    assert made(tokenizer.backend).lacking == tokenizer.lacking
+    assert made(tokenizer.backend).missing_unk == tokenizer.missing_unk
 
 
 def test_a_byte_level_model_needs_no_unknown_token(byte_level: Backend) -> None:
     byte_level.model.unk_token = "<none>"
-    assert not made(byte_level).lacking and made(byte_level).encode("kot ♞")
+    assert not made(byte_level).missing_unk and made(byte_level).encode("kot ♞")
     without = models.BPE({"a": 0}, [], unk_token="<none>")
-    assert made(Backend(without), pre_tokenizer=BYTES, decoder=decoders.ByteLevel()).lacking == "token '<none>'"
+    assert made(Backend(without), pre_tokenizer=BYTES, decoder=decoders.ByteLevel()).missing_unk == "token '<none>'"
 
 
 def test_a_kind_that_the_library_may_add_is_refused(byte_level: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
