@@ -17,7 +17,7 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.tokenization.backend import FIX_TOKENIZER, normalized, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import PROBES, probed
-from spectool.tokenization.hub_names import in_hub_cache, looks_like_hub_id, reason_of, require_on_hub, where
+from spectool.tokenization.hub_names import looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
 from spectool.tokenization.specials import is_text
 from spectool.tokenization.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
         raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
     if is_file:
         config, eos = _settings(path)
-        return _build(str(path), _read_backend(path), config, eos, file=path)
+        return _build(str(path), _read_backend(path), config, eos)
     if is_directory:
         return _from_directory(path)
     require_plain(path)
@@ -97,7 +97,7 @@ def _from_directory(path: Path) -> Tokenizer:
         backend = _read_backend(file)
         bare = not config and not (path / "config.json").is_file()
         if bare or _is_taken_as_it_is(path, config, backend):
-            return _build(str(path), backend, config, eos, file=file)
+            return _build(str(path), backend, config, eos)
         rebuilt = _load_with_transformers(str(path))
         return _from_transformers(str(path), rebuilt, eos, _differences(backend, rebuilt))
     for other in sorted(path.glob("tokenizer*")):
@@ -160,13 +160,10 @@ def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
 
 
 def _from_transformers(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
-    """The tokenizer that transformers loaded, with the file that it was loaded from."""
+    """The tokenizer that transformers loaded."""
     kind = type(loaded).__name__
     declared = {role: getattr(loaded, role, None) for role in _NAMED}
-    file: Path | None = Path(name) / "tokenizer.json"
-    if not (file and file.is_file()):
-        file = None if Path(name).is_dir() or not looks_like_hub_id(name) else in_hub_cache(name, "tokenizer.json")
-    return _build(name, _backend_of(loaded), declared, eos, notes, file, "" if kind in _AS_THE_FILE else kind)
+    return _build(name, _backend_of(loaded), declared, eos, notes, "" if kind in _AS_THE_FILE else kind)
 
 
 def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
@@ -186,7 +183,6 @@ def _build(
     declared: Mapping[str, Any],
     eos_ids: tuple[int, ...],
     notes: tuple[str, ...] = (),
-    file: Path | None = None,
     rebuilt_as: str = "",
 ) -> Tokenizer:
     if backend.truncation is not None or backend.padding is not None:
@@ -204,7 +200,7 @@ def _build(
     # Models may declare ids beyond the tokenizer.
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
     roles = find_roles(backend.token_to_id, specials, declared, known)
-    tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
+    tokenizer = Tokenizer(name, backend, roles, notes, rebuilt_as)
     return replace(tokenizer, notes=(*notes, *_role_notes(tokenizer, declared)))
 
 

@@ -6,16 +6,15 @@ Ids always come from the `tokenizers` backend that will be used when text is gen
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from spectool import FingerprintMismatch
 from spectool.tokenization.backend import explained, normalized, pre_tokenized, with_added_tokens
-from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
+from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.specials import find_specials
@@ -30,41 +29,22 @@ class Tokenizer(TokenizerParts):
     backend: tokenizers.Tokenizer  # encodes
     roles: Roles  # special tokens by role
     notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
-    file: Path | None = None  # the ``tokenizer.json`` that it was read from, if known
     rebuilt_as: str = ""  # the class that transformers rebuilt it as; empty if it is as the file says
 
     # Which one it is.
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits; takes seconds for 262k ids."""
-        return fingerprint_of_json({**self.spec, "model": self.model})
-
-    @cached_property
-    def source(self) -> str:
-        """SHA-256 of the file that this was read from and of what was made of it; empty without a file."""
-        return source_digest(self.file, self.rebuilt_as, self.backend, self.spec) if self.file else ""
+        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits."""
+        return fingerprint_of(self.backend, self.spec)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What manifests record: name, fingerprint, number of ids, and the sources that are equal to this tokenizer.
-
-        If transformers rebuilt the same tokenizer that the file describes, the plain file is such a source too.
-        """
-        sources = [self.source] if self.source else []
-        if self.file and self.source:
-            plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
-            if plain.source != self.source and plain.fingerprint == self.fingerprint:
-                sources.append(plain.source)
-        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
+        """What manifests record: name, fingerprint and number of ids."""
+        return {"name": self.name, "fingerprint": self.fingerprint, "size": self.size}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Whether the tokenizer's entry in an artifact's manifest is about this one.
-
-        The fingerprint is only computed if the number of ids is the same and the file is another.
-        """
-        if self.source and self.source in recorded.get("sources", ()):
-            return True
+        """Whether the tokenizer's entry in an artifact's manifest is about this one."""
         size, name_of = recorded["size"], self.backend.id_to_token
         fits = 0 < size < 1 << 31 and name_of(size - 1) is not None and name_of(size) is None
         return fits and bool(recorded["fingerprint"] == self.fingerprint)

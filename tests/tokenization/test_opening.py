@@ -143,7 +143,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
 
     opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
     assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
-    assert (opened.roles, opened.rebuilt_as, opened.source) == (loaded.roles, loaded.rebuilt_as, loaded.source)
+    assert (opened.roles, opened.rebuilt_as) == (loaded.roles, loaded.rebuilt_as)
     assert opened.notes == loaded.notes
     return opened
 
@@ -333,8 +333,8 @@ def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> N
     (tmp_path / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}'
     )
-    assert open_tokenizer(tmp_path / "tokenizer.json").identity["sources"]
-    assert open_tokenizer(tmp_path).identity["sources"]
+    for path in (tmp_path / "tokenizer.json", tmp_path):
+        assert len(open_tokenizer(path).identity["fingerprint"]) == 64
 
 
 @pytest.mark.parametrize(

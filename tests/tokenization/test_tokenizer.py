@@ -44,7 +44,6 @@ def test_sizes_with_holes_and_identity(sentence_piece: Backend) -> None:
         "name": "(loaded tokenizer)",
         "fingerprint": tokenizer.fingerprint,
         "size": 267,
-        "sources": [],
     }
     assert len(tokenizer.byte_tokens) == 256
     assert tokenizer.specials == {0, 1, 2}
