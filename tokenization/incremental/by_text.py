@@ -44,6 +44,8 @@ _SIGNS = (
 class TailReencoder:
     """Encodes the end of a growing text. Holds caches only; texts belong to the caller.
 
+    `join` appends to a text, `encode_after` continues ids that stay, and `confirms` says whether a text may be cut.
+
     Attributes:
         string_calls: How often text was encoded.
     """
@@ -110,6 +112,8 @@ class TailReencoder:
             token_bytes = list(map(self._token_bytes.__getitem__, new))
             ends = list(accumulate(map(len, token_bytes), initial=0))
             place, frontier = self._frontier(window, data, new, token_bytes, ends)
+            # The window is confirmed if the ids right before the boundary are the given ones, or, where these are not
+            # canonical, if enough of them stand at the same bytes.
             if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= self._sure:
                 break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
