@@ -15,7 +15,7 @@ from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.hybrid import HybridDrafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import looks_like_hub_id, require_on_hub, where
-from spectool.tokenization.opening import open_tokenizer, require_plain
+from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
 _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
@@ -73,6 +73,8 @@ def load_model(name: str, adapter_path: Path | None = None, lazy: bool = False) 
             f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
             "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
+    if backend := getattr(getattr(tokenizer, "_tokenizer", None), "backend_tokenizer", None):
+        require_bounded(name, backend)
     return model, tokenizer
 
 

@@ -194,7 +194,7 @@ def _build(
             'same. Set "dropout" to null in tokenizer.json'
         )
     _require_causal(name, backend.model)
-    _require_bounded(name, backend)
+    require_bounded(name, backend)
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
     # Models may declare ids beyond the tokenizer.
@@ -215,7 +215,7 @@ def _require_causal(name: str, model: Any) -> None:
         )
 
 
-def _require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
+def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
     """Refuse a normalizer whose steps make a text many times longer, one after the other.
 
     They are tried on `PROBES` and on what they replace and write themselves. A step is only taken when the text that
