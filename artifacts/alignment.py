@@ -31,11 +31,11 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
+from spectool.tokenization.parts import MOST_IDS
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 NONE = -1
-MOST_IDS = 2**24  # of one tokenizer
 SIDES = (("draft", "target"), ("target", "draft"))
 
 
@@ -151,9 +151,10 @@ class Alignment(Artifact):
         for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
             found = len(side.token_bytes)
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
-            wrong = next((token for token in tokenizer.byte_tokens if len(side.token_bytes[token]) != 1), None)
-            problem = f"token {wrong} stands for a byte, and has not one"
-            self._expect(wrong is None, problem, f"{role}_token_bytes_offsets")
+            single = sorted(tokenizer.byte_tokens)
+            for token, own in zip(single, tokenizer.token_bytes_of(single), strict=True):
+                problem = f"token {token} has the bytes {side.token_bytes[token]!r}, {tokenizer.name} writes {own!r}"
+                self._expect(side.token_bytes[token] == own, problem, f"{role}_token_bytes_offsets")
         return draft.with_token_bytes(self.draft.token_bytes), target.with_token_bytes(self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:

@@ -1,7 +1,7 @@
 """What all artifacts have in common: an `Artifact` is an open file with a manifest of its own format."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar
@@ -64,15 +64,18 @@ class Artifact:
         tokenizers: Mapping[str, Mapping[str, Any]],
         inputs: Mapping[str, Any],
         statistics: Mapping[str, Any],
+        check: Callable[[Path], object] = lambda path: None,
     ) -> Manifest:
         """Write an artifact in one step, and return its manifest; see `Manifest` and `write_container`.
+
+        ``check`` is called with the file before it is kept, and may raise.
 
         Raises:
             ArtifactError: Something is there that must not be replaced, or it cannot be written.
         """
         manifest = Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics)
         require_replaceable(out, cls.format, manifest.fingerprints)
-        write_container(out, arrays, manifest.to_json())
+        write_container(out, arrays, manifest.to_json(), check)
         return manifest
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import mmap
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,19 @@ def typed(values: ArrayLike, kind: str) -> NDArray[Any]:
     return np.ascontiguousarray(values, dtype=kind)
 
 
-def write_container(path: Path, arrays: Mapping[str, NDArray[Any]], manifest: str) -> None:
+def write_container(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    manifest: str,
+    check: Callable[[Path], object] = lambda path: None,
+) -> None:
     """Write a file in one step. Its bytes depend only on the arguments, including the order of the arrays.
 
     Args:
         path: The file, replaced if it is there.
         arrays: By name, each from `typed`; those with wider numbers come first.
         manifest: JSON.
+        check: Called with the file before it is kept; what it raises removes it.
 
     Raises:
         ArtifactError: The manifest is too long, or the disk is full.
@@ -85,10 +91,12 @@ def write_container(path: Path, arrays: Mapping[str, NDArray[Any]], manifest: st
     content = [values.view(np.uint8) for values in arrays.values()]
     digest = _digest(before, content)
     path.resolve().parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as partial, partial.open("wb") as file:
-        file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
-        for each in content:
-            file.write(each.data)
+    with atomic_file(path) as partial:
+        with partial.open("wb") as file:
+            file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
+            for each in content:
+                file.write(each.data)
+        check(partial)
 
 
 def open_container(path: Path) -> Container:

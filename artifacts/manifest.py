@@ -44,9 +44,8 @@ class Manifest:
         _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
         for role, tokenizer in manifest.tokenizers.items():
             _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
-            _expect_types(f"tokenizer {role!r}", tokenizer, {"sources": list}, optional=True)
-            if tokenizer["size"] < 0 or any(type(source) is not str for source in tokenizer.get("sources", ())):
-                raise TypeError(f"tokenizer {role!r} has a negative size, or sources that are no text")
+            if tokenizer["size"] < 0:
+                raise TypeError(f"tokenizer {role!r} has a negative size")
         texts = {"corpus": str, "licence": str, "documents": int, "characters": int, "repaired": dict}
         _expect_types("the inputs", manifest.inputs, texts | {"plain_text": dict}, optional=True)
         return manifest

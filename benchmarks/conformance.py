@@ -124,7 +124,7 @@ def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> 
     """Join texts cut at random and compare with whole-string encoding."""
     counts: Counter[str] = Counter()
     encoder, token_bytes = variant.encoder, variant.tokenizer.token_bytes
-    prefix = " " * variant.tokenizer.edges.leading_space
+    prefix = " " * variant.tokenizer.leading_space
     assert isinstance(encoder, IncrementalBPE)
     inside = RunningText(variant.tokenizer).backend
     for text in texts:

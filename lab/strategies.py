@@ -14,13 +14,14 @@ directions, absorption by the window).
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.protocol import Constraint, DraftContext, Translator
+from spectool.runtime.translation.protocol import Constraint, DraftContext
 from spectool.runtime.translation.token_rows import END, UNKNOWN, TokenRows
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
@@ -32,7 +33,10 @@ NEAR = 5
 
 
 class AppendingTranslator:
-    """A published strategy: the draft's context grows at its end, and no first token is healed."""
+    """A published strategy in place of a `ByteAlignedTranslator`.
+
+    The draft's context grows at its end, and no first token is healed.
+    """
 
     name: str
     string_calls = 0
@@ -220,10 +224,10 @@ class IntersectionTranslator(AppendingTranslator):
         return counterparts[: counterparts.index(NONE)] if NONE in counterparts else counterparts
 
 
-def make_translator(
-    strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer, **windows: int
-) -> Translator:
+def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, target: Tokenizer, **windows: int) -> Any:
     """The translator of a strategy, one of `STRATEGIES`; ``windows`` are those of `ContextTranslator`.
+
+    It is a `ByteAlignedTranslator`, or an `AppendingTranslator` in its place.
 
     Raises:
         FingerprintMismatch: The alignment is for other tokenizers, or for the other direction.

@@ -24,4 +24,3 @@ from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTransl
 from .translation.protocol import Constraint as Constraint
 from .translation.protocol import DraftContext as DraftContext
 from .translation.protocol import DraftSource as DraftSource
-from .translation.protocol import Translator as Translator

@@ -308,9 +308,10 @@ class _Vocabulary:
         opened = open_tokenizer(tokenizer)
         self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))
         ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
-        if not opened.writes_token_bytes or not ends:
-            problem = "tokens that do not make a text by their bytes" if ends else "no token that ends a text"
-            raise RuntimeUnsupported(f"grammar: {opened.name} has {problem}, so that answers cannot be constrained")
+        if not ends:
+            raise RuntimeUnsupported(
+                f"grammar: {opened.name} has no token that ends a text, so that answers cannot be constrained"
+            )
         special = opened.specials | set(ends)
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
         spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]

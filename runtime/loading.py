@@ -14,7 +14,7 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub, where
-from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
 _LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
@@ -55,6 +55,8 @@ def load_model(
                 require_on_hub(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
+    for file in Path(name).glob("*") if local else ():
+        require_plain(file)
     if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
         raise RuntimeUnsupported(
             f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
@@ -79,6 +81,8 @@ def load_model(
         ) from error
     if source is not None:
         tokenizer._tokenizer.name_or_path = name  # which messages and manifests call it by
+    if backend := getattr(getattr(tokenizer, "_tokenizer", None), "backend_tokenizer", None):
+        require_bounded(name, backend)
     return model, tokenizer
 
 

@@ -5,7 +5,9 @@ milliseconds. Copies share the model, which is most of the memory.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -15,13 +17,14 @@ from spectool import TokenizerError
 
 FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
+_OPERATORS = re.compile(r"[\\.^$|?*+()\[\]{}]")  # of regular expressions
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 
 
 def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     """The sections of a backend's ``tokenizer.json``; of the model only its type and options.
 
-    The library gives all options of BPE and WordPiece, and not those of Unigram.
+    The library gives all options of BPE, and not those of Unigram.
     """
     parts = {name: getattr(backend, name) for name in _STEPS}
     found: dict[str, Any] = {
@@ -35,16 +38,21 @@ def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
 
 
 def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
-    """The steps of a section of a ``tokenizer.json`` in order, with those of each ``Sequence`` in its place."""
+    """The steps of a section of a ``tokenizer.json`` in order, with those of each ``Sequence`` in its place.
+
+    A pattern that is a regular expression without operators is given as the string that it stands for.
+    """
     node = spec.get(section)
     if node is None:
         return []
     if node["type"] == "Sequence":
         return [step for child in node[_CHILDREN[section]] for step in steps_of({section: child}, section)]
+    if (literal := node.get("pattern", {}).get("Regex", "")) and not _OPERATORS.search(literal):
+        return [{**node, "pattern": {"String": literal}}]
     return [dict(node)]
 
 
-def around_model(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
+def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str, Any]]) -> tokenizers.Tokenizer:
     """Another backend around the same model, with the same steps and ``added`` tokens, as in `sections`.
 
     It neither truncates nor pads.
@@ -70,11 +78,33 @@ def encoded(encode: Callable[..., Any], text: str | Sequence[str], name: str) ->
     """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens.
 
     Raises:
-        TokenizerError: The library raised something, or ended in a panic, which is no `Exception`.
+        TokenizerError: As `explained`.
     """
-    try:
+    with explained(name):
         return encode(text, add_special_tokens=False)
+
+
+def pre_tokenized(splits: Any, text: str, name: str) -> list[tuple[str, tuple[int, int]]]:
+    """The pieces of a text by a pre-tokenizer of the backend called ``name``, each with its place; errors as above."""
+    with explained(name):
+        pieces: list[tuple[str, tuple[int, int]]] = splits.pre_tokenize_str(text)
+        return pieces
+
+
+def normalized(normalizer: Any, text: str, name: str) -> str:
+    """A text as a normalizer of the backend called ``name`` changes it, if there is one; errors as above."""
+    if normalizer is None:
+        return text
+    with explained(name):
+        return str(normalizer.normalize_str(text))
+
+
+@contextmanager
+def explained(name: str, reason: Callable[[], str] = str) -> Iterator[None]:
+    """Turn whatever the library raises for a text into a TokenizerError; its panics are no `Exception`."""
+    try:
+        yield
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise TokenizerError(f"{name}: cannot encode a text ({error}). {FIX_TOKENIZER}") from error
+        raise TokenizerError(f"{name}: cannot encode a text ({error}){reason()}. {FIX_TOKENIZER}") from error

@@ -15,21 +15,22 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import around_model, sections
+from spectool.tokenization.backend import FIX_TOKENIZER, normalized, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.hub_names import (
     cached_snapshot,
-    in_hub_cache,
     looks_like_hub_id,
     reason_of,
     require_on_hub,
     where,
 )
 from spectool.tokenization.roles import content_of, find_roles
-from spectool.tokenization.specials import is_ordinary
+from spectool.tokenization.specials import is_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
+_MOST_GROWTH = 100  # U+FDFA becomes 18 characters
+_LONGEST_CONTENT = 1000  # characters that a step writes for a piece of text
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 
 # transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
@@ -51,13 +52,13 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if isinstance(source, Tokenizer):
         return source
     if isinstance(source, tokenizers.Tokenizer):
-        return _assembled("(loaded tokenizer)", source, {}, ())
+        return _build("(loaded tokenizer)", source, {}, ())
     if not isinstance(source, str | os.PathLike):
         inner = getattr(source, "_tokenizer", source)
         if isinstance(inner, tokenizers.Tokenizer):  # a transformers tokenizer keeps its backend there
             inner = source
         name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
-        return _of_loaded(name, inner, _ids(getattr(source, "eos_token_ids", None)))
+        return _from_transformers(name, inner, _ids(getattr(source, "eos_token_ids", None)))
     path = Path(source).expanduser()
     try:
         is_file, is_directory = path.is_file(), path.is_dir()
@@ -65,9 +66,10 @@ def open_tokenizer(source: Any) -> Tokenizer:
         raise TokenizerError(f"{source}: cannot be read ({error.strerror}). Check name and permissions") from error
     if is_file:
         config, eos = _settings(path)
-        return _assembled(str(path), _read_backend(path), config, eos, file=path)
+        return _build(str(path), _read_backend(path), config, eos)
     if is_directory:
         return _from_directory(path)
+    require_plain(path)
     name = str(source)
     if not looks_like_hub_id(name):
         raise TokenizerError(
@@ -78,7 +80,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if (cached := cached_snapshot(name, "tokenizer.json", "*.model", "vocab.json")) is not None:
         return replace(_from_directory(cached), name=name)
     require_on_hub(name)
-    return _of_loaded(name, _load_with_transformers(name), ())
+    return _from_transformers(name, _load_with_transformers(name), ())
 
 
 def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
@@ -95,20 +97,22 @@ def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> To
 
 
 def _from_directory(path: Path) -> Tokenizer:
+    for each in path.glob("*"):
+        require_plain(each)
     file = path / "tokenizer.json"
     config, eos = _settings(file, "config.json")
     if file.is_file():
         backend = _read_backend(file)
         bare = not config and not (path / "config.json").is_file()
         if bare or _is_taken_as_it_is(path, config, backend):
-            return _assembled(str(path), backend, config, eos, file=file)
+            return _build(str(path), backend, config, eos)
         rebuilt = _load_with_transformers(str(path))
-        return _of_loaded(str(path), rebuilt, eos, _differences(backend, rebuilt))
+        return _from_transformers(str(path), rebuilt, eos, _differences(backend, rebuilt))
     for other in sorted(path.glob("tokenizer*")):
         _require_downloaded(other)
     converted = _load_with_transformers(str(path))
     note = "there is no tokenizer.json: transformers converts another vocabulary, as it does when mlx-lm loads it."
-    tokenizer = _of_loaded(str(path), converted, eos, (note,))
+    tokenizer = _from_transformers(str(path), converted, eos, (note,))
     if not any(tokenizer.token_bytes):
         raise TokenizerError(f"{path}: transformers makes an empty {type(converted).__name__} of this. {_SAVED}")
     return tokenizer
@@ -163,14 +167,11 @@ def _differences(plain: tokenizers.Tokenizer, rebuilt: Any) -> tuple[str, ...]:
     )
 
 
-def _of_loaded(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
-    """The tokenizer that transformers loaded, with the file that it was loaded from."""
+def _from_transformers(name: str, loaded: Any, eos: tuple[int, ...], notes: tuple[str, ...] = ()) -> Tokenizer:
+    """The tokenizer that transformers loaded."""
     kind = type(loaded).__name__
     declared = {role: getattr(loaded, role, None) for role in _NAMED}
-    file: Path | None = Path(name) / "tokenizer.json"
-    if not (file and file.is_file()):
-        file = None if Path(name).is_dir() or not looks_like_hub_id(name) else in_hub_cache(name, "tokenizer.json")
-    return _assembled(name, _backend_of(loaded), declared, eos, notes, file, "" if kind in _AS_THE_FILE else kind)
+    return _build(name, _backend_of(loaded), declared, eos, notes, "" if kind in _AS_THE_FILE else kind)
 
 
 def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
@@ -184,33 +185,69 @@ def _backend_of(loaded: Any) -> tokenizers.Tokenizer:
     return backend
 
 
-def _assembled(
+def _build(
     name: str,
     backend: tokenizers.Tokenizer,
     declared: Mapping[str, Any],
     eos_ids: tuple[int, ...],
     notes: tuple[str, ...] = (),
-    file: Path | None = None,
     rebuilt_as: str = "",
 ) -> Tokenizer:
     if backend.truncation is not None or backend.padding is not None:
         # Both would change the ids of a text; on a copy, since the caller's object may be in use.
-        backend = around_model(backend, sections(backend)["added_tokens"])
+        backend = with_added_tokens(backend, sections(backend)["added_tokens"])
     if dropout := getattr(backend.model, "dropout", None):
         raise TokenizerError(
             f"{name}: its BPE leaves out merges at random (dropout {dropout:g}), so that no two encodings need be the "
             'same. Set "dropout" to null in tokenizer.json'
         )
+    _require_causal(name, backend.model)
+    require_bounded(name, backend)
     added = backend.get_added_tokens_decoder().values()
     specials = [token.content for token in added if token.special]
     # Models may declare ids beyond the tokenizer.
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
     roles = find_roles(backend.token_to_id, specials, declared, known)
-    tokenizer = Tokenizer(name, backend, roles, notes, file, rebuilt_as)
-    return replace(tokenizer, notes=(*notes, *_ordinary(tokenizer, declared)))
+    tokenizer = Tokenizer(name, backend, roles, notes, rebuilt_as)
+    return replace(tokenizer, notes=(*notes, *_role_notes(tokenizer, declared)))
 
 
-def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
+def _require_causal(name: str, model: Any) -> None:
+    """Refuse kinds of tokenizers that no causal language model has, whose tokens say where words begin or end."""
+    kind, marks = type(model).__name__, ("continuing_subword_prefix", "end_of_word_suffix")
+    found = [mark for mark in marks if getattr(model, mark, None)]
+    if kind == "WordPiece" or found:
+        raise TokenizerError(
+            f"{name}: expected BPE without marks for parts of words, Unigram or WordLevel, got "
+            f"{' with '.join([kind, *found])}. Use the tokenizer of a causal language model"
+        )
+
+
+def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
+    """Refuse a normalizer whose steps make a text many times longer, one after the other.
+
+    They are tried on `PROBES` and on what they replace and write themselves. A step is only taken when the text that
+    it gets is short, so that this takes no memory either.
+    """
+    if not isinstance(backend.normalizer, tokenizers.normalizers.Sequence | tokenizers.normalizers.Replace):
+        return
+    steps = steps_of({"normalizer": json.loads(backend.normalizer.__getstate__())}, "normalizer")
+    written = [str(part) for step in steps for part in (step.get("content", ""), step.get("pattern", ""))]
+    text = "".join((*PROBES, *dict.fromkeys(written)))
+    most = _MOST_GROWTH * len(text)
+    for step in steps:
+        one = tokenizers.normalizers.Sequence([])
+        one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
+        writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
+        text = text if writes_much else normalized(one, text, name)
+        if writes_much or len(text) > most:
+            raise TokenizerError(
+                f"{name}: its normalizer makes a text more than {_MOST_GROWTH} times longer (at the step "
+                f"{step['type']}). {FIX_TOKENIZER}"
+            )
+
+
+def _role_notes(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
     """A note for each role whose tokens are also ordinary text."""
     ends = tokenizer.roles.eos
     special = (token["id"] for token in tokenizer.spec["added_tokens"] if token["special"])
@@ -221,7 +258,7 @@ def _ordinary(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str
             roles[index] = role
     found: dict[tuple[str, bool], list[str]] = {}
     for index, role in roles.items():
-        if is_ordinary(tokenizer, index):
+        if is_text(tokenizer, index):
             name = tokenizer.backend.id_to_token(index)
             found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
     for (role, ends_text), (first, *others) in found.items():
@@ -251,6 +288,14 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
         raise TokenizerError(
             f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). {_SAVED}"
         ) from error
+
+
+def require_plain(path: Path) -> None:
+    """Raise a TokenizerError for a pipe, a socket or a device, which a loader would wait for."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TokenizerError(
+            f"{path}: expected a file, got a pipe, a socket or a device. Replace it by the file itself"
+        )
 
 
 def _require_downloaded(path: Path) -> None:

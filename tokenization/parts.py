@@ -9,8 +9,10 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import sections, steps_of
+from spectool.tokenization.backend import pre_tokenized, sections, steps_of
 from spectool.tokenization.token_bytes import byte_symbols, token_bytes
+
+MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
 
 class TokenizerParts:
@@ -41,7 +43,7 @@ class TokenizerParts:
 
     @cached_property
     def kind(self) -> str:
-        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram``, ``WordPiece`` or ``WordLevel``."""
+        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram`` or ``WordLevel``."""
         model = self.spec["model"]
         if model["type"] != "BPE":
             return str(model["type"])
@@ -53,9 +55,15 @@ class TokenizerParts:
     def vocabulary(self) -> Mapping[str, int]:
         """Token string -> id, added tokens included."""
         vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
+        token = max(vocabulary, key=vocabulary.__getitem__, default="")
+        if vocabulary.get(token, 0) >= MOST_IDS:
+            raise TokenizerError(
+                f"{self.name}: token {token!r} has the id {vocabulary[token]:,}, expected ids below {MOST_IDS:,}. "
+                "Use a tokenizer without this token"
+            )
         return vocabulary
 
-    def names(self) -> Mapping[int, str]:
+    def decoded_names(self) -> Mapping[int, str]:
         """The name that each id is decoded as; of a normalized added token, its normalized content."""
         names = {index: name for name, index in self.vocabulary.items()}
         added = {
@@ -64,7 +72,8 @@ class TokenizerParts:
         }
         if len(names) < len(self.vocabulary):
             times = Counter(index for index in self.vocabulary.values() if index not in added)
-            for several in (index for index, count in times.most_common(1) if count > 1):
+            several = min((index for index, count in times.items() if count > 1), default=None)
+            if several is not None:
                 tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
                 raise TokenizerError(
                     f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
@@ -87,8 +96,8 @@ class TokenizerParts:
         return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
-    def lacking(self) -> str:
-        """What a model lacks that fails at text without a token; empty if it does not fail."""
+    def missing_unk(self) -> str:
+        """The unknown token that is missing, if encoding can therefore fail; else empty."""
         if self.kind == "Unigram":
             return "unk_id" if self.unknown is None else ""
         id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
@@ -119,10 +128,11 @@ class TokenizerParts:
         inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
         return inside
 
-    def drops(self, text: str) -> bool:
+    def loses_text(self, text: str) -> bool:
         """Whether the pre-tokenizer keeps less than the whole of a text."""
-        splits = self.text_splits
-        return splits is not None and sum(end - start for _, (start, end) in splits.pre_tokenize_str(text)) < len(text)
+        if self.text_splits is None:
+            return False
+        return sum(end - start for _, (start, end) in pre_tokenized(self.text_splits, text, self.name)) < len(text)
 
     def bytes_of_names(self, names: Mapping[int, str], specials: frozenset[int] = frozenset()) -> list[bytes]:
         """The bytes of ids that are decoded as these names; empty for ``specials`` and for ids without a name.

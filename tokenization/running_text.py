@@ -5,8 +5,8 @@ from functools import cached_property
 
 import tokenizers
 
-from spectool.tokenization.backend import around_model
-from spectool.tokenization.specials import makes
+from spectool.tokenization.backend import normalized, with_added_tokens
+from spectool.tokenization.specials import encodes_to
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -25,7 +25,7 @@ class RunningText:
         """
         tokenizer = self._tokenizer
         merges = tokenizer.spec["model"]["type"] == "BPE"
-        made = [token for token in tokenizer.specials if merges and makes(tokenizer, token)]
+        made = [token for token in tokenizer.specials if merges and encodes_to(tokenizer, token)]
         if not made:
             return tokenizer.token_bytes
         token_bytes = list(tokenizer.token_bytes)
@@ -47,7 +47,7 @@ class RunningText:
         for (index, token), raw in zip(added.items(), tokenizer.token_bytes_of(added), strict=True):
             sought = token["content"]
             if token["normalized"] and normalizer is not None:
-                sought = normalizer.normalize_str(sought).replace(tokenizer.normalized_space, " ")
+                sought = normalized(normalizer, sought, tokenizer.name).replace(tokenizer.normalized_space, " ")
             if sought and sought.encode() == raw:
                 found[index] = sought
         return found
@@ -64,7 +64,7 @@ class RunningText:
             token | plain | {"content": sought.get(token["id"], token["content"]), "special": token["id"] not in sought}
             for token in tokenizer.spec["added_tokens"]
         ]
-        backend = around_model(tokenizer.backend, added)
+        backend = with_added_tokens(tokenizer.backend, added)
         backend.encode_special_tokens = True
         spaces = tokenizer.normalized_space
         backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)

@@ -4,16 +4,14 @@ They follow the tokenizer's own decoder step by step:
 
     byte-level BPE      "Ġcaf" "Ã©"       -> b" caf" b"\\xc3\\xa9"
     SentencePiece       "▁caf" "<0xC3>"   -> b" caf" b"\\xc3"
-    WordPiece           "caf"  "##é"      -> b" caf" b"\\xc3\\xa9"
-    BPE, word-end mark  "caf"  "é</w>"    -> b"caf"  b"\\xc3\\xa9 "
 
-so joined token bytes are what ``decode`` gives inside a running text. At the two ends of a text, some decoders remove
-one space that is not part of it (`Edges`).
+so joined token bytes are what ``decode`` gives inside a running text. At the beginning of a text, some decoders remove
+one space that is not part of it (`removes_leading_space`). Decoders that join words, of WordPiece and of word-end
+marks, are refused: no causal language model has them.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -25,17 +23,9 @@ from spectool import TokenizerError
 from spectool.tokenization.backend import steps_of
 
 _DecoderStep = Callable[[str], str | bytes]
-DECODERS = ("BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece")
+DECODERS = ("ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip")
 _FUSING = ("ByteLevel", "Fuse")  # make one string of all tokens
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """What a decoder removes at the ends of a text."""
-
-    leading_space: bool  # the first token's leading space is an artificial one
-    trailing_space: bool  # the last token's trailing space is an artificial one
 
 
 class TokenBytes(Sequence[bytes]):
@@ -94,23 +84,15 @@ def token_bytes(spec: Mapping[str, Any], names: Mapping[int, str], specials: fro
     return token_bytes
 
 
-def edges(spec: Mapping[str, Any]) -> Edges:
-    """The spaces that the decoder removes at the ends of a text."""
-    leading, trailing, fused = spec.get("decoder") is None, False, False
+def removes_leading_space(spec: Mapping[str, Any]) -> bool:
+    """Whether the decoder removes a space at the beginning of a text."""
+    found, fused = spec.get("decoder") is None, False
     for step in steps_of(spec, "decoder"):
-        match step["type"]:
-            case kind if kind in _FUSING:
-                fused = True
-            case "Strip" if fused:
-                leading |= step["start"] > 0 and step["content"] == " "
-                trailing |= step["stop"] > 0 and step["content"] == " "
-            case "Metaspace":
-                leading |= step.get("prepend_scheme") != "never"
-            case "WordPiece":
-                leading = True
-            case "BPEDecoder":
-                trailing = True
-    return Edges(leading, trailing)
+        fused |= step["type"] in _FUSING
+        if step["type"] == "Strip" and fused:
+            found |= step["start"] > 0 and step["content"] == " "
+        found |= step["type"] == "Metaspace" and step.get("prepend_scheme") != "never"
+    return found
 
 
 def text_of(raw: bytes) -> str:
@@ -136,8 +118,11 @@ def _decoder_steps(spec: Mapping[str, Any]) -> list[_DecoderStep]:
     steps, fused = [], False
     for step in steps_of(spec, "decoder"):
         fused |= step["type"] in _FUSING
-        # What is stripped from the fused text belongs to its ends (`edges`).
-        if step["type"] != "Fuse" and not (fused and step["type"] == "Strip"):
+        if fused and step["type"] == "Strip":
+            if not step["stop"]:  # it belongs to the beginning of the text (`removes_leading_space`)
+                continue
+            step = step | {"type": "Strip at the end of a text"}
+        if step["type"] != "Fuse":
             steps.append(_decoder_step(step))
     return steps
 
@@ -152,15 +137,12 @@ def _decoder_step(step: dict[str, Any]) -> _DecoderStep:
             return methodcaller("replace", step["replacement"], " ")
         case "Replace" if "String" in step["pattern"]:
             return methodcaller("replace", step["pattern"]["String"], step["content"])
-        case "WordPiece":
-            return partial(_word_piece, step["prefix"])
-        case "BPEDecoder":
-            return methodcaller("replace", step["suffix"], " ")
         case "Strip":
             return partial(_strip, step["content"], step["start"], step["stop"])
     raise TokenizerError(
         f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
-        "and Replace of a string, not of a pattern. Change the decoder in tokenizer.json, or give another tokenizer"
+        "and Replace of a string, not of a regular expression with operators. Change the decoder in tokenizer.json, or "
+        "give another tokenizer"
     )
 
 
@@ -184,7 +166,3 @@ def _strip(content: str, start: int, stop: int, piece: str) -> str:
     piece = piece[:start].lstrip(content) + piece[start:]
     kept = max(0, len(piece) - stop)
     return piece[:kept] + piece[kept:].rstrip(content)
-
-
-def _word_piece(prefix: str, piece: str) -> str:
-    return piece[len(prefix) :] if piece.startswith(prefix) else " " + piece

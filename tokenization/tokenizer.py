@@ -3,23 +3,22 @@
 Ids always come from the `tokenizers` backend that will be used when text is generated (`opening`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import FIX_TOKENIZER, around_model
-from spectool.tokenization.fingerprint import fingerprint_of_json, short, source_digest
+from spectool import FingerprintMismatch, escaped_name
+from spectool.tokenization.backend import explained, normalized, pre_tokenized, with_added_tokens
+from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.parts import TokenizerParts
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.specials import find_specials
-from spectool.tokenization.token_bytes import Edges, edges
+from spectool.tokenization.token_bytes import removes_leading_space
 
 
 @dataclass(frozen=True)
@@ -30,41 +29,22 @@ class Tokenizer(TokenizerParts):
     backend: tokenizers.Tokenizer  # encodes
     roles: Roles  # special tokens by role
     notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
-    file: Path | None = None  # the ``tokenizer.json`` that it was read from, if known
     rebuilt_as: str = ""  # the class that transformers rebuilt it as; empty if it is as the file says
 
     # Which one it is.
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits; takes seconds for 262k ids."""
-        return fingerprint_of_json({**self.spec, "model": self.model})
-
-    @cached_property
-    def source(self) -> str:
-        """SHA-256 of the file that this was read from and of what was made of it; empty without a file."""
-        return source_digest(self.file, self.rebuilt_as, self.backend, self.spec) if self.file else ""
+        """SHA-256 that ties artifacts to this tokenizer, 64 hex digits."""
+        return fingerprint_of(self.backend, self.spec)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What manifests record: name, fingerprint, number of ids, and the sources that are equal to this tokenizer.
-
-        If transformers rebuilt the same tokenizer that the file describes, the plain file is such a source too.
-        """
-        sources = [self.source] if self.source else []
-        if self.file and self.source:
-            plain = replace(self, backend=tokenizers.Tokenizer.from_file(str(self.file)), rebuilt_as="")
-            if plain.source != self.source and plain.fingerprint == self.fingerprint:
-                sources.append(plain.source)
-        return {"name": escaped_name(self.name), "fingerprint": self.fingerprint, "size": self.size, "sources": sources}
+        """What manifests record: name, fingerprint and number of ids."""
+        return {"name": escaped_name(self.name), "fingerprint": self.fingerprint, "size": self.size}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Whether the tokenizer's entry in an artifact's manifest is about this one.
-
-        The fingerprint is only computed if the number of ids is the same and the file is another.
-        """
-        if self.source and self.source in recorded.get("sources", ()):
-            return True
+        """Whether the tokenizer's entry in an artifact's manifest is about this one."""
         size, name_of = recorded["size"], self.backend.id_to_token
         fits = 0 < size < 1 << 31 and name_of(size - 1) is not None and name_of(size) is None
         return fits and bool(recorded["fingerprint"] == self.fingerprint)
@@ -106,7 +86,7 @@ class Tokenizer(TokenizerParts):
     @cached_property
     def token_bytes(self) -> Sequence[bytes]:
         """The bytes of every id; empty for special and missing ids."""
-        return self.bytes_of_names(self.names(), self.specials)
+        return self.bytes_of_names(self.decoded_names(), self.specials)
 
     def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
         """The bytes of a few ids, without computing all of them; empty for missing ids."""
@@ -130,23 +110,22 @@ class Tokenizer(TokenizerParts):
         return {}
 
     @cached_property
-    def edges(self) -> Edges:
-        """The spaces that encoding adds and decoding removes at the ends of a text."""
-        text = "a" if self.backend.normalizer is None else self.backend.normalizer.normalize_str("a")
-        splits = self.backend.pre_tokenizer
-        first = text if splits is None else "".join(piece for piece, _ in splits.pre_tokenize_str(text))
-        written = len(first) > 1 or self.kind == "WordPiece" or self.spec["decoder"] is None
-        return Edges(written and self._removed.leading_space, self._removed.trailing_space)
-
-    @property
-    def writes_token_bytes(self) -> bool:
-        """Whether token bytes side by side are the text; where words begin or end with a space, decoding moves it."""
-        return self.kind != "WordPiece" and not self.edges.trailing_space
+    def leading_space(self) -> bool:
+        """Whether encoding puts a space before every text that decoding removes again."""
+        return self.writes_space and self._removes_space
 
     @cached_property
-    def _removed(self) -> Edges:
-        """The spaces that decoding removes, even if encoding did not add them."""
-        return edges(self.spec)
+    def writes_space(self) -> bool:
+        """Whether encoding puts a space before every text."""
+        first, splits = normalized(self.backend.normalizer, "a", self.name), self.backend.pre_tokenizer
+        if splits is not None:
+            first = "".join(piece for piece, _ in pre_tokenized(splits, first, self.name))
+        return len(first) > 1 or self.spec["decoder"] is None
+
+    @cached_property
+    def _removes_space(self) -> bool:
+        """Whether decoding removes a leading space, even if encoding did not add it."""
+        return removes_leading_space(self.spec)
 
     @cached_property
     def _with_space(self) -> frozenset[int]:
@@ -162,7 +141,7 @@ class Tokenizer(TokenizerParts):
     def plain_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""
         added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
-        backend = around_model(self.backend, added)
+        backend = with_added_tokens(self.backend, added)
         backend.encode_special_tokens = True
         return backend
 
@@ -177,24 +156,16 @@ class Tokenizer(TokenizerParts):
         with self._encoding():
             return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
-    @contextmanager
-    def _encoding(self) -> Iterator[None]:
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # the library raises nothing narrower, and its panics are no `Exception`
-            lacks = f", since it has no {self.lacking}" if self.lacking else ""
-            raise TokenizerError(f"{self.name}: cannot encode a text ({error}){lacks}. {FIX_TOKENIZER}") from error
+    def _encoding(self) -> AbstractContextManager[None]:
+        return explained(self.name, lambda: f", since it has no {self.missing_unk}" if self.missing_unk else "")
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""
-        prefix = "" if self.edges.leading_space else " "
+        prefix = "" if self.leading_space else " "
         return self.encode_batch([prefix + text for text in texts])
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The bytes of a whole text: its joined token bytes, without the spaces that decoding removes at the ends."""
-        ids, removed = list(ids), self._removed
-        leading = removed.leading_space and not (ids and ids[0] in self._with_space)
-        joined = b"".join(map(self.token_bytes.__getitem__, ids))
-        return joined.removeprefix(b" " * leading).removesuffix(b" " * removed.trailing_space)
+        """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
+        ids = list(ids)
+        removed = self._removes_space and not (ids and ids[0] in self._with_space)
+        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)

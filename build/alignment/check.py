@@ -21,7 +21,7 @@ from typing import NamedTuple
 from spectool import ArtifactError
 from spectool.artifacts.alignment import SIDES, Spellings
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.replayed_text import Reference, is_whole, respell
+from spectool.build.alignment.replayed_text import Reference, is_whole, translate_text
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -125,8 +125,7 @@ def check_joins(
         texts: Short ones, because each of their prefixes is encoded.
     """
     found, reference = JoinCheck(), Reference(other)
-    # A mark at a word's end is a space, which the source says after the last word too.
-    written = [text + " " * source.edges.trailing_space for text in texts]
+    written = list(texts)
     kept = [
         _Text(text.encode(), ids, ends, *theirs)
         for text, (ids, ends), theirs in zip(
@@ -142,7 +141,7 @@ def check_joins(
         before = found.places
         try:
             if role == "draft":
-                for step in respell(source, other, encoder, spellings, text[:3]):
+                for step in translate_text(source, other, encoder, spellings, text[:3]):
                     # Of nothing but an artificial space there is no text to encode.
                     if step.ids is not None and step.end and (prefix := text.data[: step.end].decode()) in expected:
                         found.compare(step.ids, expected[prefix], other.token_bytes)
@@ -174,7 +173,9 @@ def _check_proposals(
         if not whole or whole[:count] != committed[:count]:
             continue
         if isinstance(encoder, TailReencoder):
-            joined = committed[:count] + encoder.following(committed[:count], data[:start], data[start : ends[last]])[0]
+            joined = (
+                committed[:count] + encoder.encode_after(committed[:count], data[:start], data[start : ends[last]])[0]
+            )
         else:
             joined = committed[:count]
             drafted = (spellings.inside[token] for token in ids[first + 1 : last + 1])

@@ -25,12 +25,12 @@ Written = tuple[list[int], list[int] | None]
 """Ids of a document, and the byte at which each ends; None where they do not spell it."""
 
 
-def as_written(target: Tokenizer, texts: Iterable[str]) -> list[str]:
+def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
     """Texts as a target writes them that begins every text with a space, which its decoder does not remove.
 
     Where that does not keep a text either, the text stays as it is.
     """
-    if target.bytes_of(target.encode("a")) != b" a":
+    if not target.writes_space or target.leading_space:
         return list(texts)
 
     def kept(text: str) -> bool:
@@ -55,10 +55,10 @@ class Reference:
 
     def _ends(self, ids: Sequence[int], data: bytes) -> list[int] | None:
         """The byte of a text at which each of its ids ends, None where they do not spell it."""
-        token_bytes, artificial = [self.tokenizer.token_bytes[token] for token in ids], self.tokenizer.edges
+        token_bytes = [self.tokenizer.token_bytes[token] for token in ids]
         joined = b"".join(token_bytes)
-        shift = int(artificial.leading_space and joined.startswith(b" "))
-        if joined[shift:] != data and not (artificial.trailing_space and joined[shift:] == data + b" "):
+        shift = int(self.tokenizer.leading_space and joined.startswith(b" "))
+        if joined[shift:] != data:
             return None
         return [end - shift for end in accumulate(map(len, token_bytes))]
 
@@ -72,7 +72,7 @@ class Respelled:
     replaced: int | None = None  # the last id of the step before, where it was replaced
 
 
-def respell(
+def translate_text(
     source: Tokenizer,
     other: Tokenizer,
     encoder: IncrementalEncoder,
@@ -89,7 +89,7 @@ def respell(
         text: Bytes, ids of ``source``, and the byte at which each of these ends.
     """
     data, tokens, ends = text
-    prefix = b" " * other.edges.leading_space
+    prefix = b" " * other.leading_space
     ids: list[int] = []
     done, begun = 0, False
     for token, end in zip(tokens, ends, strict=True):
@@ -120,7 +120,7 @@ def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequen
 
 
 @dataclass
-class Replayed:
+class ReplayCounts:
     """Counts of one direction."""
 
     texts: int = 0  # documents replayed
@@ -151,12 +151,12 @@ def replay_text(
     encoder: IncrementalEncoder,
     spellings: Spellings,
     documents: Iterable[tuple[bytes, Written, Written]],
-) -> Replayed:
+) -> ReplayCounts:
     """What is counted when documents of ``source`` are spelled in ids of ``other``.
 
     Each document is given as bytes, and as ``source`` and as ``other`` write it.
     """
-    counts = Replayed()
+    counts = ReplayCounts()
     last, replaced = list[int](), list[int]()
     for data, (tokens, ends), (true_ids, true_ends) in documents:
         if ends is None or true_ends is None:
@@ -166,7 +166,7 @@ def replay_text(
         calls = [encoder.string_calls]
         ids: list[int] = []
         waiting: int | None = None  # the last id of the step before
-        for step in respell(source, other, encoder, spellings, (data, tokens, ends)):
+        for step in translate_text(source, other, encoder, spellings, (data, tokens, ends)):
             calls.append(encoder.string_calls)
             counts.tokens += 1
             if step.ids is None:

@@ -32,8 +32,8 @@ class TokenSpeller:
         self._backend = RunningText(other).backend if self._joins else other.backend
         self._name = other.name
         self._lengths = list(map(len, other.token_bytes))
-        self._off = source.edges.leading_space
-        self._on = other.edges.leading_space and self._joins
+        self._off = source.leading_space
+        self._on = other.leading_space and self._joins
 
     def spell(self, token_bytes: Iterable[bytes]) -> Spellings:
         """Spell tokens with these bytes.

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import TokenizerError
+from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, alignment_arrays
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.replayed_text import Reference, absorption_risks, as_written, replay_text
+from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text, with_leading_space
 from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
@@ -50,18 +51,19 @@ def build_alignment(
         sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
 
     Raises:
-        TokenizerError: One of the two has a token of more bytes than an alignment takes.
+        TokenizerError: One of the two has a token of more bytes than an alignment takes, or what was made of them could
+            not be opened.
     """
     both = {"draft": draft, "target": target}
     for tokenizer in both.values():
         _require_short_tokens(tokenizer)
     progress("reading")
     texts = _beginning((document.text for document in with_progress(corpus)), sample)
-    texts = as_written(target, texts)
+    texts = with_leading_space(target, texts)
     progress("spelling both vocabularies in each other's ids")
     spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
     progress("checking what joins ids")
-    hard = as_written(target, hard_texts(draft, target, SEED, texts))
+    hard = with_leading_space(target, hard_texts(draft, target, SEED, texts))
     checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
     by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
     progress("replaying a sample")
@@ -88,7 +90,19 @@ def build_alignment(
             "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
             **report,
         },
+        check=partial(_require_usable, draft=draft, target=target),
     )
+
+
+def _require_usable(path: Path, draft: Tokenizer, target: Tokenizer) -> None:
+    """Refuse an alignment that opening would refuse, before it is kept."""
+    try:
+        Alignment(path).require(draft, target)
+    except ArtifactError as error:
+        raise TokenizerError(
+            f"{draft.name} and {target.name}: an alignment of these two could not be opened ({error}). Use another "
+            "tokenizer, and report this pair"
+        ) from error
 
 
 def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:

@@ -33,13 +33,10 @@ def require_prunable(tokenizer: Tokenizer) -> None:
     Raises:
         TokenizerError: It is not.
     """
-    options = tokenizer.spec["model"]
-    marks = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if options.get(name)]
-    if tokenizer.kind not in _KINDS or marks:
-        found = " with ".join([tokenizer.kind, *marks])
+    if tokenizer.kind not in _KINDS:
         raise TokenizerError(
-            f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {found}. Use the "
-            "original draft model"
+            f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {tokenizer.kind}. "
+            "Use the original draft model"
         )
 
 

@@ -104,7 +104,7 @@ def byte_ends(tokenizer: Tokenizer, ids: Sequence[int]) -> NDArray[np.int64]:
     """
     token_bytes = [tokenizer.token_bytes[number] for number in ids]
     ends = np.cumsum([len(raw) for raw in token_bytes], dtype=np.int64)
-    if tokenizer.edges.leading_space and next(filter(None, token_bytes), b"").startswith(b" "):
+    if tokenizer.leading_space and next(filter(None, token_bytes), b"").startswith(b" "):
         ends = np.maximum(ends - 1, 0)
     return np.minimum(ends, len(tokenizer.bytes_of(ids)))
 

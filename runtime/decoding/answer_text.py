@@ -48,7 +48,7 @@ class AnswerText:
         self._tokens = _with_token_bytes(tokenizer)
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._left_out = " " if own_text and self._tokens and self._tokens.edges.leading_space else ""
+        self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
         self._stops = StopStrings(stop_strings)
 
     def add(self, token: int) -> str:
@@ -100,7 +100,7 @@ def encode_answer(tokenizer: Any, text: str) -> list[int]:
     """Token ids of a text as an answer has them: without BOS, and with one space at most before it."""
     tokens = _with_token_bytes(tokenizer)
     # Such a tokenizer puts a space before every text, also before one that has it because it continues another.
-    own = text.removeprefix(" ") if tokens and tokens.edges.leading_space else text
+    own = text.removeprefix(" ") if tokens and tokens.leading_space else text
     ids: list[int] = tokenizer.encode(own, add_special_tokens=False)
     return ids
 
@@ -111,7 +111,7 @@ def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
         try:
             opened = open_tokenizer(tokenizer)
             opened.token_bytes_of(())  # refuses a decoder that it does not know
-            _known[tokenizer] = opened if opened.writes_token_bytes else None
+            _known[tokenizer] = opened
         except TokenizerError:
             _known[tokenizer] = None
     return _known[tokenizer]

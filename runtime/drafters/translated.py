@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.translation.protocol import FURTHER, DraftSource, Translator
+from spectool.runtime.translation.protocol import FURTHER, DraftSource
 
 if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw
+    from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
 _DECAY = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
 _PRIOR = 4.0  # proposals that the expectation counts for
@@ -51,7 +52,7 @@ class TranslatedDrafter(Drafter):
     def __init__(
         self,
         source: DraftSource,
-        translator: Translator,
+        translator: "ByteAlignedTranslator",
         num_draft_tokens: int | None = None,
     ) -> None:
         """Join ``source`` and ``translator``.

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import NONE, Alignment, IdLists
+from spectool.artifacts.alignment import NONE, Alignment, IdLists, Side
+from spectool.runtime.translation.absorption import Absorption
 from spectool.runtime.translation.draft_view import DraftView
 from spectool.runtime.translation.protocol import NO_IDS, Constraint, DraftContext, allow_any
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, TokenRun
@@ -35,9 +36,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from spectool.runtime.translation.token_rows import TokenRows
 
-SETTLED = 0.1  # absorption risk up to which a last id is settled
-_UNKNOWN = 0.2  # risk of a token that the alignment's sample does not have, or not before line ends
-_PRIOR = 1.0  # occurrences in the text that the alignment's risk counts for
 _MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
 
@@ -58,42 +56,34 @@ class ByteAlignedTranslator:
             FingerprintMismatch: It was built for others, or for the other direction.
         """
         draft, target = alignment.require(draft, target)
-        self._draft, self._target = draft, target
-        self._draft_encoder = encoder_of(draft, alignment.draft.by_ids)
-        self._target_encoder = encoder_of(target, alignment.target.by_ids)
-        self._draft_spellings, self._to_target = alignment.draft.spellings, alignment.draft.counterpart
-        self._to_draft, self._prefix_index = alignment.target.counterpart, alignment.prefix_index
-        self._view = DraftView(self._draft_encoder, alignment.target.spellings, draft.edges.leading_space)
-        self._risks, self._target_spellings = alignment.target.risks, alignment.target.spellings.inside
+        self._alignment, self._draft, self._target = alignment, draft, target
+        self._encoder = encoder_of(target, alignment.target.by_ids)
+        self._view = DraftView(
+            encoder_of(draft, alignment.draft.by_ids), alignment.target.spellings, draft.leading_space
+        )
+        self._absorption = Absorption(alignment, self._encoder)
         # These depend on the pair alone, so each token or prefix is looked up once.
-        by_token = self._token_run, self._ids_after_overlap, self._absorbed_by, self._line_end_absorbs
-        for look_up in (*by_token, self._beginning_with):
+        for look_up in (self._token_run, self._ids_after_overlap, self._beginning_with, self._row_table):
             setattr(self, look_up.__name__, cache(look_up))
-        self._row_table: NDArray[np.int32] | None = None
         self._spelled_rows: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
         self.start()
 
     @property
     def string_calls(self) -> int:
         """How often text was encoded since ``start``."""
-        return self._draft_encoder.string_calls + self._target_encoder.string_calls - self._calls_before
+        return self._view.encoder.string_calls + self._encoder.string_calls - self._calls_before
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
-        self._calls_before = self._draft_encoder.string_calls + self._target_encoder.string_calls
+        self._calls_before = self._view.encoder.string_calls + self._encoder.string_calls
         self._committed: list[int] = []
         self._begin = 0  # committed ids before the present text
-        # By target id, how often the text has it, and how often a longer one that a draft would have begun with it.
-        self._stood: dict[int, int] = {}
-        self._absorbed: dict[int, int] = {}
+        self._absorption.start()
         self._view.start()
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Bring the draft's view up to committed target ids: some microseconds each, less for those of a prompt."""
-        for token in tokens:
-            self._stood[token] = self._stood.get(token, 0) + 1
-            if (absorbed := self._absorbed_by(token)) != NONE:
-                self._absorbed[absorbed] = self._absorbed.get(absorbed, 0) + 1
+        self._absorption.count(tokens)
         if len(tokens) < _MANY:
             self._commit_each(tokens)
             return
@@ -115,7 +105,7 @@ class ByteAlignedTranslator:
                 view.append_token(token, self._as_said(data))
                 committed.append(token)
             else:
-                view.append_special(self._counterpart(self._to_draft, token))
+                view.append_special(self._counterpart(self._alignment.target, token))
                 committed.append(token)
                 self._begin = len(committed)
 
@@ -126,7 +116,7 @@ class ByteAlignedTranslator:
 
     def _as_said(self, data: bytes) -> bytes:
         """The bytes of the next committed tokens, without the space that the target puts before a text."""
-        return data.removeprefix(b" ") if self._target.edges.leading_space and self._at_start else data
+        return data.removeprefix(b" ") if self._target.leading_space and self._at_start else data
 
     def draft_context(self) -> DraftContext:
         """The committed text, but for an unfinished character, in canonical draft ids."""
@@ -138,66 +128,48 @@ class ByteAlignedTranslator:
         if last := self._last():
             healed = self._beginning_with(last + pending)
         first = self._beginning_with(self._overlap(False)) if pending else None
-        checked = not pending and isinstance(self._target_encoder, IncrementalBPE)
+        checked = not pending and isinstance(self._encoder, IncrementalBPE)
         return Constraint(healed, first, self._respects_boundary if checked else allow_any)
 
     def token_rows(self) -> "TokenRows | None":
         """What single draft tokens say at the present frontier; None for a target through text."""
-        from spectool.runtime.translation.token_rows import TokenRows, spelling_table
+        from spectool.runtime.translation.token_rows import TokenRows
 
-        if isinstance(self._target_encoder, TailReencoder):
+        if isinstance(self._encoder, TailReencoder):
             return None
-        inside, token_bytes = self._draft_spellings.inside, self._draft.token_bytes
-        if self._row_table is None:
-            assert isinstance(inside, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
-            self._row_table = spelling_table(inside, self._to_target, token_bytes)
         return TokenRows(
-            table=self._row_table,
-            token_bytes=token_bytes,
-            encoder=self._target_encoder,
+            table=self._row_table(),
+            token_bytes=self._draft.token_bytes,
+            encoder=self._encoder,
             known=self._spelled_rows,
             committed=self._committed,
             begin=self._begin,
             overlaps=(self._overlap(False), self._overlap(True) if len(self._view.ids) > self._view.begin else b""),
-            text_start=self._draft_spellings.text_start if self._at_start else None,
+            text_start=self._alignment.draft.spellings.text_start if self._at_start else None,
             check_first=not self._view.pending,
             check=True,
             is_settled=self.is_settled,
         )
 
+    def _row_table(self) -> NDArray[np.int32]:
+        """What each draft token says, as `spelling_table`."""
+        from spectool.runtime.translation.token_rows import spelling_table
+
+        inside, token_bytes = self._alignment.draft.spellings.inside, self._draft.token_bytes
+        assert isinstance(inside, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
+        return spelling_table(inside, self._alignment.draft.counterpart, token_bytes)
+
     def is_settled(self, tokens: Sequence[int]) -> bool:
-        """Whether the last of proposed ids is unlikely to be absorbed, by this text and by the alignment's sample."""
+        """Whether the last of proposed ids is unlikely to be absorbed by what follows. False for an empty list."""
         if not tokens:
             return False
         if not (data := self._bytes(self._target, last := tokens[-1])):
             return True
-        encoder = self._target_encoder
-        lone_space = len(tokens) == 1 and data.isspace()
-        if (
-            lone_space
-            and isinstance(encoder, IncrementalBPE)
-            and not encoder.boundary_holds(self._committed, tokens, self._begin)
-        ):
-            return False  # `may_hold` has let it pass for the sake of what follows
-        known = float(self._risks[last])
-        if known != known or self._line_end_absorbs(last):
-            known = max(_UNKNOWN, known)
-        absorbed = self._absorbed.get(last, 0) + _PRIOR * known
-        return absorbed <= SETTLED * (self._absorbed.get(last, 0) + self._stood.get(last, 0) + _PRIOR)
-
-    def _line_end_absorbs(self, token: int) -> bool:
-        """Whether a target token would become another one at the end of a line, as `",` does in many vocabularies.
-
-        How often that happens cannot be told from the alignment's sample, which is mostly prose without line ends.
-        """
-        encoder = self._target_encoder
-        return isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), encoder.spell(b"\n"))
-
-    def _absorbed_by(self, token: int) -> int:
-        """The last target id of what the first draft token of a target token's several ones says, or `NONE`."""
-        parts = self._target_spellings[token] if self._bytes(self._target, token) else ()
-        said = self._draft_spellings.inside[parts[0]] if len(parts) > 1 else ()
-        return said[-1] if said else NONE
+        if isinstance(encoder := self._encoder, IncrementalBPE) and len(tokens) == 1 and data.isspace():
+            alone = encoder.boundary_holds(self._committed, tokens, self._begin)
+            if not alone:  # `may_hold` has let it pass for the sake of what follows
+                return False
+        return not self._absorption.is_likely(last)
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
         """The target ids of what draft ids say beyond the frontier.
@@ -214,11 +186,11 @@ class ByteAlignedTranslator:
         if not said.startswith(overlap):
             return []
         ids, complete = self._target_ids(said[len(overlap) :])
-        return ids + self._counterpart(self._to_target, drafts[end]) if complete and end < len(drafts) else ids
+        return ids + self._counterpart(self._alignment.draft, drafts[end]) if complete and end < len(drafts) else ids
 
     def _token_runs(self, drafts: Sequence[int], healed: bool) -> list[TokenRun] | None:
         """The spellings of drafts one after the other; None where bytes have to be looked at."""
-        encoder = self._target_encoder
+        encoder = self._encoder
         if isinstance(encoder, TailReencoder) or not self._view.begun or self._view.pending:
             return None
         runs: list[TokenRun] = []
@@ -233,27 +205,27 @@ class ByteAlignedTranslator:
 
     def _token_run(self, token: int) -> TokenRun | None:
         """The spelling of a draft token; None for one that splits a character, and for special ones."""
-        assert isinstance(self._target_encoder, IncrementalBPE)
-        spelling = self._draft_spellings.inside[token] if self._bytes(self._draft, token) else ()
-        return self._target_encoder.token_run(spelling) if spelling else None
+        assert isinstance(self._encoder, IncrementalBPE)
+        spelling = self._alignment.draft.spellings.inside[token] if self._bytes(self._draft, token) else ()
+        return self._encoder.token_run(spelling) if spelling else None
 
     def _joined(self, runs: list[TokenRun]) -> list[int]:
         """The canonical ids of several spellings after the committed ids."""
-        assert isinstance(self._target_encoder, IncrementalBPE)
+        assert isinstance(self._encoder, IncrementalBPE)
         # They are appended to the committed ids themselves, and taken off again even if that fails.
         ids, floor = self._committed, len(self._committed)
         try:
-            self._target_encoder.extend(ids, runs, floor, self._begin)
+            self._encoder.extend(ids, runs, floor, self._begin)
             return ids[floor:]
         finally:
             del ids[floor:]
 
     def _target_ids(self, data: bytes) -> tuple[list[int], bool]:
         """The target ids of bytes after the committed ones, and whether they are those of all bytes."""
-        encoder = self._target_encoder
+        encoder = self._encoder
         if not data:
             return [], True
-        if self._at_start and self._draft.edges.leading_space:
+        if self._at_start and self._draft.leading_space:
             data = data.removeprefix(b" ")
         if isinstance(encoder, TailReencoder):
             from spectool.runtime.translation.through_text import CONTEXT, ids_after
@@ -261,7 +233,7 @@ class ByteAlignedTranslator:
             recent = self._committed[max(self._begin, len(self._committed) - CONTEXT - 1) :]
             return ids_after(encoder, self._target, recent, self._view.pending, data)
         whole = whole_characters(data)
-        text = b" " + data[:whole] if self._at_start and self._target.edges.leading_space else data[:whole]
+        text = b" " + data[:whole] if self._at_start and self._target.leading_space else data[:whole]
         floor = len(self._committed)
         start, tail = encoder.join_bytes(self._committed, text, floor, self._begin)
         return list(tail[floor - start :]), whole == len(data)
@@ -270,9 +242,9 @@ class ByteAlignedTranslator:
         """The bytes of a token; none of special tokens and of ids that the tokenizer does not have."""
         return tokenizer.token_bytes[token] if token < tokenizer.size else b""
 
-    def _counterpart(self, table: NDArray[np.int32], token: int) -> list[int]:
-        """The other side's counterpart of a special token, if it has one."""
-        counterpart = int(table[token]) if token < len(table) else NONE
+    def _counterpart(self, side: Side, token: int) -> list[int]:
+        """The other side's counterpart of a special token of ``side``, if it has one."""
+        counterpart = int(side.counterpart[token]) if token < len(side.counterpart) else NONE
         return [] if counterpart == NONE else [counterpart]
 
     def _last(self) -> bytes:
@@ -287,28 +259,28 @@ class ByteAlignedTranslator:
         with a space. It need not: a text that begins with an added token has none.
         """
         view = self._view
-        space = not view.begun and self._draft.edges.leading_space and not self._at_start and said.startswith(b" ")
+        space = not view.begun and self._draft.leading_space and not self._at_start and said.startswith(b" ")
         return (self._last() if healed else b"") + (b" " if space else b"") + view.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
         """Whether a first draft token leaves the last committed target token as it is."""
-        assert isinstance(self._target_encoder, IncrementalBPE)
+        assert isinstance(self._encoder, IncrementalBPE)
         said = self._bytes(self._draft, token)
         if not said:
             return True
         overlap = len(self._overlap(healed, said))
-        spelling = self._ids_after_overlap(token, overlap) if overlap else self._draft_spellings.inside[token]
-        return self._target_encoder.may_hold(self._committed, spelling, self._begin)
+        spelling = self._ids_after_overlap(token, overlap) if overlap else self._alignment.draft.spellings.inside[token]
+        return self._encoder.may_hold(self._committed, spelling, self._begin)
 
     def _ids_after_overlap(self, token: int, overlap: int) -> tuple[int, ...]:
         """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
-        assert isinstance(self._target_encoder, IncrementalBPE)
+        assert isinstance(self._encoder, IncrementalBPE)
         data = self._draft.token_bytes[token][overlap:]
-        return self._target_encoder.spell(data) if len(data) == whole_characters(data) else ()
+        return self._encoder.spell(data) if len(data) == whole_characters(data) else ()
 
     def _beginning_with(self, prefix: bytes) -> NDArray[np.int32]:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
-        index, bytes_of = self._prefix_index.data, self._draft.token_bytes.__getitem__
+        index, bytes_of = self._alignment.prefix_index.data, self._draft.token_bytes.__getitem__
         low = bisect_right(index, prefix, key=bytes_of)
         high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
-        return np.array(self._prefix_index[low:high])
+        return np.array(self._alignment.prefix_index[low:high])

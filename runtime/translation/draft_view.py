@@ -17,6 +17,7 @@ class DraftView:
     of the view until the character is complete.
 
     Attributes:
+        encoder: Joins draft ids.
         ids: Draft ids of all texts so far, with the counterparts of the special tokens between them.
         begin: Number of ids before the present text.
         begun: Whether there are whole characters in the present text.
@@ -31,7 +32,7 @@ class DraftView:
             spellings: Target ids in draft ids.
             leading_space: Whether the draft's tokenizer puts a space before a text.
         """
-        self._encoder, self._spellings = encoder, spellings
+        self.encoder, self._spellings = encoder, spellings
         self._leading_space = leading_space
         self._runs: dict[int, TokenRun | None] = {}  # spellings of the target ids met so far
         self.start()
@@ -60,7 +61,7 @@ class DraftView:
 
     def append_token(self, token: int, data: bytes) -> None:
         """Append a target token whose bytes are ``data``; its spelling is looked up once."""
-        encoder = self._encoder
+        encoder = self.encoder
         if isinstance(encoder, IncrementalBPE) and self.begun and not self.pending:
             if token not in self._runs:
                 spelling = self._spellings.inside[token]
@@ -76,7 +77,7 @@ class DraftView:
         whole = whole_characters(data)
         data, pending = data[:whole], data[whole:]
         if data:
-            encoder, ids = self._encoder, self.ids
+            encoder, ids = self.encoder, self.ids
             if isinstance(encoder, TailReencoder):
                 change = encoder.join(ids, self._text, data, self.begin)
                 self._text = recent(self._text + data)

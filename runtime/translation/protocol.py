@@ -1,20 +1,19 @@
-"""The interface of translators: what a drafter with another tokenizer needs.
+"""What passes between a translator and the source of drafts in the draft's vocabulary, and the interface of the latter.
 
 One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``, ``constraint()``
-and ``translate(draft ids)``. A translator owns the draft's view of the committed text; it never changes what the target
-committed.
+and ``translate(draft ids)`` of a `ByteAlignedTranslator`, which owns the draft's view of the committed text and never
+changes what the target committed.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from spectool.runtime.caches.text_cache import TextCache
-    from spectool.runtime.translation.token_rows import TokenRows
 
 _Ids = NDArray[np.int32]
 Allows = Callable[[int, bool], bool]
@@ -51,47 +50,6 @@ class Constraint:
     extensions: _Ids = field(default_factory=lambda: NO_IDS)
     first: _Ids | None = None
     allows: Allows = allow_any
-
-
-@runtime_checkable
-class Translator(Protocol):
-    """Keeps a draft model and a target with different tokenizers on the same text.
-
-    Attributes:
-        name: The name of the strategy.
-    """
-
-    name: str
-
-    @property
-    def string_calls(self) -> int:
-        """How often text was decoded or encoded since ``start``."""
-
-    def start(self) -> None:
-        """Begin a text; forget any earlier one."""
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Go on after target ids that the target committed, or after those of a prompt."""
-
-    def draft_context(self) -> DraftContext:
-        """The committed text in draft ids."""
-
-    def constraint(self) -> Constraint:
-        """What the draft model may propose after the present context."""
-
-    def token_rows(self) -> "TokenRows | None":
-        """What single draft tokens say in target ids, so that target tokens can be drawn; None if that is unknown."""
-
-    def is_settled(self, tokens: Sequence[int]) -> bool:
-        """Whether proposed target ids are likely to stay when the draft goes on; no ids at all are not settled."""
-
-    def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """The target ids that draft ids stand for, from the frontier on.
-
-        Args:
-            drafts: What the draft model proposes after the context.
-            healed: The first of them replaces the last context token.
-        """
 
 
 class Scorer(Protocol):

@@ -1,4 +1,4 @@
-"""Translation for a target whose ids are not joined on ids (Unigram, WordPiece): text is encoded again."""
+"""Translation for a target whose ids are not joined on ids (Unigram, mostly): text is encoded again."""
 
 from collections.abc import Sequence
 
@@ -24,10 +24,10 @@ def ids_after(
     context = list(committed[-CONTEXT:])
     # The oldest of these ids may begin inside a character.
     so_far = b"".join(map(target.token_bytes.__getitem__, context)).lstrip(_CONTINUATIONS)
-    if target.edges.leading_space and len(context) == len(committed):
+    if target.leading_space and len(context) == len(committed):
         so_far = so_far.removeprefix(b" ")
     text = data[: max(0, _valid(pending + data) - len(pending))]
-    ids, boundary = encoder.following(context, so_far, text) if text else ([], True)
+    ids, boundary = encoder.encode_after(context, so_far, text) if text else ([], True)
     if pending and not boundary:
         return [], False
     if ids and context and not so_far:  # only the artificial space is committed, which a text's ids begin with

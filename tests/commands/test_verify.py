@@ -82,7 +82,7 @@ def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
 
 
 def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
-    """Under a manifest that says otherwise; the drafts are the target's to refuse."""
+    """Under a manifest that says otherwise, which is then about no tokenizer that there is."""
     edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
     edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
-    assert "is not in" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
+    assert "with 1,099,511,627,776 ids" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))

@@ -236,7 +236,7 @@ def _window(draft: Tokenizer, cycle: _Cycle) -> str:
 def _decoded(draft: Tokenizer, data: bytes) -> str:
     """Return bytes as the published strategies see them, through the faults of the draft's decoder."""
     text = data.decode(errors="replace")
-    return text[1:] if draft.edges.leading_space and text.startswith(" ") else text
+    return text[1:] if draft.leading_space and text.startswith(" ") else text
 
 
 def _rest(cycle: _Cycle, k: int) -> str:
@@ -287,5 +287,5 @@ def _passages(draft: Tokenizer, target: Tokenizer, texts: Sequence[str]) -> list
 def _spelling(tokenizer: Tokenizer, ids: Sequence[int]) -> _Spelling:
     token_bytes = [tokenizer.token_bytes[token] for token in ids]
     first = next(filter(None, token_bytes), b"")
-    artificial = int(tokenizer.edges.leading_space and first.startswith(b" "))
+    artificial = int(tokenizer.leading_space and first.startswith(b" "))
     return _Spelling(ids, list(accumulate(map(len, token_bytes), initial=0)), artificial)

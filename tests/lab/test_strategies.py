@@ -118,7 +118,7 @@ class Watched:
 def ends_in_text(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """Where each token ends, in bytes of the text."""
     token_bytes = [tokenizer.token_bytes[token] for token in ids]
-    artificial = tokenizer.edges.leading_space and token_bytes[0].startswith(b" ")
+    artificial = tokenizer.leading_space and token_bytes[0].startswith(b" ")
     return [end - artificial for end in accumulate(map(len, token_bytes))]
 
 

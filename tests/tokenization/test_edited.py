@@ -26,7 +26,6 @@ ORDINARY = {
     "gpt2": {"!": "!", "Ġthe": " the", "7": "7", "Ċ": "\n", "the": "the", "Ä": ""},
     "mistral-7b-v0.1": {"!": "!", "▁the": " the", "7": "7", "<0x0A>": "\n", "the": "the", "▁": " ", "<0xC4>": ""},
     "t5-small": {"!": "!", "▁the": " the"},
-    "bert-base-uncased": {"!": " !", "the": " the", "##ing": "ing"},
 }
 CASES = [(name, token) for name, tokens in ORDINARY.items() for token in tokens]
 
@@ -72,7 +71,6 @@ def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) 
         assert note.endswith("Generation still ends at it.") == (role == "eos_token")
         assert tokenizer.token_bytes_of([tokenizer.backend.token_to_id("!")]) == [b"!"]
     assert keeps(alone, "Hej! Co?")
-    assert limits(loaded) == ("changes text at the added token '!'",)
     assert not keeps(loaded, "Hej! Co?") and keeps(loaded, "Hej!")
 
 
@@ -128,21 +126,6 @@ def test_a_normalized_added_token_keeps_the_space_before_it(name: str, shared: P
     assert reasons_for_text(tokenizer) == ()
 
 
-def test_what_added_tokens_change_is_named(shared: Path) -> None:
-    def named(name: str, *tokens: str | AddedToken) -> str:
-        return "; ".join(limits(edited(shared, name, lambda backend: backend.add_tokens(list(tokens)))))
-
-    raw, changes = AddedToken("<a>", normalized=False), "changes text at the added token "
-    assert named("mistral-7b-v0.1", raw) == f"{changes}'<a>'"
-    several = [AddedToken(f"<{number}>", normalized=False) for number in range(3)]
-    assert named("mistral-7b-v0.1", *several) == f"{changes}'<0>' and 2 more"
-    assert named("mistral-7b-v0.1", "the") == f"{changes}'the'"
-    assert named("gpt2", "<narzędzie>") == f"{changes}'<narzędzie>'"
-    assert named("gpt2", AddedToken("<a>", lstrip=True)) == f"{changes}'<a>'"
-    assert named("gpt2", AddedToken("<a>", rstrip=True)) == f"{changes}'<a>'"
-    assert named("gpt2", raw, "a", "  ") == ""
-
-
 OPTIONS: tuple[dict[str, bool], ...] = ({}, {"lstrip": True}, {"rstrip": True}, {"single_word": True})
 CONTENTS = ("<narzędzie>", "narzędzie", "ot ko", "42", "Ala", "!", "\n\n", "x y")
 
@@ -163,6 +146,7 @@ def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
         backend.add_tokens([AddedToken(each, normalized=rng.random() < 0.5, **rng.choice(OPTIONS)) for each in chosen])
         tokenizer = open_tokenizer(backend)
         stated = limits(tokenizer)
+        taking = {token["id"] for token in tokenizer.spec["added_tokens"]}  # spaces with them, perhaps
         for text in rng.sample(texts, 20):
             at = rng.randrange(len(text) + 1)
             for said in (text, text[:at] + rng.choice(["", " ", "\n"]) + rng.choice(chosen) + text[at:]):
@@ -172,7 +156,8 @@ def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
                     if (decoded := backend.decode(ids, False)).isprintable():
                         assert restored.decode("utf-8", "replace") == decoded, (chosen, said)
                         compared += 1
-                    assert stated or "▁" in said or restored == said.encode(), (chosen, said)
+                    added = not taking.isdisjoint(ids)
+                    assert stated or added or "▁" in said or restored == said.encode(), (chosen, said)
                 lost += restored != said.encode()
     print(f"{compared} compared, {lost} lost")
     assert compared > 50
@@ -196,7 +181,6 @@ def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Back
         lambda: tokenizer.token_bytes,
         lambda: tokenizer.token_bytes_of([0]),
         lambda: RunningText(tokenizer).added,
-        lambda: limits(tokenizer),
         lambda: reasons_for_text(tokenizer),
     )
     for use in uses:

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, proces
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
-from spectool.tokenization.fingerprint import fingerprint_of_json, short
+from spectool.tokenization.fingerprint import short
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -32,7 +32,7 @@ def test_stable_over_saving_again(byte_level: Backend, tmp_path: Path) -> None:
     assert len(first) == 64
     byte_level.save(str(tmp_path / "a.json"), pretty=True)
     again = Backend.from_file(str(tmp_path / "a.json"))
-    assert fingerprint(again) == first == fingerprint_of_json(json.loads(again.to_str()))
+    assert fingerprint(again) == first
 
 
 def test_real_tokenizers_are_stable_over_saving_again(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
@@ -48,7 +48,6 @@ def test_real_tokenizers_differ(real: Callable[[str], Tokenizer]) -> None:
 
 CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda spec: spec["model"]["merges"].pop(),
-    lambda spec: spec["model"]["merges"].reverse(),
     lambda spec: spec["model"].update(ignore_merges=True),
     lambda spec: spec["model"].update(byte_fallback=True),
     lambda spec: spec["added_tokens"].pop(),
@@ -133,7 +132,7 @@ def test_a_changed_file_is_found(folder: Path, change: Callable[[dict[str, Any]]
             open_tokenizer(source).require(recorded, "pl.dict", "")
 
 
-@pytest.mark.parametrize("change", [CHANGES[0], *CHANGES[2:]])  # with its few merges reversed it gives the same ids
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_in_memory_is_found(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """The file is as it was; what is generated with has other steps, tokens, options or words."""
     from transformers import AutoTokenizer
@@ -144,36 +143,40 @@ def test_a_change_in_memory_is_found(folder: Path, change: Callable[[dict[str, A
     change(spec)
     changed = Backend.from_str(json.dumps(spec))
     loaded._tokenizer = changed
-    assert open_tokenizer(loaded).file == folder / "tokenizer.json"
     with pytest.raises(FingerprintMismatch):
         open_tokenizer(loaded).require(recorded, "pl.dict", "")
 
 
-def test_an_equal_source_needs_no_fingerprint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_written_otherwise_is_the_same_tokenizer(folder: Path) -> None:
     from transformers import AutoTokenizer
 
     recorded = built_for(folder).identity
     (folder / "again").mkdir()
     spec = json.loads((folder / "tokenizer.json").read_text())
     (folder / "again" / "tokenizer.json").write_text(json.dumps(spec, indent=3))
-    elsewhere = open_tokenizer(folder / "again")
-    elsewhere.require(recorded, "pl.dict", "")  # written otherwise: the contents decide
-    assert elsewhere.source not in recorded["sources"]
-
-    def unwanted(spec: dict[str, Any]) -> str:
-        raise AssertionError("the fingerprint was computed")
-
-    monkeypatch.setattr("spectool.tokenization.tokenizer.fingerprint_of_json", unwanted)
-    for source in (folder, folder / "tokenizer.json", AutoTokenizer.from_pretrained(folder)):
+    for source in (folder, folder / "again", AutoTokenizer.from_pretrained(folder)):
         open_tokenizer(source).require(recorded, "pl.dict", "")
 
 
 @pytest.mark.system
-def test_a_file_that_transformers_rebuilds_to_the_same_is_a_source_of_it(shared: Path, tmp_path: Path) -> None:
-    """Built from the directory, and later given the file alone."""
-    config = {"tokenizer_class": "Qwen2Tokenizer"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    (tmp_path / "tokenizer.json").write_bytes((shared / "tokenizers" / "qwen2.5" / "tokenizer.json").read_bytes())
-    rebuilt, plain = open_tokenizer(tmp_path), open_tokenizer(tmp_path / "tokenizer.json")
-    assert rebuilt.rebuilt_as == "Qwen2Tokenizer" and rebuilt.source != plain.source
-    assert (plain.source in rebuilt.identity["sources"]) == (rebuilt.fingerprint == plain.fingerprint)
+@pytest.mark.parametrize("name", ["gpt2", "t5-small", "qwen2.5"])
+def test_many_ids_or_merges_that_changed_are_met_by_the_sample(shared: Path, name: str) -> None:
+    """As of two vocabularies trained alike: one token in a hundred is another, or the later merges are."""
+    first = open_tokenizer(file := shared / "tokenizers" / name / "tokenizer.json").fingerprint
+    spec = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = spec["model"]["vocab"]
+    names = [entry[0] for entry in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
+    moved = names[1000::200]
+    if isinstance(vocabulary, list):
+        places = {name: place for place, name in enumerate(names)}
+        for one, other in zip(moved[::2], moved[1::2], strict=False):
+            a, b = places[one], places[other]
+            vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
+    else:
+        for one, other in zip(moved[::2], moved[1::2], strict=False):
+            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    assert fingerprint(Backend.from_str(json.dumps(spec))) != first
+    if merges := spec["model"].get("merges"):
+        spec = json.loads(file.read_text(encoding="utf-8"))
+        spec["model"]["merges"] = merges[: len(merges) // 2] + merges[: len(merges) // 2 - 1 : -1]
+        assert fingerprint(Backend.from_str(json.dumps(spec))) != first

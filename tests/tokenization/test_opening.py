@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_model
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -141,7 +144,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
 
     opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
     assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
-    assert (opened.roles, opened.rebuilt_as, opened.source) == (loaded.roles, loaded.rebuilt_as, loaded.source)
+    assert (opened.roles, opened.rebuilt_as) == (loaded.roles, loaded.rebuilt_as)
     assert opened.notes == loaded.notes
     return opened
 
@@ -331,8 +334,17 @@ def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> N
     (tmp_path / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}'
     )
-    assert open_tokenizer(tmp_path / "tokenizer.json").identity["sources"]
-    assert open_tokenizer(tmp_path).identity["sources"]
+    for path in (tmp_path / "tokenizer.json", tmp_path):
+        assert len(open_tokenizer(path).identity["fingerprint"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("bert-base-uncased", "WordPiece"), ("herbert-base-cased", "BPE with end_of_word_suffix")]
+)
+def test_tokenizers_of_no_causal_language_model_are_refused_by_name(shared: Path, name: str, found: str) -> None:
+    for source in (shared / "tokenizers" / name, shared / "tokenizers" / name / "tokenizer.json"):
+        with pytest.raises(TokenizerError, match=rf"{name}.*: expected BPE without marks.*got {found}"):
+            open_tokenizer(source)
 
 
 def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
@@ -360,3 +372,61 @@ def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> 
         with pytest.raises(TokenizerError, match="cannot encode a text"):
             read("kot ﬁ kot")
     assert len(probed(byte_level)) == len(PROBES)
+
+
+def test_a_pattern_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:
+    byte_level.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex("(?=(.*)*z)"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer = open_tokenizer(byte_level)
+    reads: list[Callable[[], object]] = [lambda: limits(tokenizer), lambda: tokenizer.loses_text("".join(PROBES))]
+    for read in reads:
+        with pytest.raises(TokenizerError, match="cannot encode a text"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        normalizers.Sequence([normalizers.Replace("q", "qq")] * 24),
+        normalizers.Sequence([normalizers.Replace("q", "ww"), normalizers.Replace("w", "qq")] * 12),
+        normalizers.Sequence([normalizers.Replace(Regex(r"\w"), "ab")] * 24),
+        normalizers.Replace("q", "w" * 1_000_000),
+    ],
+)
+def test_a_normalizer_that_multiplies_a_text_is_refused(
+    byte_level: Backend, step: normalizers.Normalizer, tmp_path: Path
+) -> None:
+    byte_level.normalizer = step
+    with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
+        open_tokenizer(byte_level)
+    for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
+        shutil.copyfile(demo_path("draft") / name, tmp_path / name)
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
+        load_model(str(tmp_path))
+
+
+def test_a_normalizer_that_lengthens_a_text_a_little_is_taken(byte_level: Backend) -> None:
+    byte_level.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", "<newline>")])
+    assert open_tokenizer(byte_level).encode("\n") == open_tokenizer(byte_level).encode("<newline>")
+
+
+def test_an_id_far_beyond_all_others_is_refused_by_name(byte_level: Backend) -> None:
+    spec = json.loads(byte_level.to_str())
+    spec["model"]["vocab"]["kot"] = 2_000_000_000
+    tokenizer = open_tokenizer(Backend.from_str(json.dumps(spec)))
+    with pytest.raises(TokenizerError, match="token 'kot' has the id 2,000,000,000, expected ids below 16,777,216"):
+        _ = tokenizer.size
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "vocab.txt"])
+def test_a_pipe_in_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        open_tokenizer(folder)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        open_tokenizer(folder / name)
+    with pytest.raises(TokenizerError, match=rf"{name}: expected a file, got a pipe"):
+        load_model(str(folder))

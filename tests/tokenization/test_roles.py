@@ -45,7 +45,6 @@ def test_as_dict_is_json() -> None:
         ("qwen2.5", ["<|im_end|>", "<|endoftext|>"], {"bos": None, "pad": "<|endoftext|>", "unk": None}),
         ("bielik-11b-v2.5", ["</s>", "<|im_end|>"], {"bos": "<s>", "unk": "<unk>"}),
         ("phi-3-mini", ["<|endoftext|>", "<|end|>"], {"bos": "<s>", "pad": "<|endoftext|>"}),
-        ("bert-base-uncased", [], {"bos": "[CLS]", "pad": "[PAD]", "unk": "[UNK]"}),
     ],
 )
 def test_real_tokenizers(name: str, eos: list[str], others: dict[str, Any], real: Callable[[str], Tokenizer]) -> None:

@@ -1,5 +1,6 @@
 """TokenBytes against the backend's own decoding, on small and on real tokenizers."""
 
+import json
 import random
 from collections.abc import Callable
 
@@ -42,32 +43,31 @@ def test_specials_have_no_surface_and_other_added_tokens_have_one(byte_level: Ba
     assert tokenizer.kind == "byte-level BPE"
 
 
-def test_edges(sentence_piece: Backend, byte_level: Backend) -> None:
+def test_the_space_before_a_text(sentence_piece: Backend, byte_level: Backend) -> None:
     tokenizer = open_tokenizer(sentence_piece)
     assert tokenizer.kind == "SentencePiece BPE"
-    assert tokenizer.edges.leading_space
-    assert not tokenizer.edges.trailing_space
-    assert not open_tokenizer(byte_level).edges.leading_space
+    assert tokenizer.leading_space
+    assert not open_tokenizer(byte_level).leading_space
     ids = tokenizer.encode("kot kot")
     assert ids == [tokenizer.vocabulary["▁kot"]] * 2
     assert tokenizer.bytes_of(ids) == b"kot kot"
 
 
-def test_word_end_marks_become_spaces() -> None:
-    backend = Backend(models.BPE({"k": 0, "kot</w>": 1, "ot</w>": 2}, [("k", "ot</w>")]))
-    backend.decoder = decoders.BPEDecoder("</w>")
-    tokenizer = open_tokenizer(backend)
-    assert tokenizer.token_bytes == [b"k", b"kot ", b"ot "]
-    assert tokenizer.bytes_of([1, 1]) == b"kot kot"
-    assert backend.decode([1, 1]) == "kot kot"
-
-
-def test_word_pieces() -> None:
-    backend = Backend(models.WordPiece({"[UNK]": 0, "kot": 1, "##ek": 2}, unk_token="[UNK]"))
-    backend.decoder = decoders.WordPiece("##", cleanup=False)
-    tokenizer = open_tokenizer(backend)
-    assert tokenizer.token_bytes == [b"", b" kot", b"ek"]
-    assert tokenizer.bytes_of([1, 2, 1]) == backend.decode([1, 2, 1]).encode() == b"kotek kot"
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decoders.BPEDecoder("</w>"),
+        decoders.WordPiece(),
+        decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 0, 1)]),
+    ],
+)
+def test_decoders_that_remove_a_space_at_the_end_are_refused(decoder: decoders.Decoder) -> None:
+    backend = Backend(models.WordLevel({"kot": 0}, unk_token="kot"))
+    backend.decoder = decoder
+    with pytest.raises(
+        TokenizerError, match=r"decoder step '(BPEDecoder|WordPiece|Strip at the end of a text)' is not supported"
+    ):
+        _ = open_tokenizer(backend).token_bytes
 
 
 def test_an_unknown_decoder_is_named() -> None:
@@ -161,3 +161,18 @@ def test_what_is_stripped_before_fusing_is_stripped_from_every_token() -> None:
         tokenizer = open_tokenizer(Backend.from_str(backend.to_str()))
         for ids in ([1, 2], [3], [3, 4, 1]):
             assert tokenizer.bytes_of(ids).decode() == backend.decode(ids), (ids, start, stop)
+
+
+def test_a_pattern_that_is_plain_text_is_read_as_a_string(sentence_piece: Backend) -> None:
+    plain = open_tokenizer(sentence_piece)
+    texts = [" kot", "Ala ma kota", "żółw  2"]
+    expected = [plain.encode(text) for text in texts]
+    spec = json.loads(sentence_piece.to_str())
+    steps = [{"type": "Replace", "pattern": {"Regex": "▁"}, "content": " "}, *spec["decoder"]["decoders"][1:]]
+    spec["decoder"]["decoders"] = steps
+    tokenizer = open_tokenizer(Backend.from_str(json.dumps(spec)))
+    assert list(tokenizer.token_bytes) == list(plain.token_bytes)
+    assert [tokenizer.bytes_of(ids) for ids in expected] == [text.encode() for text in texts]
+    spec["decoder"]["decoders"][0]["pattern"] = {"Regex": "▁+"}
+    with pytest.raises(TokenizerError, match="Replace of a string"):
+        _ = open_tokenizer(Backend.from_str(json.dumps(spec))).token_bytes

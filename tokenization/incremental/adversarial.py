@@ -49,7 +49,8 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     """Yield what texts are put together from, one kind of thing in each list."""
     yield list(_BLANKS)
     yield list(_characters(rng, 400))
-    yield list({*_KINDS, *(char for step in tokenizer.steps("pre_tokenizer") for char in str(step.get("pattern", "")))})
+    patterns = (str(step.get("pattern", "")) for step in tokenizer.steps("pre_tokenizer"))
+    yield list(dict.fromkeys("".join((_KINDS, *patterns))))  # a set would have another order in every process
     yield [variant for word in _ENDINGS for variant in (word, word.upper(), word * 2)]
     added = [token["content"] for token in tokenizer.spec["added_tokens"] if token["content"]]
     cuts = [(content, rng.randrange(len(content) + 1)) for content in rng.sample(added, min(200, len(added)))]

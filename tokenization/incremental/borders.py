@@ -8,7 +8,8 @@ The tokenizer is asked, once for each pair of characters that meets. A border is
 
 and if neither an added token nor a string that text is split at has them side by side. The contexts are those on which
 the patterns of known pre-tokenizers depend: letters of either case, digits, which are counted, endings such as ``'s``,
-white space, runs, and what no pattern takes. A mark after two full stops belongs to them, after one it may be a word.
+white space, runs, and what no pattern takes. After ``..``, a combining mark joins the punctuation; after ``.``, it may
+start a word.
 """
 
 from functools import lru_cache
@@ -16,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from spectool.tokenization.backend import pre_tokenized
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
@@ -36,6 +38,7 @@ class Borders:
 
     def __init__(self, tokenizer: Tokenizer, running: RunningText) -> None:
         """Prepare for a tokenizer inside a ``running`` text."""
+        self._name = tokenizer.name
         self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
         steps = tokenizer.steps("pre_tokenizer")
         patterns = [step["pattern"] for step in steps if step["type"] == "Split"]
@@ -58,7 +61,7 @@ class Borders:
         """Where pre-tokens of a text begin, except for its own beginning."""
         if self._splits is None:
             return frozenset()
-        pieces = self._splits.pre_tokenize_str(text.replace(" ", self._space))
+        pieces = pre_tokenized(self._splits, text.replace(" ", self._space), self._name)
         return frozenset(start for _, (start, _) in pieces) - {0}
 
     def _are_sure(self, before: str, after: str) -> bool:

@@ -14,6 +14,7 @@ from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
+from spectool.tokenization.backend import explained
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -24,6 +25,8 @@ from spectool.tokenization.tokenizer import Tokenizer
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
 _NEAR = 32  # tokens that are looked through for a sure border before the end of the text is encoded
 _MUCH = 512  # bytes likewise
+_REACHES = (160, REACH)  # bytes of the end of the text that are encoded again, as long as the ids agree
+_STEP = 16  # ids between two places where a text is cut
 _CUTS = 3  # places at which a text is cut until the tokenizer confirms one
 _CHARACTER = 4  # bytes of the longest character
 _BROKEN = re.compile("([\udc80-\udcff]+)")  # bytes that are part of no character, after decoding
@@ -52,7 +55,7 @@ class IncrementalBPE:
         self._text, self._borders = TailReencoder(tokenizer, running), Borders(tokenizer, running)
         by_bytes = any(step["type"] == "ByteLevel" for step in tokenizer.steps("pre_tokenizer"))
         self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
-        self._model = tokenizer.backend.model
+        self._model, self._name = tokenizer.backend.model, tokenizer.name
         single = np.flatnonzero(np.diff(TokenBytes.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         self._encoded = lru_cache(_REMEMBERED)(self._encode)
@@ -62,7 +65,7 @@ class IncrementalBPE:
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
         added = (text.encode() for token, text in running.added.items() if text == names[token])
-        self._after_no_space = tuple(added) if tokenizer.edges.leading_space else ()
+        self._after_no_space = tuple(added) if tokenizer.leading_space else ()
 
     @property
     def string_calls(self) -> int:
@@ -130,10 +133,23 @@ class IncrementalBPE:
         """Append bytes: encode them together with what lies since the last sure border."""
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
         start = len(ids) if sure else self._last_border(ids, begin)
-        if start is None:
-            start = self._far(ids, begin)
+        if start is not None:
+            return self._mend_from(start, ids, data, floor, begin)
+        for reach in _REACHES:
+            start = self._far(ids, begin, reach)
+            if reach < REACH and not (start == begin or self._confirms(ids, start)):
+                continue
             if floor <= start and text_of(self._data(ids[start:]) + data):
-                return self._text.join(ids, self._data(ids[start:]), data, begin)
+                change = self._text.join(ids, self._data(ids[start:]), data, begin)
+            else:
+                change = self._mend_from(start, ids, data, floor, begin)
+            # What changes has to be near the end: further back it may depend on what was cut off.
+            if start == begin or 2 * (change[0] - start) >= len(ids) - start:
+                break
+        return change
+
+    def _mend_from(self, start: int, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change:
+        """Append bytes: encode them together with what ``ids[start:]`` spell."""
         whole = self._data(ids[start:]) + data
         if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
             whole = whole[1:]
@@ -167,16 +183,24 @@ class IncrementalBPE:
                 return at
         return begin
 
-    def _far(self, ids: Sequence[int], begin: int) -> int:
-        """An id about `REACH` bytes back that the tokenizer writes for the text from there on as well."""
+    def _far(self, ids: Sequence[int], begin: int, reach: int) -> int:
+        """An id about ``reach`` bytes back that the tokenizer writes for the text from there on as well, if it can be.
+
+        Nearby texts are cut at the same places, so that what is encoded for one is known for the next.
+        """
         first, size = len(ids), 0
-        while first > begin and size < REACH:
+        while first > begin and size < reach:
             first -= 1
             size += len(self.token_bytes[ids[first]])
+        first = begin + (first - begin) // _STEP * _STEP
         # Inside a long run of digits a cut may fall within a group, and then no later id comes out as it was.
         cuts = range(first, max(begin, first - _CUTS) - 1, -1)
         whole = (cut for cut in cuts if self._first(ids[cut]))
-        return next((cut for cut in whole if cut == begin or self._text.holds(ids, self._data(ids[cut:]))), first)
+        return next((cut for cut in whole if cut == begin or self._confirms(ids, cut)), first)
+
+    def _confirms(self, ids: Sequence[int], cut: int) -> bool:
+        """Whether the tokenizer writes the last of ``ids`` for the text from ``cut`` on alone, too."""
+        return self._text.confirms(ids, self._data(ids[cut:]))
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
         """The ids of bytes, of which the first and the last may lie inside a character."""
@@ -203,7 +227,8 @@ class IncrementalBPE:
         """The ids of bytes that are no text, for which only the model can be asked."""
         if not self._symbols:
             return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
-        return [token.id for token in self._model.tokenize("".join(map(self._symbols.__getitem__, data)))]
+        with explained(self._name):
+            return [token.id for token in self._model.tokenize("".join(map(self._symbols.__getitem__, data)))]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""

@@ -1,4 +1,4 @@
-"""Incremental encoding of a growing text through text: Unigram, WordPiece, BPE that cannot be followed on ids.
+"""Incremental encoding of a growing text through text: Unigram, and BPE that cannot be followed on ids.
 
 The end of the text is encoded again, from some tokens back. Where that may begin is not assumed, because tokens may
 cross spaces, scripts and words: the tokenizer has to confirm a cut.
@@ -31,11 +31,20 @@ _SURE = 3  # ids on which two encodings must agree
 _LONG = 3  # times as many where no word begins among them
 _CROSSING = 2  # times as many of both where tokens continue across a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
-_SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand for what was cut off; letters, where a word goes on
+_SIGNS = (
+    b"&",
+    b"~",
+    b"\n",
+    b"q",
+    b"x",
+    b"0",
+)  # stand-ins for the text before the cut; letters mid-word
 
 
 class TailReencoder:
     """Encodes the end of a growing text. Holds caches only; texts belong to the caller.
+
+    `join` appends to a text, `encode_after` continues ids that stay, and `confirms` says whether a text may be cut.
 
     Attributes:
         string_calls: How often text was encoded.
@@ -55,8 +64,6 @@ class TailReencoder:
         spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
-        # WordPiece writes a longer word as one unknown token: more than this has to be in sight to know.
-        self._longest_word: int = tokenizer.spec["model"].get("max_input_chars_per_word", 0)  # characters
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -79,17 +86,17 @@ class TailReencoder:
             kept = common_prefix(old, new)
             # An unknown token may stand for any text: that it is there on both sides proves nothing.
             agreed = list(filter(self._token_bytes.__getitem__, old[len(old) - known : kept]))
-            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._opens, agreed))):
+            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._starts_word, agreed))):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
-    def holds(self, ids: Sequence[int], so_far: bytes) -> bool:
+    def confirms(self, ids: Sequence[int], so_far: bytes) -> bool:
         """Whether the tokenizer writes the last of these ids for the end of their text alone, ``so_far``, as well."""
         old = self._encoded(so_far)
         half = (len(old) + 1) // 2
         return old[-half:] == list(ids[-half:])
 
-    def following(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
+    def encode_after(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
         """The ids of ``data`` after ``so_far``, and whether there is a boundary between the two.
 
         If there is none, ``data`` is encoded by itself, as inside a text.
@@ -105,14 +112,16 @@ class TailReencoder:
             token_bytes = list(map(self._token_bytes.__getitem__, new))
             ends = list(accumulate(map(len, token_bytes), initial=0))
             place, frontier = self._frontier(window, data, new, token_bytes, ends)
+            # The window is confirmed if the ids right before the boundary are the given ones, or, where these are not
+            # canonical, if enough of them stand at the same bytes.
             if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= self._sure:
                 break
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
             if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:
                 break
-        return (self.inside(data), False) if place is None else (list(new[place:]), True)
+        return (self.encode_mid_text(data), False) if place is None else (list(new[place:]), True)
 
-    def inside(self, data: bytes) -> list[int]:
+    def encode_mid_text(self, data: bytes) -> list[int]:
         """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
         if self._inside:
             return self.encode(data)
@@ -126,7 +135,7 @@ class TailReencoder:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
-    def _opens(self, token: int) -> bool:
+    def _starts_word(self, token: int) -> bool:
         """Whether a token begins with a space, as words do."""
         return bool(self._token_bytes[token].startswith(b" "))
 
@@ -144,9 +153,7 @@ class TailReencoder:
             start = len(so_far) - size
             while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
                 start -= 1
-            window = so_far[start:]
-            if not self._longest_word or len(window.decode("utf-8", "ignore")) > self._longest_word:
-                yield window
+            yield so_far[start:]
             back, step = 2 * back, 2 * step
         yield so_far
 

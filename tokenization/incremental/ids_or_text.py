@@ -27,7 +27,7 @@ _KINDS = {
         "CharDelimiterSplit": "keeps no delimiters",
         "UnicodeScripts": "splits by script",
     },
-    "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel", "WordPiece"), "does not merge pairs")},
+    "model": {"BPE": "", **dict.fromkeys(("Unigram", "WordLevel"), "does not merge pairs")},
 }
 _REFUSED = {"FixedLength": "counts characters from the beginning of a text"}
 _MOST_COUNTED = 4
@@ -48,7 +48,7 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
                 f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
                 "drafts cannot be translated. Use a tokenizer without this step"
             )
-    if lacking := tokenizer.lacking:
+    if lacking := tokenizer.missing_unk:
         raise TokenizerError(
             f"{tokenizer.name}: its model {tokenizer.kind} has no {lacking}, and stops with an error at text that it "
             "has no token for. Give it one in tokenizer.json, or use another tokenizer"
@@ -61,7 +61,7 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
-    spaced, lone, id_of = tokenizer.edges.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
+    spaced, lone, id_of = tokenizer.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
     running = RunningText(tokenizer)
     for index, text in running.added.items():
@@ -72,7 +72,7 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
     # the normalizer prepends ``▁``, and those with the id of another token.
     in_no_text = {index for index in tokenizer.specials if not running.token_bytes[index]}
-    for name, index in tokenizer.vocabulary.items():
+    for name, index in sorted(tokenizer.vocabulary.items()):  # the library gives them in any order
         decoded = tokenizer.backend.id_to_token(index)
         if (
             index in contents
@@ -92,8 +92,6 @@ def _counting(step: dict[str, Any]) -> str:
 
 def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     model = tokenizer.spec["model"]
-    marks = ("continuing_subword_prefix", "end_of_word_suffix")
-    yield from (f"its model has the option {mark}" for mark in marks if model.get(mark))
     read = [(step.get("content"), step.get("pattern")) for step in tokenizer.steps("decoder")]
     for step in tokenizer.steps("normalizer"):
         if step["type"] == "Replace" and "String" in step["pattern"]:
@@ -109,5 +107,5 @@ def _of_options(tokenizer: Tokenizer) -> Iterator[str]:
     if model["type"] == "BPE" and not any(_KINDS["pre_tokenizer"][step["type"]] for step in splits):
         yield from filter(None, map(_counting, splits))
         removing = any(step.get("behavior") == "Removed" for step in splits)
-        if removing and any(map(tokenizer.drops, map("".join, product(_SAMPLE, repeat=2)))):
+        if removing and any(map(tokenizer.loses_text, map("".join, product(_SAMPLE, repeat=2)))):
             yield "its pre-tokenizer removes what it splits at"

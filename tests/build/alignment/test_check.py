@@ -1,5 +1,6 @@
 """The check of an alignment: it finds faults, a side that fails goes through text, and a mismatch is a failure."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
+from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
@@ -24,6 +26,7 @@ from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import IncrementalEncoder, encoder_of
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -217,23 +220,21 @@ def test_the_closer_of_ids_and_text_is_taken(
     assert statistics["draft"]["by_ids"] and statistics["draft"]["check"]["different"] == 1
 
 
-def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer, shared: Path) -> None:
-    from spectool.tokenization.opening import open_tokenizer
-
-    bert = open_tokenizer(shared / "tokenizers" / "bert-base-uncased" / "tokenizer.json")
+def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer) -> None:
+    spec = json.loads((demo_path("other") / "tokenizer.json").read_text(encoding="utf-8"))
+    lower = open_tokenizer(Backend.from_str(json.dumps(spec | {"normalizer": {"type": "Lowercase"}})))
     texts = ["kot", *(f"Kot {number}" for number in range(99))]
-    found = check_joins("draft", bert, bundled, TailReencoder(bundled), spellings(bert, bundled), texts)
+    found = check_joins("draft", lower, bundled, TailReencoder(bundled), spellings(lower, bundled), texts)
     assert (found.texts, found.left_out) == (1, 99)
     assert str(found).endswith("places of 1 text; 99 of 100 texts (99.0%) could not be compared")
-    found = check_joins("draft", bert, bundled, TailReencoder(bundled), spellings(bert, bundled), texts[1:])
+    found = check_joins("draft", lower, bundled, TailReencoder(bundled), spellings(lower, bundled), texts[1:])
     assert str(found) == "nothing could be compared: none of 99 texts is kept by both tokenizers"
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("name", ["phi-3-mini", "qwen2.5", "gemma-3", "llama-3.2", "falcon-7b", "herbert-base-cased"])
+@pytest.mark.parametrize("name", ["phi-3-mini", "qwen2.5", "gemma-3", "llama-3.2", "falcon-7b"])
 def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokenizer], corpus: Path) -> None:
-    """Both directions, other seeds than that of `align`. HerBERT can say few of the texts that are made."""
-    least = 200 if name == "herbert-base-cased" else 500
+    """Both directions, other seeds than that of `align`."""
     draft, target = real(name), real("bielik-11b-v2.5")
     build_alignment(draft, target, open_corpus(str(corpus)), tmp_path / "x.align", lambda step: None)
     made = Alignment(tmp_path / "x.align")
@@ -244,4 +245,4 @@ def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokeni
             check_joins("target", draft, target, encoder_of(target, made.target.by_ids), made.draft.spellings, texts),
         ):
             assert found.different == 0, (seed, str(found))
-            assert found.places > least
+            assert found.places > 500

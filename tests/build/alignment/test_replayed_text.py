@@ -7,7 +7,14 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 
-from spectool.build.alignment.replayed_text import WINDOW, Reference, Replayed, absorption_risks, is_whole, replay_text
+from spectool.build.alignment.replayed_text import (
+    WINDOW,
+    Reference,
+    ReplayCounts,
+    absorption_risks,
+    is_whole,
+    replay_text,
+)
 from spectool.build.alignment.spellings import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
@@ -30,7 +37,7 @@ def replay(
     other: Tokenizer,
     encoder: IncrementalBPE | TailReencoder,
     texts: Iterable[str],
-) -> Replayed:
+) -> ReplayCounts:
     texts = list(texts)
     read = Reference(source).read(texts), Reference(other).read(texts)
     documents = zip([text.encode() for text in texts], *read, strict=True)
@@ -114,7 +121,7 @@ def test_a_side_without_the_lemma_encodes_text(bundled: Tokenizer, other_bundled
 
 
 def test_ratios() -> None:
-    counts = Replayed(texts=2, tokens=12, windows=4, windows_with_strings=1)
+    counts = ReplayCounts(texts=2, tokens=12, windows=4, windows_with_strings=1)
     assert counts.as_dict() == {
         "texts": 2,
         "lossy_texts": 0,
@@ -124,7 +131,7 @@ def test_ratios() -> None:
         "tokens": 12,
         "string_free": 0.75,
     }
-    assert Replayed().as_dict()["string_free"] is None, "nothing was replayed"
+    assert ReplayCounts().as_dict()["string_free"] is None, "nothing was replayed"
 
 
 def test_whole_characters() -> None:

@@ -29,7 +29,6 @@ REAL = (
     "llama-3.2",
     "qwen2.5",
     "t5-small",
-    "bert-base-uncased",
 )
 CACHED = Path("~/.cache/spectool-models").expanduser()
 

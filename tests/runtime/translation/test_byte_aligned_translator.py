@@ -19,7 +19,7 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Translator
+from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -116,7 +116,6 @@ def test_the_view_is_canonical_and_drafts_may_heal(world: Callable[[str], World]
     committed, whole_view = here.target.encode(text), here.draft.encode(text)
     translator = here.translator()
     translator.commit(committed)
-    assert isinstance(translator, Translator)
     assert list(translator.draft_context().ids) == whole_view
     translator.start()
     heals = contradicts = False

@@ -76,7 +76,7 @@ class TranslationTwin:
 def text_bytes(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     """Return the bytes of a text that goes on: as `Tokenizer.bytes_of`, with any space at its end."""
     joined = b"".join(tokenizer.token_bytes[i] for i in ids)
-    return joined.removeprefix(b" ") if tokenizer.edges.leading_space else joined
+    return joined.removeprefix(b" ") if tokenizer.leading_space else joined
 
 
 def whole(data: bytes) -> bytes:
@@ -102,10 +102,10 @@ def without_specials(tokenizer: Tokenizer) -> Tokenizer:
 def encode_inside(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Encode texts as they are spelled inside a word, where no space is put before them.
 
-    Tokenizers that cannot spell a text so (WordPiece) give what they write at the start of one.
+    Tokenizers that cannot spell a text so (Unigram, here and there) give what they write at the start of one.
     """
     plain = tokenizer.encode_batch(texts)
-    if not tokenizer.edges.leading_space:
+    if not tokenizer.leading_space:
         return plain
     before = len(tokenizer.encode(_ANCHOR))
     inside = [ids[before:] for ids in tokenizer.encode_batch([_ANCHOR + text for text in texts])]

@@ -1,4 +1,4 @@
-"""The slow path: Unigram, WordPiece and BPE with word-end marks, text encoded again from a few words back."""
+"""The slow path: Unigram, and BPE that cannot be followed on ids, text encoded again from a few words back."""
 
 import json
 import random
@@ -21,8 +21,8 @@ from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
-NAMES = ("t5-small", "bert-base-uncased")
-SLOW = ("herbert-base-cased", "xlm-roberta-base")
+NAMES = ("t5-small", "falcon-7b")
+SLOW = ("xlm-roberta-base",)
 
 
 def whole(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -54,17 +54,17 @@ def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list
 def test_what_follows_a_boundary(name: str, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = real(name)
     encoder = TailReencoder(tokenizer)
-    ids, holds = encoder.following(whole(tokenizer, "the small house"), b"the small house", b" is old")
+    ids, holds = encoder.encode_after(whole(tokenizer, "the small house"), b"the small house", b" is old")
     assert holds
     assert whole(tokenizer, "the small house") + ids == whole(tokenizer, "the small house is old")
-    _, holds = encoder.following(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
+    _, holds = encoder.encode_after(whole(tokenizer, "the small hou"), b"the small hou", b"se is old")
     assert not holds
 
 
 def test_special_tokens_are_not_read_out_of_text(real: Callable[[str], Tokenizer]) -> None:
-    tokenizer = real("bert-base-uncased")
-    assert tokenizer.encode("[SEP]") == [tokenizer.vocabulary["[SEP]"]]
-    assert tokenizer.vocabulary["[SEP]"] not in TailReencoder(tokenizer).encode(b"[SEP]")
+    tokenizer = real("falcon-7b")
+    assert tokenizer.encode(">>TITLE<<") == [tokenizer.vocabulary[">>TITLE<<"]]
+    assert tokenizer.vocabulary[">>TITLE<<"] not in TailReencoder(tokenizer).encode(b">>TITLE<<")
 
 
 def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
@@ -165,9 +165,9 @@ def test_inside_a_word_no_space_is_written(
 ) -> None:
     for tokenizer in (real("t5-small"), crossing_spaces("Unigram with an artificial space")):
         encoder = TailReencoder(tokenizer)
-        assert tokenizer.edges.leading_space
+        assert tokenizer.leading_space
         for before, data in ((b"organiz", b"at"), (b"the gro", b"und is"), (b"po", b"le")):
-            ids, _ = encoder.following(whole(tokenizer, before.decode()), before, data)
+            ids, _ = encoder.encode_after(whole(tokenizer, before.decode()), before, data)
             assert b"".join(map(tokenizer.token_bytes.__getitem__, ids)) == data, (before, data)
 
 
@@ -191,20 +191,15 @@ def three_languages(shared: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("splits", PRE_TOKENIZERS)
-@pytest.mark.parametrize("model", ["BPE", "BPE ##", "WordPiece ##"])
-def test_any_text_in_any_pieces(model: str, splits: str, three_languages: list[str], rng: random.Random) -> None:
+def test_any_text_in_any_pieces(splits: str, three_languages: list[str], rng: random.Random) -> None:
     """Joined piece by piece as the tokenizer itself encodes all of it, or not understood without the text."""
-    prefix = "##" if model.endswith("##") else ""
-    marks = {"continuing_subword_prefix": prefix} if prefix else {}
-    wordpiece = model.startswith("WordPiece")
-    backend = Backend((models.WordPiece if wordpiece else models.BPE)(unk_token="[UNK]", **marks))
+    backend = Backend(models.BPE(unk_token="[UNK]"))
     backend.pre_tokenizer = PRE_TOKENIZERS[splits]
-    backend.decoder = decoders.WordPiece() if prefix else decoders.Fuse()
-    settings: Any = {"special_tokens": ["[UNK]"], "show_progress": False, "vocab_size": 1200, **marks}
-    trainer = (trainers.WordPieceTrainer if wordpiece else trainers.BpeTrainer)(**settings)
+    backend.decoder = decoders.Fuse()
+    trainer = trainers.BpeTrainer(special_tokens=["[UNK]"], show_progress=False, vocab_size=1200)
     backend.train_from_iterator(three_languages, trainer)
     tokenizer = Tokenizer("trained", backend, Roles())
-    if prefix or "Scripts" in splits:
+    if "Scripts" in splits:
         assert reasons_for_text(tokenizer)
     encoder = TailReencoder(tokenizer)
     texts = [*rng.sample(three_languages, 6), *ODD, *(f" {text[:60]}" for text in rng.sample(three_languages, 2))]

@@ -288,3 +288,43 @@ def test_committed_halves_of_a_character_stay(
         found = joined(prepared.join_bytes(committed, data[1:], floor=len(committed)), committed)
         assert found[: len(committed)] == committed
         assert Reference(real(name)).bytes_of(found) == data
+
+
+RUNS = (
+    *("aeioukrtwszl", "ABCdeFGhi", "0123456789", ".,;:!?-()[]{}/*+=#%&'", " \n\t", "żółćęąśźń", "😀👍🏽🙂", "a'st re"),
+    *("北京是中华人民共和国的首都位于华北", "กรุงเทพมหานครเป็นเมืองหลวงและนคร", "საქართველო მდ"),
+)
+
+
+@pytest.mark.parametrize(("name", "count"), counted(3, 40))
+def test_long_texts_without_borders(
+    name: str, count: int, real: Callable[[str], Tokenizer], encoder: Callable[[str], IncrementalBPE]
+) -> None:
+    """Whatever end of the text is encoded again, and whether ids are committed or not, the whole text comes out."""
+    oracle, prepared, rng = Reference(real(name)), encoder(name), random.Random(2)
+    compared = 0
+    for number, signs in ((number, signs) for signs in RUNS for number in range(count)):
+        kinds = (signs,) if number % 3 else (signs, rng.choice(RUNS))
+        text = "".join("".join(rng.choices(rng.choice(kinds), k=rng.randint(20, 400))) for _ in range(3))
+        place = max(0, len(text) - rng.randint(40, 200))
+        ids = oracle.encode(text[:place])
+        while place < len(text):
+            end = min(len(text), place + rng.randint(1, 9))
+            floor, whole = rng.choice((0, len(ids))), oracle.encode(text[:end])
+            if whole[:floor] == ids[:floor]:
+                assert joined(prepared.join_bytes(ids, text[place:end].encode(), floor), ids) == whole, text[:end]
+                compared += 1
+            ids, place = whole, end
+    assert compared > 100 * count
+
+
+@pytest.mark.parametrize("signs", ["aeioukrtwszl", ".,;:!?-()[]{}/*+=#%&"])
+def test_a_join_far_from_any_border_encodes_text_once(
+    signs: str, real: Callable[[str], Tokenizer], encoder: Callable[[str], IncrementalBPE]
+) -> None:
+    prepared, rng = encoder("nanochat-pl-ours6-nfkc"), random.Random(3)
+    ids: list[int] = []
+    before = prepared.string_calls
+    for _ in range(600):
+        ids = joined(prepared.join_bytes(ids, "".join(rng.choices(signs, k=2)).encode()), ids)
+    assert prepared.string_calls - before < 1.1 * 600

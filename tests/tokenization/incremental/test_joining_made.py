@@ -77,7 +77,7 @@ def test_a_cut_holds_where_the_end_is_encoded_alike() -> None:
     tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
     oracle, text = Reference(tokenizer), TailReencoder(tokenizer, RunningText(tokenizer))
     ids = oracle.encode("1" * 300)
-    held = [text.holds(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
+    held = [text.confirms(ids, oracle.bytes_of(ids[cut:])) for cut in range(10)]
     assert held == [True, False] * 5, "each group of three digits is two tokens"
 
 
