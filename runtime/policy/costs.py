@@ -133,8 +133,8 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
     if costs is None or known is None:
         share = _bytes(draft) / max(1, _bytes(target))
         return DraftCost(share, share / 8)
-    plain, curve = known.plain[min(known.plain)], costs.seconds[min(costs.seconds)]
-    return DraftCost(curve[1] / plain, curve[max(curve)] / max(curve) / plain)
+    plain = known.plain[min(known.plain)]
+    return DraftCost(costs.curve[1] / plain, min(time / rows for rows, time in costs.curve.items()) / plain)
 
 
 def _bytes(model: Any) -> int:

@@ -16,7 +16,7 @@ from spectool.runtime.sampling.token_ids import vocabulary_size
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
 ROWS = (1, 2, 4, 8, 3, 17, 6, 12, 5, 32)  # where passes are slow, the first of these
 _CHAINED = 4  # plain passes that are timed together, each begun before the token of the one before it is read
-_LATE = 0.25  # of the time that shallower contexts may take of a deeper one's, which is then left out
+_SHALLOW, _LATEST = 0.65, 0.85  # of the time, when the short context should be done, and the long one is left out
 _REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
 
 
@@ -77,13 +77,13 @@ def time_passes(
     """
     began, found, plain = perf_counter(), dict[int, dict[int, float]](), dict[int, float]()
     budget = 0.0
-    for done, depth in enumerate(depths, 1):
-        if found and perf_counter() > began + budget * (done - 1) / len(depths) + _LATE * budget:
+    for depth in depths:
+        if found and perf_counter() > began + _LATEST * budget:
             break
         passes = Passes(model, depth)
         plain[depth] = passes.run_plain()
         budget = budget or seconds(plain[depth])
-        until = began + budget * done / len(depths)
+        until = began + budget * (1.0 if depth == depths[-1] else _SHALLOW)
         times: dict[int, float] = {}
         for rows in ROWS:
             longest = max(times.values(), default=plain[depth])

@@ -1,0 +1,196 @@
+"""What a policy chooses and learns, on proposals whose worth is known."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.policy import Candidate, Policy
+from spectool.runtime.policy.record import DraftCost
+from spectool.tests.runtime.fake_drafters import Failing, Fixed
+
+
+class Sure(Fixed):
+    """Says how sure it is of each token, and knows what follows others."""
+
+    def __init__(self, tokens: Sequence[int], probability: float, following: Sequence[int] = ()) -> None:
+        super().__init__(list(tokens), "sure")
+        self._probability, self._following = probability, following
+
+    def propose(self, limit: int) -> Proposal:
+        return Proposal(self._tokens, "sure", [self._probability] * len(self._tokens))
+
+    def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
+        return Proposal(self._following[:limit], "sure", [self._probability] * len(self._following[:limit]))
+
+
+class Model(Fixed):
+    """A draft model that counts its passes and what it is given."""
+
+    costs_a_pass = True
+
+    def __init__(self, tokens: list[int]) -> None:
+        super().__init__(tokens, "model")
+        self.made, self.seen = 0, list[int]()
+
+    @property
+    def passes(self) -> int:
+        return self.made
+
+    def start(self, prompt: Sequence[int]) -> None:
+        self.seen = list(prompt)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self.seen += tokens
+
+    def propose(self, limit: int) -> Proposal:
+        self.made += min(limit, len(self._tokens))
+        return super().propose(limit)
+
+
+def curve(*costs: float) -> PassCurve:
+    """Plain passes of passes over 1, 2, … rows."""
+    return PassCurve({0: dict(enumerate(costs, 1))}, {0: costs[0]})
+
+
+FLAT = curve(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def text_of(*drafters: Drafter, prompt: Sequence[int] = (9,)) -> list[GuardedDrafter]:
+    found = [GuardedDrafter(drafter) for drafter in drafters]
+    for each in found:
+        each.start(prompt)
+    return found
+
+
+def cycle(policy: Policy, text: Sequence[GuardedDrafter], committed: Sequence[int], limit: int = 8) -> Proposal:
+    choice = policy.propose(text, limit, 0)
+    policy.learn(text, choice, committed)
+    for drafter in text:
+        drafter.follow(committed)
+    return choice.proposal
+
+
+def test_the_example_of_the_design() -> None:
+    policy = Policy(curve(1.0, 1.05, 1.3, 1.5, 1.8))
+    policy._tokens = 1.2 * policy._passes
+    length, (best,), worth = policy.best(
+        [[Candidate(Proposal([1, 2, 3, 4], ""), [0.86, 0.86, 0.76, 0.48])]], policy.costs(4, 0)
+    )
+    assert (length, best.proposal.tokens) == (3, [1, 2, 3, 4])
+    assert worth == pytest.approx(1.56, abs=0.01)
+
+
+def test_no_other_length_is_worth_more_and_texts_share_one() -> None:
+    print("seed 2")
+    rng = random.Random(2)
+    for _ in range(200):
+        costs = sorted([1.0, *(rng.uniform(1, 4) for _ in range(8))])
+        policy = Policy(curve(*costs))
+        texts = [
+            [
+                Candidate(Proposal([0] * 8, ""), [rng.random() for _ in range(rng.randrange(9))])
+                for _ in range(rng.randrange(3))
+            ]
+            for _ in range(rng.randint(1, 3))
+        ]
+        length, picks, worth = policy.best(texts, costs)
+        worths = [
+            sum(max((each.expected(8)[k] for each in text), default=0.0) for text in texts) / len(texts)
+            - costs[k]
+            + 1.0
+            for k in range(9)
+        ]
+        assert worth == pytest.approx(max(worths)) == pytest.approx(worths[length])
+        assert len(picks) == len(texts)
+
+
+def test_of_two_equally_sure_the_longer_proposal_wins_where_rows_are_free() -> None:
+    policy, text = Policy(FLAT), text_of(Fixed([1], "short"), Fixed([2, 3], "long"))
+    assert policy.propose(text, 8, 0).proposal.source == "long"
+    assert len(policy.propose(text, 1, 0).proposal.tokens) == 1
+
+
+def test_acceptance_is_learnt_also_from_proposals_that_were_not_taken() -> None:
+    policy, text = Policy(FLAT), text_of(Fixed([1, 2], "right"), Fixed([7, 7, 7, 7], "wrong"))
+    assert policy.propose(text, 4, 0).proposal.source == "wrong"
+    for _ in range(5):
+        cycle(policy, text, [1, 2, 3], 4)
+    assert policy.propose(text, 4, 0).proposal.source == "right"
+    assert policy.record("right").acceptance.share > 0.9 and policy.record("wrong").acceptance.share < 0.45
+
+
+def test_a_proposal_that_outlasts_the_cycle_is_not_contradicted() -> None:
+    policy, text = Policy(FLAT), text_of(Fixed([1, 2, 3, 4], "long"))
+    cycle(policy, text, [1, 2])
+    assert policy.record("long").acceptance.share == pytest.approx(5.6 / 6)
+
+
+@pytest.mark.parametrize(("probability", "asked"), [(1.0, 0), (0.1, 1)])
+def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: int) -> None:
+    model = Model([4, 4, 4])
+    policy, text = Policy(FLAT), text_of(Sure([5, 6], probability), model)
+    policy.record("model").cost = DraftCost(0.05, 0.0)
+    assert cycle(policy, text, [1]).source == ("model" if asked else "sure")
+    assert (model.made > 0) == bool(asked)
+    assert model.seen == [9] * asked, "a model reads the text when it is asked"
+    if asked:
+        cycle(policy, text, [7])
+        assert model.seen == [9, 1]
+
+
+def test_a_model_that_costs_too_much_is_not_asked() -> None:
+    model = Model([4, 4, 4])
+    policy, text = Policy(FLAT), text_of(Fixed([]), model)
+    policy.record("model").cost = DraftCost(0.8, 0.0)
+    assert not cycle(policy, text, [1]).tokens and not model.made
+
+
+def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
+    model = Model([4, 4, 4])
+    policy, text = Policy(FLAT), text_of(model)
+    policy.record("model").cost = DraftCost(0.2, 0.0)
+    asked = []
+    for _ in range(1500):
+        before = model.made
+        cycle(policy, text, [1])
+        asked.append(model.made > before)
+    assert asked[0] and 0 < sum(asked[100:]) < 30
+
+
+def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
+    for reading, asked in ((0.0, True), (1.0, False)):
+        model = Model([4])
+        policy, text = Policy(FLAT), text_of(model, prompt=[9] * 100)
+        policy.record("model").cost = DraftCost(0.05, reading)
+        cycle(policy, text, [4, 4])
+        assert (model.made > 0) == asked
+
+
+def test_look_ups_continue_what_a_model_guesses() -> None:
+    policy, text = Policy(FLAT), text_of(Sure([], 0.9, [7, 8, 9]), Model([4, 4]))
+    policy.record("model").cost = DraftCost(0.05, 0.0)
+    assert policy.propose(text, 4, 0).proposal[:2] == ((4, 4, 7, 8), "model+sure")
+
+
+@pytest.mark.parametrize("method", ["start", "propose", "commit"])
+def test_a_failing_drafter_leaves_the_others_working(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    policy, text = Policy(FLAT), text_of(Failing([1, 2], method), Fixed([3], "sound"))
+    cycle(policy, text, [8])
+    cycle(policy, text, [8])
+    assert "'failing' is switched off" in caplog.text
+    assert policy.propose(text, 4, 0).proposal.source == "sound"
+
+
+def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:
+    policy, text = Policy(curve(1.0, 1.2)), text_of(Fixed([7], "wrong"))
+    while not policy.paused():
+        policy.record("wrong").acceptance.__init__(4.0, 0.9)  # it goes on promising
+        cycle(policy, text, [1])
+    assert policy.account.left > -0.2
+    for _ in range(30):
+        policy.rest(text)
+    assert not policy.paused()
