@@ -118,18 +118,6 @@ def test_a_reader_that_goes_away(work: Path) -> None:
         assert len(done.stdout.splitlines()) == 1
 
 
-def test_closed_and_full_outputs(work: Path) -> None:
-    """No traceback where there is nowhere to write, and no error where only the notes are lost."""
-    spectool = f"{sys.executable} -m spectool.cli"
-    build = f"{spectool} build-dict --tokenizer {TOKENIZER} --corpus sample:pl --json -o closed.dict 2>&-"
-    done = subprocess.run(["sh", "-c", build], cwd=work, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and json.loads(done.stdout)["path"] == "closed.dict"
-    for arguments in ("--version", "build-dict --help", "inspect uk.dict") if Path("/dev/full").exists() else ():
-        script = f"{spectool} {arguments} >/dev/full"
-        done = subprocess.run(["sh", "-c", script], cwd=work, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (1, "Error: No space left on device. Check the disk and permissions\n")
-
-
 @pytest.mark.system
 def test_text_that_the_locale_lacks_neither_ends_a_command_nor_is_misread(work: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "iso-8859-2", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
