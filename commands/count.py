@@ -5,7 +5,7 @@ from typing import Any
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.counting.options import CountOptions
-from spectool.commands.shared.console import open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, open_text, opened, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -57,6 +57,7 @@ def count(
 
     options = CountOptions(orders=orders, min_count=min_count, memory=memory)
     source = open_text(corpus, **reads)
+    check_first(Counts.format, out, tokenizer)
     target = opened(tokenizer)
     path = out or default_path(f"{slug(corpus)}.{target.fingerprint[:8]}-{digest(orders, min_count)}.counts")
     with stage(path, Counts.format, as_json, {"target": target.fingerprint}) as finish:

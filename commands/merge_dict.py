@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from spectool.commands.shared.console import say, stage
+from spectool.commands.shared.console import model_of, say, say_next, stage
 from spectool.commands.shared.options import command, option, path_option, size_in_bytes
 
 
@@ -31,3 +31,5 @@ def merge_dict(paths: tuple[Path, ...], out: Path, max_bytes: int | None, as_jso
         verify_files(dictionary.path, dictionary.manifest)
     with stage(out, Dictionary.format, as_json, {"target": opened[0].fingerprint}) as finish:
         finish(merge_dictionaries(opened, out, max_bytes, say))
+    if not as_json:
+        say_next(["generate", "--model", model_of(str(opened[0].tokenizer["name"]), "MODEL"), "--dict", str(out)])
