@@ -99,11 +99,12 @@ def _times(*models: Path) -> list[float]:
     from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.loading import load_model
 
-    caches = [TextCache(load_model(str(model))[0]) for model in models]
+    say("timing passes of both models")
     token, found = mx.array([0]), [[0.0] * 0 for _ in models]
-    for cache in caches:
-        mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
     with progress("timing", len(models) * _TURNS * _PASSES, "passes") as update:
+        caches = [TextCache(load_model(str(model))[0]) for model in models]
+        for cache in caches:
+            mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
         for _ in range(_TURNS):
             for cache, times in zip(caches, found, strict=True):
                 for _ in range(_PASSES):

@@ -85,6 +85,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     [
         ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
         ("merge-dict uk.dict uk.dict -o m.dict", b"merging: 100%"),
+        (f"prune-draft --draft {demo_path('draft')} --corpus sample:pl -o small", b"timing: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
     ],
 )
