@@ -8,6 +8,7 @@ import click
 
 from spectool.artifacts.pass_costs import PassCosts, costs_path, require_writable, save_costs
 from spectool.commands.shared.console import say, say_next, show, table
+from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
 
 _BAR = 24  # characters of a pass as long as the longest one
@@ -44,9 +45,11 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
 
+    names = {"target": model} | ({"draft": draft} if draft else {})
+    for name in names.values():
+        check_model(name)
     require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
-    names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured
     for role, name in names.items():

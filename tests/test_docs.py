@@ -97,6 +97,23 @@ def test_every_linked_document_exists() -> None:
             assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_every_command_in_the_documents_has_the_options_that_it_is_given() -> None:
+    seen = 0
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            for line in re.findall(r"^spectool (.*)", block.replace("\\\n", " "), re.MULTILINE):
+                found: click.Command | None = main
+                words = shlex.split(line, comments=True)
+                while isinstance(found, click.Group):
+                    found = found.get_command(click.Context(found), words.pop(0))
+                assert found is not None, f"{page.name}: {line}"
+                known = {name for each in found.params for name in (*each.opts, *each.secondary_opts)}
+                given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                assert given <= known, f"{page.name}: {line}"
+                seen += 1
+    assert seen > 40
+
+
 def test_every_named_file_is_there() -> None:
     """Paths in backticks that begin with one of our folders."""
     folders = "artifacts|benchmarks|build|commands|corpora|docs|lab|measure|runtime|tests"
