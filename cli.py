@@ -4,22 +4,16 @@ Command modules are light: what they need is imported when a command runs, so th
 ``spectool --help`` and the offline stages never import mlx.
 """
 
+import importlib
+import io
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-try:
-    import importlib
-    import io
-    import os
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
+import click
 
-    import click
-
-    from spectool import __version__
-    from spectool.commands.shared.console import guarded, in_a_line, without_colours
-except KeyboardInterrupt:  # before any command could take notice
-    sys.exit(130)
+from spectool import __version__
+from spectool.commands.shared.console import guarded, without_colours
 
 _PURPOSES = {
     "Use": {
@@ -76,13 +70,7 @@ class _LazyGroup(click.Group):
             kwargs["color"] = False
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-        if sys.stderr is None:  # closed by the caller, and written to by the libraries below
-            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-        try:
-            return super().main(*args, **kwargs)
-        except OSError as error:  # of --help and --version, which no command guards
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(f"Error: {in_a_line(error)}")
+        return super().main(*args, **kwargs)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by what they are for."""

@@ -100,7 +100,8 @@ def amount_of_text(tokens: int) -> str:
     """
     if tokens < _LEAST:
         said = (
-            "little. From about 20,000, documents like yours help next to a general dictionary, which needs a million"
+            "too little text to help much. From about 20,000 on, documents like yours are worth using along with a "
+            "general dictionary, which needs a million"
         )
     elif tokens < _NEXT_TO_ANOTHER:
         said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"

@@ -11,6 +11,7 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
 from spectool.commands.shared.console import say, say_next, show, table
+from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
 
 _BAR = 24  # characters of a pass as long as the longest one
@@ -47,9 +48,11 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
     from spectool.runtime.draft_length.measured import known_costs, model_key
     from spectool.runtime.loading import load_model
 
+    names = {"target": model} | ({"draft": draft} if draft else {})
+    for name in names.values():
+        check_model(name)
     _require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
-    names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured
     for role, name in names.items():

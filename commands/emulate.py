@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import open_text, progress, say, show
+from spectool.commands.shared.console import open_text, progress, say_opening, show
 from spectool.commands.shared.model_options import DraftLength, min_draft_prob_option
 from spectool.commands.shared.options import (
     Whole,
@@ -98,7 +98,7 @@ def emulate(
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
     recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
     if sys.stderr.isatty():
-        say(f"opening {tokenizer or recorded['name']}")
+        say_opening(tokenizer or recorded["name"])
     target = open_named(tokenizer, recorded, "the dictionary's")
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, min_draft_prob)
     documents = encode_text(target, (document.text for document in with_progress(text)), max_tokens or 0)

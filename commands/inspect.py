@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from spectool.commands.shared.console import model_of, say, say_next, show
+from spectool.commands.shared.console import model_of, say, say_next, say_opening, show
 from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
@@ -73,7 +73,7 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    say(f"opening {source}, which takes about ten seconds with a large vocabulary")
+    say_opening(source)
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import check_first, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import check_first, open_text, opened, progress, say, say_next, stage
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -60,7 +60,6 @@ def prune_draft(
     whole = opened(directory)
     with stage(out, None, as_json) as finish:
         manifest = prune_model(directory, whole, sources, out, say, ids)
-        say(f"timing {2 * _TURNS * _PASSES} passes of both models, which takes some seconds")
         times = dict(zip(("before", "after"), _times(directory, out), strict=True))
         facts = {**manifest.statistics, "pass ms": times}
         facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
@@ -103,10 +102,12 @@ def _times(*models: Path) -> list[float]:
     token, found = mx.array([0]), [[0.0] * 0 for _ in models]
     for cache in caches:
         mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
-    for _ in range(_TURNS):
-        for cache, times in zip(caches, found, strict=True):
-            for _ in range(_PASSES):
-                begun = time.perf_counter()
-                mx.eval(mx.argmax(cache.feed(token)))
-                times.append((time.perf_counter() - begun) * 1000)
+    with progress("timing", len(models) * _TURNS * _PASSES, "passes") as update:
+        for _ in range(_TURNS):
+            for cache, times in zip(caches, found, strict=True):
+                for _ in range(_PASSES):
+                    begun = time.perf_counter()
+                    mx.eval(mx.argmax(cache.feed(token)))
+                    times.append((time.perf_counter() - begun) * 1000)
+                update(_PASSES)
     return [statistics.median(times) for times in found]

@@ -54,7 +54,7 @@ def setup(
         spectool setup ./Bielik-11B --language pl
         spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
     """
-    from spectool import CorpusError
+    from spectool import CorpusError, MissingExtra
     from spectool.artifacts.default_paths import slug
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
@@ -72,8 +72,8 @@ def setup(
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     try:
         _show_plan(list(wanted.steps()))
-    except CorpusError as error:
-        raise error if corpora else CorpusError(f"{error}. Or name text of your own: --corpus FILE") from error
+    except (CorpusError, MissingExtra) as error:
+        raise error if corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
     steps = [_made(step) for step in wanted.steps()]
     found = {"model": model, "language": language, "steps": steps, **wanted.outcome()}
     if as_json:

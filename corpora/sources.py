@@ -177,5 +177,5 @@ def _not_found(spec: str, path: Path) -> CorpusError:
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
     names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
     near = [names[name] for name in difflib.get_close_matches(path.name, names)]
-    step = f"Did you mean {' or '.join(near)}?" if near else f"By name there are: {', '.join(known)}"
+    step = f"Did you mean {' or '.join(near)}?" if near else f"The presets are {', '.join(known)}"
     return CorpusError(f"{spec}: expected a file, a folder or a preset, found nothing of that name. {step}")

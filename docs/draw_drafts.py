@@ -64,10 +64,10 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
         on_cycle=lambda cycle: display.render(cycle) and None,
     )
     drafting = last.drafting
-    options = f"--model {Path(model).name} --dict pl.dict --num-draft-tokens {_LENGTH} --show-drafts"
-    command = f'$ spectool generate {options} --prompt "{prompt}"'
+    options = f"--model {Path(model).name} --dict pl.dict --num-draft-tokens {_LENGTH}"
+    command = f'$ spectool generate {options} \\\n    --show-drafts --prompt "{prompt}"\n'
     summary = f"{drafting.tokens} tokens in {drafting.passes} passes"
-    click.echo(_picture(_lines([("", f"{command}\n"), *pieces, ("", f"\n{summary}")])))
+    click.echo(_picture(_lines([("", f"{command}\n"), *pieces, ("", f"\n\n{summary}")])))
 
 
 def _keep(pieces: list[Piece], style: str, text: str) -> str:

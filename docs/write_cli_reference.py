@@ -36,7 +36,7 @@ def _commands(group: click.Group) -> list[tuple[str, click.Command]]:
 
 
 def _page(title: str, sections: list[str]) -> str:
-    intro = "Written from the code by `make docs`: what `--help` says, with every option but itself explained.\n"
+    intro = "This page is what `--help-all` says of each command. `make docs` writes it.\n"
     return "\n".join([f"# {title}\n", intro, *sections])
 
 

@@ -20,6 +20,7 @@ from click.core import ParameterSource
 from spectool import SpectoolError, escaped_name
 from spectool.artifacts.artifact import require_replaceable
 from spectool.artifacts.atomic import require_new
+from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
 
@@ -32,6 +33,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
+_OPENED_PER_SECOND = 2_000_000  # bytes of a tokenizer.json
 _DIGEST = re.compile("[0-9a-f]{64}")
 _wrapped = partial(wrap, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
 
@@ -60,19 +62,28 @@ def model_of(tokenizer: str, otherwise: str) -> str:
 def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> None:
     """Check what a stage will write and which tokenizers it needs, before any of them is read.
 
-    Without a ``format_name``, a model is written.
+    Without a ``format_name``, a model is written. Without ``out``, it will write in the user's cache, under a name that
+    depends on the tokenizer.
 
     Raises:
-        SpectoolError: ``out`` must not be replaced, or there is no tokenizer of that name.
+        SpectoolError: ``out`` must not be replaced, nothing can be written there, or a tokenizer is not there.
     """
     from spectool.tokenization.hub_names import looks_like_hub_id
     from spectool.tokenization.opening import open_tokenizer
 
-    if out is not None:
-        require_new(out) if format_name is None else require_replaceable(out, format_name)
+    place = out or default_path("new")
+    require_new(place) if format_name is None else require_replaceable(place, format_name)
     for name in tokenizers:
         if not looks_like_hub_id(name) and not os.path.lexists(Path(name).expanduser()):
             open_tokenizer(name)  # says what it looked for
+
+
+def say_opening(source: str | Path) -> None:
+    """Say that a tokenizer is opened, and how long that takes if its vocabulary is large."""
+    path = Path(source).expanduser()
+    file = path / "tokenizer.json" if path.is_dir() else path
+    seconds = file.stat().st_size / _OPENED_PER_SECOND if file.is_file() else 0
+    say(f"opening {source}" + (f", which takes about {seconds:.0f} seconds" if seconds >= 2 else ""))
 
 
 def opened(source: str | Path) -> "Tokenizer":
@@ -80,7 +91,7 @@ def opened(source: str | Path) -> "Tokenizer":
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    say(f"opening {source}")  # a large vocabulary takes ten seconds
+    say_opening(source)
     tokenizer = open_tokenizer(source)
     for note in tokenizer.notes:
         say(f"{tokenizer.name}: {note}")

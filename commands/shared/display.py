@@ -31,9 +31,7 @@ IN_MARKS: Styles = {
 
 def styles_of_output() -> Styles:
     """Colours if the output is a terminal that may have them (https://no-color.org), marks otherwise."""
-    # There is no output at all where the caller has closed it.
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return IN_COLOUR if is_terminal and not without_colours() else IN_MARKS
+    return IN_COLOUR if sys.stdout.isatty() and not without_colours() else IN_MARKS
 
 
 def legend(styles: Styles = IN_COLOUR) -> str:

@@ -35,11 +35,20 @@ def check_drafting(drafting: DraftingChoice) -> None:
             _require_format(artifact, "spectool-dictionary")
     if drafting.alignment is not None:
         _require_format(find_artifact(drafting.alignment, ".align"), "spectool-alignment")
-    draft = drafting.draft_model
-    if draft is not None and not looks_like_hub_id(draft) and not os.path.lexists(Path(draft).expanduser()):
+    if drafting.draft_model is not None:
+        check_model(drafting.draft_model)
+
+
+def check_model(name: str) -> None:
+    """Check that a model is there, unless it may be on the hub.
+
+    Raises:
+        RuntimeUnsupported: There is nothing of that name.
+    """
+    if not looks_like_hub_id(name) and not os.path.lexists(Path(name).expanduser()):
         from spectool.runtime.loading import load_model
 
-        load_model(draft)  # says what it looked for
+        load_model(name)  # says what it looked for
 
 
 def _require_format(path: Path, expected: str) -> None:

@@ -89,8 +89,10 @@ def read_grid(path: Path) -> Grid:
         return Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise SpectoolError(f"{path}: {problems(error)}. {hint}") from error
-    except (OSError, ValueError) as error:
-        raise SpectoolError(f"{path}: expected a grid in TOML, got {error}. {hint}") from error
+    except OSError as error:
+        raise SpectoolError(f"{path}: the grid cannot be read ({error.strerror}). {hint}") from error
+    except ValueError as error:
+        raise SpectoolError(f"{path}: is not TOML: {error}. {hint}") from error
 
 
 def _combined(**axes: Iterable[Any]) -> Settings:

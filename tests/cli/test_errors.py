@@ -124,20 +124,6 @@ def test_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_interrupted_while_modules_are_imported() -> None:
-    interrupts = """
-import sys
-class Interrupts:
-    def find_spec(self, name, *_):
-        if name == "click":
-            raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupts())
-import spectool.cli
-"""
-    done = subprocess.run([sys.executable, "-c", interrupts], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
 def test_an_artifact_of_another_format_is_not_replaced(work: Path, tmp_path: Path) -> None:
     out = shutil.copy(work / "x.align", tmp_path / "x.align")
     before = out.read_bytes()

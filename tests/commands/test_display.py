@@ -85,8 +85,6 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(
     with os.fdopen(follower, "w", encoding="utf-8") as terminal, os.fdopen(leader, "rb"):
         monkeypatch.setattr(sys, "stdout", terminal)
         assert styles_of_output() is styles
-    monkeypatch.setattr(sys, "stdout", None)
-    assert styles_of_output() is IN_MARKS
     monkeypatch.undo()
 
 

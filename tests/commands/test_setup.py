@@ -101,6 +101,16 @@ def test_what_is_not_there_is_named_before_anything_is_made(
     assert not list(cache.rglob("*"))
 
 
+def test_without_text_and_without_datasets_both_ways_out_are_named(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    message = error_of(run("setup", TARGET, *BRIEF))
+    assert "wiki-pl" in message and "pip install" in message
+    assert message.count("Or name text of your own: --corpus FILE") == 1
+    assert not list(cache.rglob("*.dict"))
+
+
 def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.txt").write_text("a\n", encoding="utf-8")
     assert "Give more text" in error_of(run("setup", TARGET, *BRIEF, "--corpus", tmp_path / "tiny.txt"))

@@ -78,5 +78,7 @@ def test_a_wrong_file_is_told_where(tmp_path: Path, text: str, named: str) -> No
     path.write_text(text)
     with pytest.raises(SpectoolError, match=rf"grid\.toml: .*{named}"):
         read_grid(path)
-    with pytest.raises(SpectoolError, match=r"none\.toml: expected a grid"):
+    with pytest.raises(
+        SpectoolError, match=r"none\.toml: the grid cannot be read \(No such file or directory\)\. `spectool lab"
+    ):
         read_grid(tmp_path / "none.toml")
