@@ -94,8 +94,8 @@ def require_writable(out: Path) -> None:
     if out == Path.cwd() or not out.name:
         raise ArtifactError(f"{out}: cannot be written (it is the current directory). Choose another -o")
     folder = next(parent for parent in out.parents if parent.exists())
-    try:  # os.access says yes to root, even where nothing can be made
-        Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
+    try:  # os.access says yes to root, even where nothing can be made; a file without a name outlives no kill
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ArtifactError(
             f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o"

@@ -131,6 +131,6 @@ def test_that_nothing_can_be_made_there_is_known_before_the_work(
     def refused(*_: object) -> None:
         raise FileNotFoundError
 
-    monkeypatch.setattr(os, "mkdir", refused)
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(ArtifactError, match="is not a writable directory"):
         require_writable(tmp_path / "x")

@@ -69,7 +69,6 @@ def test_what_is_cheap_to_check_is_checked_first(
     "command",
     [
         "build-dict --tokenizer BAD --corpus sample:pl",
-        "count --tokenizer BAD --corpus sample:pl",
         "align --draft BAD --target BAD",
         "doctor --model BAD",
     ],

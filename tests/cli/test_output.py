@@ -200,17 +200,13 @@ def test_a_lookup_shows_tokens_and_proposal_first(work: Path) -> None:
 
 
 def test_the_next_command_is_the_last_line(work: Path, tmp_path: Path) -> None:
-    merged = run("merge-dict", work / "uk.dict", work / "uk.dict", "-o", tmp_path / "m.dict")
-    assert (
-        merged.stderr.splitlines()[-1] == f"next: spectool generate --model MODEL --dict {tmp_path}/m.dict --prompt …"
-    )
+    build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:uk", "-o", tmp_path / "m.dict")
+    built = run(*build).stderr.splitlines()[-1]
+    assert built == f"next: spectool generate --model MODEL --dict {tmp_path}/m.dict --prompt …"
     inspected = run("inspect", work / "x.align").stderr.splitlines()[-1]
     models = "--model TARGET --draft-model DRAFT"
     assert inspected == f"next: spectool generate {models} --alignment {work}/x.align --prompt …"
-    for command in (
-        ("merge-dict", work / "uk.dict", work / "uk.dict", "-o", tmp_path / "m.dict"),
-        ("inspect", work / "x.align"),
-    ):
+    for command in (build, ("inspect", work / "x.align")):
         assert "next:" not in run(*command, "--json").stderr
 
 
