@@ -87,13 +87,14 @@ def test_the_doctor_takes_the_seconds_that_it_is_given(monkeypatch):
         return call(self, inputs, **options)
 
     monkeypatch.setattr(type(model), "__call__", slow)
-    monkeypatch.setattr("spectool.measure.doctor.perf_counter", lambda: now[0])
+    for module in ("spectool.measure.doctor", "spectool.runtime.policy.measuring"):
+        monkeypatch.setattr(f"{module}.perf_counter", lambda: now[0])
     measured = {}
     for seconds in (1, 3, 10, 30):
         now[0] = 0.0
         measured[seconds] = measure_costs(model, tokenizer, "demo", seconds)
         assert 0.8 * seconds < now[0] < 1.2 * seconds, (seconds, now[0])
-    assert measured[1].seconds.keys() == {64} and set(measured[10].seconds) == {64, 1024}
+    assert set(measured[10].seconds) == {64, 1024}
     assert set(measured[10].curve) == set(ROWS) > set(measured[1].curve)
 
 
@@ -105,7 +106,7 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
     wrong = ["", "[]", "{}", "[" * 50_000, good.replace('"machine"', '"host"'), good.replace('"2"', '"two"')]
     fields = json.loads(good)
     for name, value in (("seconds", {"64": []}), ("seconds", {"64": {"1": None}}), ("seconds", {}), ("same_bits", "x"),
-                        ("processor_share", {}), ("seconds", {"64": {"1": 0}}), ("drafts", [])):  # fmt: skip
+                        ("plain", {}), ("seconds", {"64": {"1": 0}}), ("exact", "yes"), ("drafts", [])):  # fmt: skip
         wrong.append(json.dumps({**fields, name: value}))
     for text in wrong:
         path.write_text(text, encoding="utf-8")
