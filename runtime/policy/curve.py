@@ -19,7 +19,8 @@ class PassCurve:
     """Plain passes that a pass takes, interpolated in rows and in context.
 
     More rows never take less time, so a measured time that says otherwise is replaced by the least of those of more
-    rows. Beyond the rows that were measured, the steepest of the average and the last slope goes on.
+    rows. Beyond the rows that were measured, the steeper of the average and the last slope goes on in the shortest
+    context; in a longer one, passes are as many times as long as those over the most rows that were measured there.
     """
 
     def __init__(self, seconds: Mapping[int, Mapping[int, float]], plain: Mapping[int, float]) -> None:
@@ -33,10 +34,20 @@ class PassCurve:
         """Seconds of a pass over ``rows`` tokens after ``context`` tokens; of a plain pass, where ``rows`` is 0."""
         key = rows, context >> 6  # what 64 tokens more change is not worth working out again
         if key not in self._drawn:
-            at = [self._plain[depth] if rows == 0 else _at(self._points[depth], rows) for depth in self._depths]
+            at = [self._measured(rows, depth) for depth in self._depths]
             slope = max(0.0, at[-1] - at[0]) / max(1, self._depths[-1] - self._depths[0])
             self._drawn[key] = at[0] + slope * max(0, context - self._depths[0])
         return self._drawn[key]
+
+    def _measured(self, rows: int, depth: int) -> float:
+        """Seconds of a pass in a context that was measured."""
+        if not rows:
+            return self._plain[depth]
+        points, shortest = self._points[depth], self._points[self._depths[0]]
+        last = max(points)
+        if points is shortest or rows <= last:
+            return _at(points, rows)
+        return _at(shortest, rows) * points[last] / _at(shortest, last)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0, drift: float = 1.0) -> list[float]:
         """Plain passes of the same ``texts`` that a pass takes, by draft length, shape [longest + 1].

@@ -43,7 +43,7 @@ def test_the_short_measurement_takes_about_40_plain_passes(dear: float, monkeypa
     monkeypatch.setattr("spectool.runtime.policy.measuring.perf_counter", lambda: model.now)
     seconds, plain = time_passes(model, lambda each: SHORT * each)
     assert model.now <= 1.2 * SHORT
-    assert plain == dict.fromkeys(plain, 1.0) and {1, 2, 4} <= seconds[64].keys()
+    assert plain == dict.fromkeys(plain, 1.0) and {1, 2} <= seconds[64].keys()
     assert all(time == pytest.approx(1 + dear * (rows - 1)) for rows, time in seconds[64].items())
 
 
@@ -88,7 +88,9 @@ def test_a_damaged_file_is_ignored_and_named(damage: str, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("temp", [0.0, 1.0])
-def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float) -> None:
+def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where passes take about as long as was measured: made-up costs are far from a tiny model's."""
+    monkeypatch.setattr("spectool.runtime.policy.curve.Drift.observe", lambda *args, **options: None)
     model: Any = tiny_model()
     save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.1, 8: 1.6}}, {64: 1.0}, ()))
     drafter = Drafters([LookupDrafter(history=True), ModelDrafter(perturbed(model, noise=0.03))])
