@@ -12,7 +12,7 @@ from itertools import pairwise
 FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
 _OUTLIER = 2.0  # a pass that takes more than this many times the expected seconds counts as so many: it was disturbed
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
-_FEWEST = 4  # plain passes, and twice as many with drafts, before they are compared: one may be disturbed
+_FEWEST = 4  # passes of each kind before they are compared
 
 
 class PassCurve:
@@ -93,8 +93,8 @@ class Drift:
         self._ratios[drafted] = before + max(_WEIGHT, 1.0 / count) * (ratio - before)
         found = self._ratios[True] / self._ratios[False]
         far = FAR_OFF if self.factor == 1.0 else 1.0 + (FAR_OFF - 1.0) / 2  # it does not come and go
-        enough = self._seen[False] >= _FEWEST and self._seen[True] >= 2 * _FEWEST
-        self.factor = found if enough and found > far else 1.0
+        far += 1.0 / max(1, self._seen[True])  # of a few passes, one may have been disturbed
+        self.factor = found if min(self._seen.values()) >= _FEWEST and found > far else 1.0
         if self.factor > 1.0 and not self._warned:
             self._warned = True
             logging.getLogger(__name__).warning(
