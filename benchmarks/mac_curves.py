@@ -1,6 +1,6 @@
 """The policy on published cost curves of Apple chips, with real look-ups on held-out text.
 
-    python benchmarks/mac_curves.py                  Qwen 2.5's and Gemma 3's tokenizers, Polish and Ukrainian
+    python benchmarks/mac_curves.py     Qwen 2.5's and Gemma 3's tokenizers, Polish and Ukrainian
 
 Look-ups (dictionary and history) are recorded at every position of held-out text, cut into texts of 64 tokens after 64
 of prompt, and replayed on each curve. *Fixed* is the best of 12 rules that cut a proposal where the probability of all
