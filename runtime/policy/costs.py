@@ -23,6 +23,7 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, require_writable, save_costs
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.groups import require_same_lengths
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.measuring import time_passes
@@ -74,7 +75,11 @@ def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure
     """A policy that knows what passes of ``model`` cost, and those of the draft models in ``drafter``.
 
     What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.
+
+    Raises:
+        RuntimeUnsupported: The model is spread over several processes, which would choose different lengths.
     """
+    require_same_lengths(model)
     costs = costs_of(model, measure=measure)
     policy = Policy(ASSUMED if costs is None else PassCurve(costs.seconds, costs.plain))
     if costs is not None and costs.exact:
