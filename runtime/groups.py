@@ -12,7 +12,7 @@ def processes_of(model: Any) -> int:
     modules = model.modules() if hasattr(model, "modules") else ()
     sizes = [1]
     for module in modules:
-        group = getattr(module, "group", None)
+        group: Any = getattr(module, "group", None)
         sizes += [getattr(module, "pipeline_size", 1), group.size() if hasattr(group, "size") else 1]
     return max(sizes)
 
