@@ -250,6 +250,8 @@ class Policy:
         """
         proposal, count = guess.proposal, len(guess.proposal.tokens)
         drawn = proposal.distribution is not None
+        if proposal.distribution is not None and len(proposal.distribution) > count:
+            return proposal  # a drawn token that the target does not have leaves its row, and nothing follows it
         options = [guess] if drawn else [guess, found]
         for each in look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
