@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter
-from spectool.runtime.policy.account import LossAccount
+from spectool.runtime.policy.account import ALLOWANCE, LossAccount
 from spectool.runtime.policy.curve import FREE, Drift, PassCurve
-from spectool.runtime.policy.record import Record
+from spectool.runtime.policy.record import MODEL_SHARE, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
@@ -71,6 +71,7 @@ class Choice(NamedTuple):
         look_up: The best proposal of the look-ups.
         look_up_cost: Plain passes of a cycle with this one.
         model: The draft model that was asked; None if none was.
+        forgiven: Plain passes of reading that are not charged to the model's account, because the text pays for them.
     """
 
     proposal: Proposal
@@ -78,6 +79,7 @@ class Choice(NamedTuple):
     look_up: Candidate = NOBODY
     look_up_cost: float = 1.0
     model: GuardedDrafter | None = None
+    forgiven: float = 0.0
 
 
 class Policy:
@@ -140,7 +142,9 @@ class Policy:
         guess, drafting = self._guess_of(asked, count, reading)
         chosen = self._completed(guess, found, look_ups, costs, self._most(asked, limit))
         cost = drafting + costs[len(chosen.tokens)]
-        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked)
+        forgiven = max(0.0, reading - MODEL_SHARE * ALLOWANCE)
+        asked.reading += reading - forgiven
+        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, forgiven)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -181,7 +185,7 @@ class Policy:
             record = self.record(model.name)
             if model is choice.model:  # in plain passes, which are worth as many tokens as usual
                 won = (len(committed) - without) / self.rate - (choice.cost - choice.look_up_cost)
-                record.account.settle(won, 1.0)
+                record.account.settle(won + choice.forgiven, 1.0)
             else:
                 record.rest()
         self._count(choice.cost, len(committed))
@@ -238,7 +242,6 @@ class Policy:
         guess = model.propose(length)
         passes = model.passes - before
         record.count(passes, len(guess.tokens))
-        model.reading += reading
         return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token + reading
 
     def _completed(

@@ -51,13 +51,14 @@ def test_outputs_may_go_on_behind_their_end(work: Path) -> None:
 def test_counts_are_those_of_a_replay(work: Path, measured: Path) -> None:
     drafter = load_drafter(TARGET, dictionary=work / "pl.dict")
     assert drafter is not None
+    (look_ups,) = drafter.members
     _, tokenizer = load_model(TARGET)
     lines = (work / "prompts.txt").read_text(encoding="utf-8").splitlines()
     for block in read_run(measured).blocks:
         one = block.by_configuration["dictionary", 2]
         prompt = tokenizer.encode(lines[int(block.prompt[-3:]) - 1])
         assert len(prompt) == block.prompt_tokens
-        assert replayed(drafter, prompt, list(one.output)) == (one.passes, sum(one.accepted))
+        assert replayed(look_ups, prompt, list(one.output)) == (one.passes, sum(one.accepted))
 
 
 def test_the_run_tells_machine_and_sizes(measured: Path) -> None:
