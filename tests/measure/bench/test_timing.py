@@ -47,6 +47,7 @@ class Reader(Drafter):
 
     name = "reader"
     costs_a_pass = True
+    passes = 0
 
     def __init__(self) -> None:
         self.starts = 0
