@@ -21,9 +21,8 @@ OPTIONAL = sorted({module for modules in EXTRAS.values() for module in modules})
 
 CORE = [
     "build-dict --tokenizer TARGET --corpus pl.txt -o pl.dict",
-    "count --tokenizer TARGET --corpus pl.txt -o pl.counts",
     "inspect pl.dict --lookup w",
-    "verify pl.dict pl.counts",
+    "verify pl.dict",
     "emulate --dict pl.dict --corpus pl.txt",
     "generate --model TARGET --dict pl.dict -p Wczoraj -m 4",
     "generate --model TARGET --draft-model DRAFT -p Wczoraj -m 4 --json",

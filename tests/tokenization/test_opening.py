@@ -153,8 +153,16 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
 def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
     directories = [path.parent for path in sorted((shared / "tokenizers").glob("*/tokenizer.json"))]
     assert len(directories) >= 17
+    refused = []
     for directory in directories:
-        check_as_transformers_loads_it(directory)
+        try:
+            open_tokenizer(directory)
+        except TokenizerError as error:
+            assert "marks for parts of words" in str(error)
+            refused.append(directory.name)
+        else:
+            check_as_transformers_loads_it(directory)
+    assert refused and set(refused) <= {"bert-base-uncased", "herbert-base-cased"}
 
 
 def test_transformers_is_not_imported_where_the_files_say_all(shared: Path) -> None:
