@@ -1,7 +1,7 @@
 """What a model's passes cost on this machine: measured once, and kept in the user's cache.
 
 Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, but not on the values of
-the weights. So the key of a measurement is made of these, and a model has the same key wherever it lies. `spectool
+the weights. The key of a measurement is made of these, so a copy of a model has the same key. `spectool
 doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts.
 """
 

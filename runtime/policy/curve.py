@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
-_OUTLIER = 2.0  # a pass that takes more than this many times the expected seconds counts as so many: it was disturbed
+_OUTLIER = 2.0  # a pass that takes longer than this many times the usual was disturbed, and counts as this many
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _FEWEST = 4  # passes of each kind before they are compared
 
@@ -126,7 +126,7 @@ def _at(points: Mapping[int, float], rows: int) -> float:
 
 
 FREE = PassCurve({0: {1: 1.0}}, {0: 1.0})
-"""Every pass takes as long as a plain one: for a fixed draft length, which is kept whatever it costs."""
+"""Every pass takes as long as a plain one. A fixed draft length uses this, because it does not depend on costs."""
 
 ASSUMED = PassCurve({0: {1: 1.0, 17: 3.72}}, {0: 1.0})
 """Where nothing was measured: 0.83 + 0.17 for each row, as published for Gemma 4 31B in 4 bits on an M3 Ultra."""

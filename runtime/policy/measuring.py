@@ -103,7 +103,7 @@ def time_passes(
 
 
 def _lengthen(cache: Sequence[Any], tokens: int) -> None:
-    """Let the caches of attention hold so many tokens more, whatever they are; others do not depend on the number."""
+    """Add made-up tokens to the caches of attention. What other caches cost does not depend on their number."""
     for leaf in flatten(cache):
         if isinstance(leaf, KVCache | RotatingKVCache) and leaf.keys is not None and tokens > 0:
             keys, values = (mx.repeat(each[:, :, :1], tokens, axis=2) for each in (leaf.keys, leaf.values))

@@ -115,7 +115,7 @@ class Policy:
         return self.curve is not FREE
 
     def paused(self, texts: int = 1) -> bool:
-        """Whether the next pass over so many texts goes without drafts, whatever they would be."""
+        """Whether the next pass over this many texts goes without drafts, so that no drafter need be asked."""
         return self.account.left <= 0.0 or not self.longest or self.drift(texts).wants_plain
 
     def drift(self, texts: int = 1) -> Drift:
