@@ -74,9 +74,9 @@ def decode(
             else generate_step(prompt, model, drafter=ours, statistics=counted, **options)
         )
         output: list[int] = []
-        passes = 0
+        passes, began = 0, time.perf_counter()
         for token, _, *drafted in steps:
-            began = began if output else time.perf_counter()  # noqa: F821
+            began = began if output else time.perf_counter()
             output.append(int(token))
             passes += drafted != [True]
         print(json.dumps({"tokens": output, "seconds": time.perf_counter() - began, "passes": passes}), flush=True)
