@@ -32,7 +32,7 @@ _PURPOSES = {
     },
     "Measure": {
         "doctor": "spectool.commands.doctor:doctor",
-        "emulate": "spectool.commands.emulate:emulate",
+        "predict": "spectool.commands.predict:predict",
         "bench": "spectool.commands.bench:bench",
     },
     "Any artifact": {

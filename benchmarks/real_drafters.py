@@ -47,7 +47,7 @@ from spectool.lab.dictspec import DictSpecDrafter
 from spectool.lab.hindsight import Machine, Saved, best_seconds, play, policy_for, record
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime import Drafters, DraftStatistics, load_drafter
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -29,7 +29,8 @@ _BAR = 24  # characters of a pass as long as the longest one
     is_flag=True,
     help="From now on, draft only as many tokens as give the same bits as plain decoding.",
 )
-def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: bool) -> None:
+@option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
+def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bool, as_json: bool) -> None:
     """Measure what drafts cost on this machine, and save it for later commands.
 
     Measures passes over 1 to 32 tokens, works out how often a draft has to be right to pay, and checks whether such a
@@ -42,14 +43,19 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
+    from spectool.measure.precision import flatter_forms
+    from spectool.measure.sharing import row_to_share
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
+    from spectool.runtime.policy.curve import PassCurve
 
     names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
         check_model(name)
     require_writable(costs_path("").parent)
     costs: dict[str, PassCosts] = {}
+    rows: list[str] = []
+    advice: list[str] = []
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured
     for role, name in names.items():
@@ -58,13 +64,23 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, as_json: 
         say(f"{name}: measuring for {seconds:g} seconds")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         save_costs(model_key(loaded), costs[role])
+        row = row_to_share(loaded, costs[role])
+        rows.append(row.model_dump_json(exclude_defaults=True))
+        curve = PassCurve(costs[role].seconds, costs[role].plain)
+        advice += flatter_forms(row.chips[0], row.bits, row.mode, curve) if role == "target" else []
         del loaded
+    if share:
+        click.echo("\n".join(rows))
+        return
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)
     if as_json:
-        show({role: asdict(each) for role, each in costs.items()} | {"lengths": lengths}, as_json=True)
+        more = {"lengths": lengths, "other_forms": advice}
+        show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
     _print(costs["target"], lengths, draft_pass)
+    for note in advice:
+        click.echo(fill(note, 100))
     say_next(["generate", "--model", model, *(["--draft-model", draft] if draft else [])])
 
 

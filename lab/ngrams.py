@@ -75,7 +75,7 @@ def ngrams(
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
-    from spectool.measure.emulate import encode_text, replay
+    from spectool.measure.replay import encode_text, replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
@@ -95,7 +95,7 @@ def ngrams(
     with progress("replaying", tokens * len(lengths) * len(translators), "tokens") as done:
         for length, name in product(dict.fromkeys(lengths), translators):
             drafter = TranslatedDrafter(sources[name], translators[name], length)
-            found = replay(documents, drafter, length * MOST_IDS_A_DRAFT_TOKEN, done)
+            found = replay(documents, drafter, length * MOST_IDS_A_DRAFT_TOKEN, lambda tokens, cost: done(tokens))
             rows.append(
                 {
                     "k": length,

@@ -17,7 +17,7 @@ from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, 
 from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
-_LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
+LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
 _LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
 
 
@@ -205,7 +205,7 @@ def load_drafter(
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(named, tokenizer, say)
     if dictionaries or history:
-        least = _LEAST_OF_LOOKUPS if min_probability is None else min_probability
+        least = LEAST_OF_LOOKUPS if min_probability is None else min_probability
         drafters.append(LookupDrafter(dictionaries, history, least))
     if draft_model is not None:
         least = _LEAST_OF_MODELS if min_probability is None else min_probability

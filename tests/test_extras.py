@@ -23,7 +23,7 @@ CORE = [
     "build-dict --tokenizer TARGET --corpus pl.txt -o pl.dict",
     "inspect pl.dict --lookup w",
     "verify pl.dict",
-    "emulate --dict pl.dict --corpus pl.txt",
+    "predict --dict pl.dict --corpus pl.txt",
     "generate --model TARGET --dict pl.dict -p Wczoraj -m 4",
     "generate --model TARGET --draft-model DRAFT -p Wczoraj -m 4 --json",
     "bench --model TARGET --drafter dict=pl.dict --prompts pl:list --count 1 --tokens 8 --ignore-eos -o pl.bench",
@@ -32,7 +32,7 @@ CORE = [
 NEEDY = {
     "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
     "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
-    "emulate --history --tokenizer TARGET --corpus hf:owner/name": "hub",
+    "predict --history --tokenizer TARGET --corpus hf:owner/name": "hub",
 }
 RUN = """
 import json, shlex, sys

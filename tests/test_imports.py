@@ -50,7 +50,7 @@ def test_offline_rooms_need_no_models(room: str) -> None:
         "lab.ngram_model",
         "lab.strategies",
         "measure.bench.page",
-        "measure.emulate",
+        "measure.replay",
         "runtime.decoding.statistics",
         "runtime.drafters.history",
         "runtime.policy.policy",
@@ -79,7 +79,7 @@ def test_the_check_can_fail() -> None:
     [
         ["--help"],
         ["--version"],
-        *([name, "--help"] for name in ("build-dict", "align", "generate", "emulate", "demo")),
+        *([name, "--help"] for name in ("build-dict", "align", "generate", "predict", "demo")),
         ["bench", "--help"],
         *(["lab", name, "--help"] for name in ("train-draft", "tune-draft", "fairness", "sweep", "ngrams")),
     ],
@@ -97,7 +97,7 @@ def test_offline_commands_need_no_models(tmp_path: Path) -> None:
     commands = [
         build,
         ["align", *sides, "-o", "x.align"],
-        ["emulate", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
+        ["predict", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
         ["lab", "ngrams", *sides, "--alignment", "x.align", "--count-on", "text", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],

@@ -39,7 +39,7 @@ from spectool.lab.resumable import TaskResult, finished_task, resumable_work, ru
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
 from spectool.lab.sweep.text import EncodedText, SweptText
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer

@@ -29,7 +29,7 @@ def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command(
-        "emulate", "--dict", path, "--dict", path, "--corpus", "sample:pl", "--max-tokens", 50
+        "predict", "--dict", path, "--dict", path, "--corpus", "sample:pl", "--max-tokens", 50
     )
 
 

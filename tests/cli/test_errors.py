@@ -24,9 +24,9 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert "exists and is not a whole artifact" in error_of(run(*build, tmp_path / "file"))
     assert "is not a writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
     assert "no such file" in error_of(run("verify", missing))
-    assert "no such file" in error_of(run("emulate", "--dict", missing, "--corpus", "sample:pl"))
+    assert "no such file" in error_of(run("predict", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
-        run("emulate", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
+        run("predict", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
     )
     (tmp_path / "empty").mkdir()
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path / "empty"))
@@ -37,7 +37,7 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
 
 def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path, tmp_path: Path) -> None:
     other = shutil.copy(OTHER, tmp_path / "o'ther one.json")
-    message = error_of(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--tokenizer", other))
+    message = error_of(run("predict", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--tokenizer", other))
     assert re.search(rf"uk\.dict: built for tokenizer \w{{8}}…, {other} is \w{{8}}…\. Rebuild it: spectool", message)
     assert f"spectool build-dict --tokenizer {shlex.quote(str(other))} -o NEW.dict --corpus" in message
 
@@ -54,7 +54,7 @@ def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
     build = ("build-dict", "--tokenizer", tmp_path / "t.json", "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
     assert run(*build, "--max-bytes", "14KB").exit_code == 0
     (tmp_path / "t.json").unlink()
-    emulate = ("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
+    emulate = ("predict", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert "Give the dictionary's tokenizer with --tokenizer" in error_of(run(*emulate))
     assert run(*emulate, "--tokenizer", TOKENIZER).exit_code == 0
     shown = run("inspect", tmp_path / "x.dict")

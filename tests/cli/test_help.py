@@ -11,7 +11,7 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "demo", "doctor", "emulate"),
+    *("align", "bench", "build-dict", "chat", "demo", "doctor", "predict"),
     *("generate", "inspect", "lab", "prune-draft", "serve", "setup", "verify"),
 ]
 
@@ -54,7 +54,7 @@ def test_examples_use_options_that_there_are(name: str) -> None:
     ("arguments", "meant"),
     [
         (["generate", "--modle", "x"], "--model"),
-        (["emulate", "--dictionary", "x"], "--dict"),
+        (["predict", "--dictionary", "x"], "--dict"),
         (["chat", "--max-new-tokens", "8"], "--max-tokens"),
         (["build-dict", "--output", "x"], "--out"),
     ],
@@ -76,8 +76,8 @@ def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -
         ["verify"],
         ["inspect"],
         ["inspect", TOKENIZER, "--lookup", "kot"],
-        ["emulate", "--corpus", "sample:pl"],
-        ["emulate", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--no-history"],
+        ["predict", "--corpus", "sample:pl"],
+        ["predict", "--corpus", "sample:pl", "--tokenizer", TOKENIZER, "--no-history"],
         ["generate", "--prompt", "x"],
         ["demo", "doctor", "--max-tokens", "0"],
     ],

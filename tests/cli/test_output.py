@@ -29,7 +29,7 @@ def test_json_of_each_command(work: Path) -> None:
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []
-    emulated = json.loads(run("emulate", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--json").stdout)
+    emulated = json.loads(run("predict", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--json").stdout)
     assert emulated["tokens"] > emulated["passes"] > 0
     accepted = sum(counts["accepted"] for counts in emulated["accepted_by_source"].values())
     assert 0 <= emulated["passes"] + accepted - emulated["tokens"] <= emulated["documents"], "a text may end in a draft"
@@ -76,7 +76,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     steps = done.stderr.splitlines()
     assert steps[:2] == [f"opening {TOKENIZER}", "splitting into tokens"] and len(steps) == len(set(steps)) > 5
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
-    emulated = process("emulate", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
+    emulated = process("predict", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert emulated.returncode == 0
     assert emulated.stderr == "", "no progress bar where nobody looks"
 
@@ -85,7 +85,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "bar"),
     [
-        ("emulate --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
+        ("predict --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
         (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"splitting: 100%"),
         (f"prune-draft --draft {demo_path('draft')} --corpus sample:pl -o small", b"timing: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
@@ -146,7 +146,7 @@ def test_emulation_of_real_text(shared: Path, tmp_path: Path) -> None:
     out = tmp_path / "uk.dict"
     assert run("build-dict", "--tokenizer", tokenizer, "--corpus", "sample:uk", "-o", out).exit_code == 0
     corpus = shared / "corpora" / "uk.valid.txt.zst"
-    facts = json.loads(run("emulate", "--dict", out, "--corpus", corpus, "--json").stdout)
+    facts = json.loads(run("predict", "--dict", out, "--corpus", corpus, "--json").stdout)
     assert facts["tokens"] > 100_000
     assert facts["tokens_per_pass"] > 1.02
     assert 0 < facts["acceptance"] < 1

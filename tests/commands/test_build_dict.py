@@ -42,17 +42,17 @@ def test_files_of_a_folder_that_are_left_out_are_named(tmp_path: Path) -> None:
     out = tmp_path / "a.dict"
     for command in (
         ("build-dict", "--tokenizer", TOKENIZER, "--corpus", texts, "-o", out),
-        ("emulate", "--dict", out, "--corpus", texts),
+        ("predict", "--dict", out, "--corpus", texts),
     ):
         found = run(*command)
         assert found.exit_code == 0 and ": left out 2 .py, 1 notes." in found.stderr, found.output
-    assert "left out" not in run("emulate", "--dict", out, "--corpus", texts / "b.py").stderr
+    assert "left out" not in run("predict", "--dict", out, "--corpus", texts / "b.py").stderr
 
 
 def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> None:
     run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "a.dict")
     found = [
-        figures("emulate", "--dict", tmp_path / "a.dict", "--corpus", "sample:pl", "--min-draft-prob", threshold)
+        figures("predict", "--dict", tmp_path / "a.dict", "--corpus", "sample:pl", "--min-draft-prob", threshold)
         for threshold in (0.05, 0.5)
     ]
     for facts in found:

@@ -98,7 +98,7 @@ def test_several_are_named_in_python_and_for_emulate(tmp_path: Path) -> None:
     def passes(*named: Path) -> int:
         given = [part for path in named for part in ("--dict", path)]
         return int(
-            json.loads(run("emulate", *given, "--no-history", "--corpus", "sample:uk", "--json").stdout)["passes"]
+            json.loads(run("predict", *given, "--no-history", "--corpus", "sample:uk", "--json").stdout)["passes"]
         )
 
     assert passes(pl, uk) <= passes(uk) < passes(pl)

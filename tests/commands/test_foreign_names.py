@@ -63,9 +63,9 @@ def test_what_is_printed_has_escapes(texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.dict"
     done = process(*BUILD, "--corpus", texts, "-o", out, "--json")
     assert done.returncode == 0, done.stderr
-    emulated = process("emulate", "--dict", out, "--corpus", texts)
+    emulated = process("predict", "--dict", out, "--corpus", texts)
     assert emulated.returncode == 0 and f"{SHOWN}\n" in emulated.stdout, emulated.stderr
-    emulated = process("emulate", "--dict", out, "--corpus", texts, "--json")
+    emulated = process("predict", "--dict", out, "--corpus", texts, "--json")
     assert json.loads(emulated.stdout)["corpus"].endswith(SHOWN)
     for refused in (
         process(*BUILD, "--corpus", texts / "none", "-o", out),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Proposal
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw

@@ -11,7 +11,7 @@ from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.strategies import STRATEGIES, make_translator
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime import Constraint, DraftContext
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter

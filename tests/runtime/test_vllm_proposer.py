@@ -18,7 +18,7 @@ import pytest
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.lab.prompt_lookup import PromptLookupDrafter
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -16,7 +16,7 @@ from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, spli
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.corpora import Document, open_corpus
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.counting_twin import counted
 from spectool.tokenization.tokenizer import Tokenizer

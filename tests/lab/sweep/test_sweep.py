@@ -26,7 +26,7 @@ from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
 from spectool.lab.sweep.text import script_of
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.opening import open_tokenizer

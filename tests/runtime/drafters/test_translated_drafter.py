@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource

@@ -1,10 +1,10 @@
-"""``spectool emulate``: figures of what it drafts from."""
+"""``spectool predict``: figures of what it drafts from."""
 
 from pathlib import Path
 
 import pytest
 
-from spectool.tests.measure.emulate.emulating import TARGET, figures, run
+from spectool.tests.measure.predict.predicting import TARGET, figures, run
 from spectool.tokenization.opening import open_tokenizer
 
 pytestmark = pytest.mark.system
@@ -23,9 +23,9 @@ def test_only_so_many_tokens_are_replayed(work: Path) -> None:
 
 def test_what_drafts_is_what_generate_drafts_by_default(work: Path) -> None:
     arguments = ["--corpus", work / "uk.txt", "--tokenizer", TARGET]
-    default, said = figures(*arguments), ["--history", "--min-draft-prob", "0.2", "--num-draft-tokens"]
-    assert default == figures(*arguments, *said, "16") == figures(*arguments, *said, "auto")
-    assert default["passes"] != figures(*arguments, "--min-draft-prob", "0", "--num-draft-tokens", "8")["passes"]
+    default = figures(*arguments)
+    assert default == figures(*arguments, "--history", "--min-draft-prob", "0.2")
+    assert default["passes"] != figures(*arguments, "--min-draft-prob", "0")["passes"]
     assert list(default["accepted_by_source"]) == ["history"]
 
 

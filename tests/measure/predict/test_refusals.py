@@ -1,10 +1,10 @@
-"""``spectool emulate``: texts and options that it refuses, saying what to do."""
+"""``spectool predict``: texts and options that it refuses, saying what to do."""
 
 from pathlib import Path
 
 import pytest
 
-from spectool.tests.measure.emulate.emulating import TARGET, error_of, run
+from spectool.tests.measure.predict.predicting import TARGET, error_of, run
 
 pytestmark = pytest.mark.system
 
@@ -26,8 +26,8 @@ def test_damaged_characters_are_refused(tmp_path: Path, replaying: list[object])
     [
         (["--tokenizer", TARGET, "--no-history"], "give --dict FILE, or leave out --no-history"),
         ([], "--tokenizer T"),
-        (["--tokenizer", TARGET, "--num-draft-tokens", "-1"], "-1 is not in the range"),
-        (["--tokenizer", TARGET, "--num-draft-tokens", "65"], "65 is not in the range"),
+        (["--tokenizer", TARGET, "--min-draft-prob", "2"], "2.0 is not in the range"),
+        (["--here"], "--model M"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: list[str], says: str) -> None:
@@ -35,3 +35,9 @@ def test_options_that_do_not_go_together(arguments: list[str], says: str) -> Non
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("Usage: ")
     assert says in result.stderr
+
+
+@pytest.mark.parametrize("machine", [["--on", "M4"], ["--on", "Snapdragon"], ["--on", "M4 Max", "--bits", "8"]])
+def test_no_figure_is_guessed(machine: list[str], replaying: list[object]) -> None:
+    message = error_of(run(*replaying, *machine))
+    assert repr(machine[1]) in message and "M4 Pro 8-bit" in message and "spectool doctor" in message

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spectool.corpora import sample_path
-from spectool.tests.measure.emulate.emulating import TARGET
+from spectool.tests.measure.predict.predicting import TARGET
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,5 @@
 """What drafters would save on a text, without a target model: the text is replayed as if the target had written it.
 
-Text that is already written is verified without running a model, so the passes are counted exactly, repeatably and
-independently of hardware.
-
 Source: DictSpec, section 4.5 and 4.5.1 (emulated speed-up, draft coverage, mean accepted length, acceptance rate).
 """
 
@@ -11,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from spectool.build.corpus_reading import encoded
-from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length, members_of
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafters, accepted_length, members_of
 from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.policy.policy import Policy
 from spectool.tokenization.tokenizer import Tokenizer
@@ -33,36 +29,40 @@ def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> l
 def replay(
     documents: Iterable[Sequence[int]],
     drafter: Drafter | Drafters,
-    num_draft_tokens: int = 8,
-    progress: Callable[[int], object] = lambda tokens: None,
+    policy: Policy | int = 8,
+    on_cycle: Callable[[int, float], object] = lambda tokens, cost: None,
     prompts: Iterable[Sequence[int]] | None = None,
+    context: int = 0,
 ) -> DraftStatistics:
-    """Statistics of a drafter on tokenized documents, as if the target had written them.
+    """Statistics of a drafter on tokenized documents, as if the target had written them after their ``prompts``.
 
-    Every cycle commits the accepted prefix of the proposal and one more token, the one that the target itself would
-    add. Each document is a generation of its own. Drafters do not know where a document ends, so what they propose
-    beyond its end counts as rejected.
-
-    Args:
-        documents: Canonical target ids of each document.
-        drafter: Proposes tokens, or several do.
-        num_draft_tokens: Maximum number of them in a cycle.
-        progress: Called after each cycle with the number of tokens that it committed.
-        prompts: Target ids before each document, which are not counted; none by default.
+    Every cycle commits the accepted prefix of the proposal and the token that the target itself would add. Each
+    document is a generation of its own. What is proposed beyond its end counts as rejected. The ``policy`` chooses how
+    far to draft, or is the most draft tokens in a cycle, and takes ``context`` more tokens to stand before each prompt.
+    ``on_cycle`` gets the tokens of each cycle, and the plain passes that it takes by the policy's curve.
     """
-    statistics, policy = DraftStatistics(), Policy(longest=num_draft_tokens)
-    proposer = Proposer([GuardedDrafter(each) for each in members_of(drafter)], policy)
+    statistics = DraftStatistics()
+    policy = policy if isinstance(policy, Policy) else Policy(longest=policy)
+    drafters = [GuardedDrafter(each) for each in members_of(drafter)]
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
-        proposer.start(prompt)
-        position, end = 0, len(document)
+        policy.start()
+        for each in drafters:
+            each.start(prompt)
+        position, end, begun = 0, len(document), context + len(prompt)
         while position < end:
-            proposal = proposer.propose(num_draft_tokens)
+            choice = None if policy.paused() else policy.propose(drafters, policy.longest, begun + position)
+            proposal = NOTHING if choice is None else choice.proposal
             truth = document[position : position + len(proposal.tokens) + 1]
             accepted = accepted_length(proposal.tokens, truth)
-            committed = truth[: accepted + 1]
+            committed = tuple(truth[: accepted + 1])
             statistics.record_pass(proposal.source, len(proposal.tokens))
             statistics.record_tokens(proposal.source, len(committed), accepted)
-            proposer.commit(tuple(committed))
+            if choice is None:
+                policy.rest(drafters)
+            else:
+                policy.learn(drafters, choice, committed)
+            for each in drafters:
+                each.follow(committed)
             position += len(committed)
-            progress(len(committed))
+            on_cycle(len(committed), 1.0 if choice is None else choice.cost)
     return statistics

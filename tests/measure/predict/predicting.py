@@ -1,4 +1,4 @@
-"""``spectool emulate``, its figures, and the one line of an error."""
+"""``spectool predict``, its figures, and the one line of an error."""
 
 from functools import partial
 
@@ -10,5 +10,5 @@ __all__ = ["TARGET", "error_of", "figures", "run"]
 
 TARGET = str(demo_path("target"))
 
-run = partial(commands.run, "emulate")
-figures = partial(commands.figures, "emulate")
+run = partial(commands.run, "predict")
+figures = partial(commands.figures, "predict")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectool.measure.emulate import replay
+from spectool.measure.replay import replay
 from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
@@ -67,7 +67,7 @@ def test_by_hand() -> None:
 def test_limits_documents_and_callbacks() -> None:
     drafter = Script({None: [1, 2, 3]})
     ended: list[int] = []
-    statistics = replay([[1, 2, 3], [], [1, 2, 3, 4]], drafter, 2, ended.append)
+    statistics = replay([[1, 2, 3], [], [1, 2, 3, 4]], drafter, 2, lambda tokens, cost: ended.append(tokens))
     # Each document starts anew, after nothing; 2 of 3 tokens are proposed, the target adds one.
     assert (statistics.passes, statistics.tokens, statistics.accepted) == (3, 7, 4)
     assert drafter.starts == 3

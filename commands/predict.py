@@ -1,0 +1,136 @@
+"""The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectool.commands.shared.console import open_text, progress, say_opening, show
+from spectool.commands.shared.model_options import min_draft_prob_option
+from spectool.commands.shared.options import Whole, command, option, path_option, text_options, tokenizer_option
+
+_CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
+_TOKENS = 20_000  # replayed for a machine, unless said otherwise
+_MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
+
+
+@command("predict")
+@option("--corpus", metavar="C", default="sample:pl", show_default=True, help="Text to replay.", heading="Text")
+@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
+@path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
+@option("--history/--no-history", default=True, show_default=True, help="Draft from the text too.", heading="Drafting")
+@option("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.", heading="Machine")
+@option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
+@option("--bits", type=Whole(1, 32), default=4, show_default=True, help="Bits of a weight.", heading="Machine")
+@option("--mode", type=_MODES, default="affine", show_default=True, help="Form of the weights.", heading="Machine")
+@option("--size", type=float, metavar="B", help="Billions of weights, such as 8.", heading="Machine")
+@option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
+@option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
+@min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting", rare=True)
+@text_options
+def predict(
+    corpus: str,
+    tokenizer: str | None,
+    max_tokens: int | None,
+    dictionaries: tuple[Path, ...],
+    history: bool,
+    min_draft_prob: float | None,
+    reads: Mapping[str, Any],
+    as_json: bool,
+    **machine: Any,
+) -> None:
+    """Say what drafts from dictionaries and history would gain on a text, without running a model.
+
+    Replays the text as if the model had written it, each document as a generation of its own. Counts passes and, for a
+    machine, works out the speed from what passes cost there: --here takes what `doctor` has measured on this machine,
+    and --on what others have published of Apple chips. Use a text that the dictionary was not built from.
+
+    \b
+    tokens per pass       1.0 is plain decoding
+    coverage              passes with a proposal / passes
+    mean accepted length  accepted draft tokens / passes with a proposal
+    acceptance            accepted draft tokens / proposed ones
+    proposed per pass     draft tokens / passes: what --min-draft-prob limits
+
+    \b
+    Examples:
+        spectool predict --dict pl.dict --corpus news.txt
+        spectool predict --dict pl.dict --corpus news.txt --on "M2 Air" --size 8
+        spectool predict --dict pl.dict --corpus news.txt --model ./Bielik-11B --here
+    """
+    from spectool.artifacts.default_paths import find_artifact
+    from spectool.artifacts.dictionary import Dictionary
+    from spectool.build.corpus_reading import with_progress
+    from spectool.commands.shared.display import by_drafter
+    from spectool.measure.precision import flatter_forms
+    from spectool.measure.predict import Machine, Prediction, machines_on, predict
+    from spectool.measure.replay import encode_text
+    from spectool.runtime.drafters.lookup import LookupDrafter
+    from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
+    from spectool.tokenization.opening import open_named
+
+    machines = _measured(tokenizer) if machine["here"] else {}
+    if chip := machine["chip"]:
+        machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
+    text = open_text(corpus, **reads)
+    if not dictionaries and not history:
+        raise click.UsageError("nothing to draft from: give --dict FILE, or leave out --no-history")
+    if not dictionaries and tokenizer is None:
+        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
+    found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
+    recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
+    if sys.stderr.isatty():
+        say_opening(tokenizer or recorded["name"])
+    target = open_named(tokenizer, recorded, "the dictionary's")
+    limit = max_tokens or (_TOKENS if machines else 0)
+    documents = encode_text(target, (document.text for document in with_progress(text)), limit)
+    least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_draft_prob is None else min_draft_prob
+    drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, least)
+    speeds: dict[str, Prediction] = {}
+    with progress("replaying", sum(map(len, documents)) * max(1, len(machines)), "tokens") as update:
+        for name, each in (machines or {"": Machine()}).items():
+            speeds[name] = predict(documents, drafter, each, machine["context"], update)
+    counts = max((each.counts for each in speeds.values()), key=lambda each: each.tokens_per_pass)
+    facts: dict[str, Any] = {
+        "corpus": text.spec,
+        "documents": len(documents),
+        "plain text": dict(text.counts.plain_text),
+        "tokenizer": target.name,
+        "tokens": counts.tokens,
+        "passes": counts.passes,
+        "tokens per pass": round(counts.tokens_per_pass, 4),
+        "coverage": round(counts.coverage, 4),
+        "mean accepted length": round(counts.mean_accepted_length, 4),
+        "acceptance": round(counts.acceptance_rate, 4),
+        "proposed per pass": round(counts.proposed / max(1, counts.passes), 4),
+        "accepted by source": by_drafter(counts),
+    }
+    if chip:
+        facts["other forms"] = flatter_forms(chip, machine["bits"], machine["mode"])
+    if machines:
+        low, high = min(each.low for each in speeds.values()), max(each.high for each in speeds.values())
+        facts["by measurement"] = {name: each.in_words for name, each in speeds.items()}
+        unknown = (note for each in machines.values() for note in each.not_known(machine["size"], machine["context"]))
+        facts["not known"] = [*dict.fromkeys(unknown), "heat: a hot machine takes longer for passes with drafts"]
+        facts |= {"low": round(low, 3), "high": round(high, 3), "speed": Prediction(low, high, counts).in_words}
+    show(facts, as_json)
+
+
+def _measured(name: str | None) -> dict[str, Any]:
+    """What passes of a model cost on this machine."""
+    from spectool.commands.shared.load_model import check_model
+    from spectool.measure.predict import MEASURED, Machine
+    from spectool.runtime.loading import load_model
+    from spectool.runtime.policy.costs import known_costs
+    from spectool.runtime.policy.curve import PassCurve
+
+    if name is None:
+        raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
+    check_model(name)
+    costs = known_costs(load_model(name, lazy=True)[0])
+    if costs is None:
+        raise click.UsageError(f"{name} was not measured on this machine. Run: spectool doctor --model {name}")
+    return {costs.machine: Machine(PassCurve(costs.seconds, costs.plain), MEASURED, max(costs.seconds))}

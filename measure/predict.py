@@ -1,0 +1,94 @@
+"""What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from spectool import SpectoolError
+from spectool.measure.chips import chip_of, published, rows_for
+from spectool.measure.replay import replay
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.policy.curve import FREE, PassCurve
+from spectool.runtime.policy.policy import Policy
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
+
+# What a pass with drafts takes more than a plain one may turn out to be these times as much as the curve says:
+MEASURED = PUBLISHED = 0.8, 1.25
+ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
+_FAR = 3  # times the size that was measured: another kind of model
+_LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
+_GAIN = 1.03  # the middle of a range that is called a gain
+
+
+class Machine(NamedTuple):
+    """What passes cost somewhere."""
+
+    curve: PassCurve = FREE
+    shares: tuple[float, float] = (
+        1.0,
+        1.0,
+    )  # by which it may be wrong: times of what a pass takes more than a plain one
+    context: int | None = None  # the longest that was measured
+    parameters: float | None = None  # billions of weights of the model that was measured
+
+    def not_known(self, size: float | None, context: int) -> Iterator[str]:
+        """What may differ from the measurement, in words."""
+        if self.parameters is not None and not (size and 1 / _FAR <= size / self.parameters <= _FAR):
+            yield f"size: measured with {self.parameters:g} billion weights" + (f", not {size:g}" if size else "")
+        if self.context is not None and context > self.context:
+            yield f"context: measured after {self.context:,} tokens; after {context:,}, passes over more rows cost more"
+
+
+class Prediction(NamedTuple):
+    """The speed that is expected, in times of plain decoding, and what was counted."""
+
+    low: float
+    high: float
+    counts: DraftStatistics
+
+    @property
+    def in_words(self) -> str:
+        """The range, and whether it is a gain."""
+        sure = "" if self.low + self.high >= 2 * _GAIN else "no gain expected, "
+        return f"{sure}{self.low:.2f} to {self.high:.2f} times plain decoding"
+
+
+def machines_on(chip: str, bits: int, mode: str, *, experts: bool = False) -> dict[str, Machine]:
+    """What was published of passes on a chip, by source.
+
+    Raises:
+        SpectoolError: Nothing was.
+    """
+    name = chip_of(chip)
+    rows = [row for row in rows_for(name, experts=experts) if name and (row.bits, row.mode) == (bits, mode)]
+    if not rows:
+        known = ", ".join(dict.fromkeys(f"{each} {row.form}" for row in published() for each in row.chips))
+        raise SpectoolError(
+            f"nobody has published what passes of {bits}-bit {mode} weights cost on {chip!r}, so no figure is guessed. "
+            f"Known are {known}. `spectool doctor` measures your own machine"
+        )
+    return {
+        row.title: Machine(row.curve, PUBLISHED if row.scope == "pass" else ONE_MATRIX, max(row.curves), row.parameters)
+        for row in rows
+    }
+
+
+def predict(
+    documents: Sequence[Sequence[int]],
+    drafter: Drafter,
+    machine: Machine,
+    context: int = 0,
+    progress: Callable[[int], object] = lambda tokens: None,
+) -> Prediction:
+    """Replay documents, each after ``context`` tokens, with the policy that generates on this machine."""
+    more = 0.0  # plain passes that passes with drafts take more than plain ones
+
+    def on_cycle(tokens: int, cost: float) -> None:
+        nonlocal more
+        more += cost - 1.0
+        progress(tokens)
+
+    policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
+    counts = replay(documents, drafter, policy, on_cycle, context=context)
+    cheap, dear = (counts.passes + share * more for share in machine.shares)
+    return Prediction(counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap), counts)

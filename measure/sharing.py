@@ -1,0 +1,60 @@
+"""A row for the table of chips from what `doctor` has measured here, without names or paths of the user's."""
+
+import os
+import platform
+from collections import Counter
+from datetime import date
+from importlib.metadata import version
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.utils import get_total_parameters
+
+from spectool.artifacts.pass_costs import PassCosts
+from spectool.measure.chips import ChipCosts, chip_of
+
+
+def weights_form(model: Any) -> tuple[int, Any, int | None]:
+    """Bits, mode and group of most of a model's weights."""
+    found: Counter[tuple[int, str, int | None]] = Counter()
+    for module in model.modules():
+        if hasattr(module, "bits") and hasattr(module, "group_size"):
+            found[module.bits, getattr(module, "mode", "affine"), module.group_size] += 1
+    if found:
+        return found.most_common(1)[0][0]
+    weights: Any = tree_flatten(model.parameters())
+    return 8 * max(weights, key=lambda each: each[1].size)[1].itemsize, "none", None
+
+
+def chip_name() -> str:
+    """The chip of this machine, as the table names it; its processor where it is no Mac."""
+    info: dict[str, Any] = mx.device_info()
+    name = str(info.get("device_name", platform.processor() or platform.machine()))
+    return chip_of(name) or name
+
+
+def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
+    """What was measured of a model here, in plain passes."""
+    bits, mode, group = weights_form(model)
+    return ChipCosts(
+        chips=(chip_name(),),
+        bits=bits,
+        mode=mode,
+        group=group,
+        scope="pass",
+        curves={
+            depth: {rows: round(max(1.0, seconds / curve[1]), 3) for rows, seconds in curve.items()}
+            for depth, curve in costs.seconds.items()
+        },
+        source="spectool doctor --share",
+        seen=f"{date.today():%Y-%m}",
+        parameters=max(0.001, round(get_total_parameters(model) / 1e9, 3)),
+        experts=any("experts" in name or "switch_mlp" in name for name, _ in model.named_modules()),
+        about={
+            "mlx": version("mlx"),
+            "architecture": type(model).__module__.rpartition(".")[2],
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "plain_ms": round(1e3 * costs.plain[min(costs.plain)], 2),
+        },
+    )
