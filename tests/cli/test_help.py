@@ -11,8 +11,8 @@ from spectool.cli import _PURPOSES, main
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
-    *("align", "bench", "build-dict", "chat", "demo", "doctor", "predict"),
-    *("generate", "inspect", "lab", "prune-draft", "serve", "setup", "verify"),
+    *("align", "bench", "build-dict", "chat", "demo", "doctor", "generate"),
+    *("inspect", "lab", "predict", "prune-draft", "serve", "setup", "verify"),
 ]
 
 
