@@ -2,8 +2,6 @@
 
 import re
 import unicodedata
-from functools import cache
-from itertools import chain, groupby
 
 from spectool import CorpusError
 from spectool.corpora.documents import Reading
@@ -13,6 +11,7 @@ _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in quadratic time
+_MARKS = re.compile(rf"[^\w\s]{{{_MARKS_AT_ONCE + 1},}}")  # long enough for them, if they are no punctuation
 
 
 def is_clean(text: str) -> bool:
@@ -33,28 +32,19 @@ def clean(text: str, place: str, reading: Reading) -> str:
     """
     if is_clean(text):
         return text
+    repaired = reading.counts.repaired
     text = text.replace("\r\n", "\n")
     if _UNWANTED.search(text):
         if _SURROGATES.search(text):
             raise CorpusError(f"{place}: expected text, got a lone surrogate, which is half a character. Correct it")
         text, breaks = _BREAKS.subn("\n", text)
         text, controls = _UNWANTED.subn("", text)
-        reading.repaired("control_characters", breaks + controls)
+        repaired["control_characters"] += breaks + controls
     if not unicodedata.is_normalized("NFC", text):
-        if re.search(f"[{combining_marks()}]{{{_MARKS_AT_ONCE + 1}}}", text):
+        if any(sum(map(bool, map(unicodedata.combining, run))) > _MARKS_AT_ONCE for run in _MARKS.findall(text)):
             raise CorpusError(
                 f"{place}: expected text, got more than {_MARKS_AT_ONCE} combining marks in a row. Correct the file"
             )
         text = unicodedata.normalize("NFC", text)
-        reading.repaired("not_nfc")
+        repaired["not_nfc"] += 1
     return text
-
-
-@cache
-def combining_marks() -> str:
-    """All combining marks as the inside of a character class, in ranges."""
-    # Planes 2 to 13 hold ideographs or nothing; leaving them out makes the first call ten times as fast.
-    codes = chain(range(0x20000), range(0xE0000, 0xE1000))
-    marks = (code for code in codes if unicodedata.category(chr(code))[0] == "M")
-    ranges = [[code for _, code in group] for _, group in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
-    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ranges)

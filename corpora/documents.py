@@ -48,11 +48,6 @@ class Reading:
     division: Division | None = None  # of plain text; None decides for each file
     encoding: str | None = None  # of text files; None for UTF-8, or what a byte order mark says
 
-    def repaired(self, kind: str, number: int = 1) -> None:
-        """Count repairs of a kind; see `ReadCounts`."""
-        if number:
-            self.counts.repaired[kind] += number
-
 
 def too_long(place: str) -> CorpusError:
     """The error for a line or value above `LONGEST_LINE`."""
@@ -64,5 +59,5 @@ def too_long(place: str) -> CorpusError:
 
 def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
     """The error for a table without the column that was asked for."""
-    columns = ", ".join(present) if present else "none"
+    columns = ", ".join(present) or "none"
     return CorpusError(f"{place}: expected a column {field!r}, found {columns}. Name the right one: SOURCE#COLUMN")

@@ -15,8 +15,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-_HEAD = 1000  # bytes of a binary file among which there is nearly always a zero byte
-_WIDEST = 4  # bytes of a character
 _SURE = 4  # letters that are valid UTF-8 are no coincidence
 
 
@@ -55,25 +53,31 @@ def text_blocks(path: str, chunks: Iterable[bytes], asked: str | None) -> Iterat
     Raises:
         CorpusError: Bytes that are not text in the file's encoding, or a line above `LONGEST_LINE`.
     """
-    stream, head = filter(None, chunks), b""
-    while len(head) < len(codecs.BOM_UTF32_LE) and (chunk := next(stream, b"")):
-        head += chunk
-    if head.startswith(b"%PDF"):
-        raise CorpusError(
-            f"{path}: expected text, got a PDF. Extract its text first, for example: pdftotext FILE NEW.txt"
-        )
+    pieces, head = iter(chunks), b""
+    while len(head) < len(codecs.BOM_UTF32_LE) and (piece := next(pieces, b"")):
+        head += piece
     encoding = _encoding_of(path, head, asked)
-    pieces: Iterator[bytes] = chain([head], stream)
-    if "\n".encode(encoding) != b"\n":
-        encoding, pieces = "utf-8", _as_utf8(path, pieces, encoding)
-    line, rest = 1, b""
-    for piece in chain(pieces, [None]):
-        lines, end, rest = (rest, b"", b"") if piece is None else (rest + piece).rpartition(b"\n")
+    decode = codecs.getincrementaldecoder(encoding)().decode
+    line, rest = 1, ""  # of the file, and the beginning of that line
+    for piece in chain([head], pieces, [b""]):
+        try:
+            text = rest + decode(piece, not piece)
+        except UnicodeDecodeError as error:
+            line += (rest + error.object[: error.start].decode(encoding, "ignore")).count("\n")
+            found = f"the bytes {error.object[error.start : error.end].hex(' ')}"
+            raise _not_text(f"{path}:{line}", encoding, found) from error
+        if text.count("\0") * 100 > len(text):  # UTF-8 and most other encodings would take them for control characters
+            raise _not_text(f"{path}:{line}", encoding, "zero bytes")
+        if encoding != "utf-8" and _is_utf8(piece):
+            raise CorpusError(f"{path}:{line}: expected {encoding}, got UTF-8. Leave out --encoding {encoding}")
+        lines, end, rest = text.rpartition("\n") if piece else (text, "", "")
         if lines or end:
-            text = _decoded(path, line, lines + end, encoding)
-            yield line, text.removeprefix("\ufeff") if line == 1 else text
-            line += lines.count(b"\n") + 1
-        elif len(rest) > _WIDEST * LONGEST_LINE:
+            block = f"{lines}{end}".replace("\r\n", "\n").removesuffix("\n")
+            if len(block.partition("\n")[0]) > LONGEST_LINE:
+                raise too_long(f"{path}:{line}")
+            yield line, block.removeprefix("\ufeff") if line == 1 else block
+            line += block.count("\n") + 1
+        if len(rest) > LONGEST_LINE + 1:  # which may be the CR of a CRLF
             raise too_long(f"{path}:{line}")
 
 
@@ -87,58 +91,18 @@ def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
     return marked or asked or "utf-8"
 
 
-def _as_utf8(path: str, pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """A stream in an encoding whose line ends are not those of ASCII, in UTF-8."""
-    line = 1
-    try:
-        for text in codecs.iterdecode(pieces, encoding):
-            yield text.encode()
-            line += text.count("\n")
-    except UnicodeDecodeError as error:
-        line += error.object[: error.start].decode(encoding, "ignore").count("\n")
-        raise _not_text(f"{path}:{line}", encoding, error) from error
-
-
-def _decoded(path: str, line: int, raw: bytes, encoding: str) -> str:
-    """The text of whole lines, without the last line end; ``line`` is the number of the first."""
-    try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        line += raw[: error.start].count(b"\n")
-        place = f"{path}:{line}"
-        raise (_binary(place, encoding) if 0 in raw[:_HEAD] else _not_text(place, encoding, error)) from error
-    if raw.count(0) * 100 > len(raw):  # UTF-8 and most other encodings would take them for control characters
-        raise _binary(f"{path}:{line}", encoding)
-    if encoding != "utf-8" and not raw.isascii() and _is_utf8(raw):
-        raise CorpusError(f"{path}:{line}: expected {encoding}, got UTF-8. Leave out --encoding {encoding}")
-    text = text.replace("\r\n", "\n")
-    if len(text.partition("\n")[0]) > LONGEST_LINE:
-        raise too_long(f"{path}:{line}")
-    return text.removesuffix("\n")
-
-
 def _is_utf8(raw: bytes) -> bool:
+    """Whether bytes are surely UTF-8, of which the last character may be cut off."""
     try:
-        text = raw.decode()
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw)
     except UnicodeDecodeError:
         return False
     return len(text) - len(text.encode("ascii", "ignore")) >= _SURE
 
 
-def _binary(place: str, encoding: str) -> CorpusError:
+def _not_text(place: str, encoding: str, found: str) -> CorpusError:
     return CorpusError(
-        f"{place}: expected {encoding}, got zero bytes, so this is not text. Name another file, or the encoding if it "
-        "has such bytes: --encoding utf-16-le"
-    )
-
-
-def _not_text(place: str, encoding: str, error: UnicodeDecodeError) -> CorpusError:
-    raw = error.object[error.start : error.end]
-    if encoding == "utf-8" and _is_utf8(error.object[: error.start]):
-        step = "The text before is UTF-8, so this place is damaged or cut off. Drop such bytes: iconv -c -f utf-8"
-    else:  # not every command has --encoding
-        step = "Name the encoding of the file, such as --encoding cp1250, or convert it, with -c if it is damaged: "
-        step += "iconv -f cp1250"
-    return CorpusError(
-        f"{place}: expected {encoding}, got the byte{'s' * (len(raw) > 1)} {raw.hex(' ')}. {step} -t utf-8 FILE > NEW"
+        f"{place}: expected {encoding}, got {found}. Name another file if this is no text, its encoding if it is not in "
+        f"{encoding}, such as --encoding cp1250 or utf-16-le, or drop what is damaged: iconv -c -f {encoding} -t utf-8 "
+        "FILE > NEW"
     )

@@ -1,7 +1,8 @@
-"""Clean documents out of one local file of text or JSON lines, or out of the rows of a table.
+"""Clean documents out of one local file of text, JSON lines or Parquet, or out of the rows of a table.
 
 Whole blocks of lines are tested at once and single lines only where a block is not clean, because real text almost
-always is, and every substring of a text in NFC is in NFC.
+always is, and every substring of a text in NFC is in NFC. Memory does not depend on the size of a file, but Arrow
+trusts what a Parquet file says of itself, so such a corpus should come from someone you trust.
 """
 
 import json
@@ -21,38 +22,22 @@ from spectool.corpora.documents import (
     too_long,
 )
 from spectool.corpora.encodings import text_blocks
-from spectool.corpora.files import InputFile, byte_chunks
+from spectool.corpora.files import InputFile, byte_chunks, opened
 
 _BEGINNING = 1 << 16  # characters of a file that tell whether blank lines divide it
 _LINES_A_DOCUMENT = 100  # on average at most, if they do
+_ROWS_AT_ONCE = 64  # of a Parquet file
+_BUFFER = 1 << 20  # bytes of each of its columns
 
 
-def read_text(file: InputFile, reading: Reading, by_default: Division | None = None) -> Iterator[Document]:
-    """Yield the documents of plain text, divided as asked, or else ``by_default``, or as its beginning suggests."""
-    blocks = _blocks(file, reading)
-    first = next(blocks, (1, ""))
-    division = reading.division or by_default or _division(first[1][:_BEGINNING])
-    reading.counts.plain_text[division] += 1
-    lines = _clean_lines(file, chain([first], blocks), reading)
-    if division == "lines":
-        yield from (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
-    else:
-        yield from _joined(file, lines, division == "files", reading)
-
-
-def read_json_lines(file: InputFile, reading: Reading) -> Iterator[Document]:
-    """Yield the documents of a file with a JSON object on each line."""
-    rows = (
-        (number, _json_object(line, f"{file.path}:{number}"))
-        for first, block in _blocks(file, reading)
-        for number, line in enumerate(block.split("\n"), first)
-        if line and not line.isspace()
-    )
-    return documents(rows, file.name, f"{file.path}:", reading)
-
-
-def _blocks(file: InputFile, reading: Reading) -> Iterator[tuple[int, str]]:
-    return text_blocks(str(file.path), byte_chunks(file, reading), reading.encoding)
+def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
+    """Yield the documents of a file in their order."""
+    if file.suffix == ".parquet":
+        return documents(_parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
+    blocks = text_blocks(str(file.path), byte_chunks(file, reading), reading.encoding)
+    if file.suffix in (".jsonl", ".ndjson"):
+        return documents(_json_rows(file, blocks), file.name, f"{file.path}:", reading)
+    return _plain_text(file, blocks, reading)
 
 
 def documents(
@@ -84,7 +69,64 @@ def documents(
             known = own != "" and isinstance(own, str | int) and not isinstance(own, bool)
             yield Document(str(own) if known else f"{name}:{number}", text)
         else:
-            reading.repaired("null")
+            reading.counts.repaired["null"] += 1
+
+
+def _parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number (from 1) and values of every row: the text, and ``id`` where there is one."""
+    import pyarrow
+    from pyarrow import parquet
+
+    place, row, before = str(file.path), 0, reading.counts.bytes_read
+    with opened(file.path) as stream:
+        try:
+            with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
+                present = table.schema_arrow.names
+                if reading.field not in present:
+                    raise missing_column(place, reading.field, present)
+                columns = [name for name in dict.fromkeys((reading.field, "id")) if name in present]
+                for batch in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
+                    for values in zip(*map(batch.column, columns), strict=True):
+                        row += 1
+                        yield row, dict(zip(columns, (value.as_py() for value in values), strict=True))
+                    reading.counts.bytes_read = before + file.size * row // table.metadata.num_rows
+                reading.counts.bytes_read = before + file.size
+        except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+            place += f", row {row}" * isinstance(error, UnicodeDecodeError)
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise CorpusError(
+                f"{place}: expected a whole Parquet file with text in UTF-8, got one that cannot be read ({reason}). "
+                "Fetch it again"
+            ) from error
+
+
+def _json_rows(file: InputFile, blocks: Iterable[tuple[int, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for first, block in blocks:
+        for number, line in enumerate(block.split("\n"), first):
+            if not _is_blank(line):
+                yield number, _json_object(line, f"{file.path}:{number}")
+
+
+def _json_object(line: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+        if isinstance(record, dict):
+            return record
+        found = f"a {type(record).__name__}"
+    except (ValueError, RecursionError) as error:
+        found = f"{line[:40]!r} ({str(error)[:100]})"
+    raise CorpusError(f"{place}: expected one JSON object per line, got {found}. Correct the line")
+
+
+def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], reading: Reading) -> Iterator[Document]:
+    """The documents of plain text, divided as asked, or else as its suffix or its beginning suggests."""
+    first = next(blocks, (1, ""))
+    division = reading.division or ("files" if file.suffix == ".md" else _division(first[1][:_BEGINNING]))
+    reading.counts.plain_text[division] += 1
+    lines = _clean_lines(file, chain([first], blocks), reading)
+    if division == "lines":
+        return (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
+    return _joined(file, lines, division == "files", reading)
 
 
 def _division(beginning: str) -> Division:
@@ -117,25 +159,9 @@ def _joined(file: InputFile, lines: Iterator[tuple[int, str]], whole: bool, read
         if document and (ends or size + len(text) > LONGEST_DOCUMENT):
             yield Document(f"{file.name}:{begin}", "\n".join(document).rstrip("\n"))
             document, size = [], 0
-            reading.repaired("cut_documents", int(not ends))
+            if not ends:
+                reading.counts.repaired["cut_documents"] += 1
         if document or not blank:
             begin = begin if document else number
             document.append(text)
             size += len(text) + 1
-
-
-def _json_object(line: str, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise CorpusError(
-            f"{place}:{error.colno}: expected one JSON object per line, got {line[:40]!r} ({error.msg}). Correct "
-            "the line"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{place}: this JSON cannot be read ({error}). Correct the line") from error
-    if not isinstance(record, dict):
-        raise CorpusError(
-            f"{place}: expected one JSON object per line, got a {type(record).__name__}. Correct the line"
-        )
-    return record

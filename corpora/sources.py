@@ -11,9 +11,9 @@ from typing import get_args
 from spectool import CorpusError, escaped_name, require_extra
 from spectool.corpora.documents import Division, Document, ReadCounts, Reading
 from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import InputDescription, InputFile, describe_file, visible_files
-from spectool.corpora.formats import input_files
+from spectool.corpora.files import TABLES, InputDescription, InputFile, describe_file, input_files, visible_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
+from spectool.corpora.readers import read_file
 from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
 
 _COMPRESSION = 4  # bytes of text in one of a compressed file, about
@@ -23,6 +23,7 @@ class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
     Attributes:
+        encoding: Of its text, if the user named one.
         licence: Of the data set, where it is one of those with a preset.
         counts: Those of the latest iteration, also while it runs.
         total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
@@ -30,26 +31,17 @@ class Corpus:
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
-    def __init__(
-        self,
-        spec: str,
-        read: Callable[[Reading], Iterator[Document]],
-        reading: Reading,
-        inputs: Sequence[tuple[Path, str]] = (),
-        total_bytes: int | None = None,
-        licence: str | None = None,
-    ) -> None:
+    total_bytes: int | None = None
+    text_bytes = 0
+    licence: str | None = None
+
+    def __init__(self, spec: str, read: Callable[[Reading], Iterator[Document]], reading: Reading) -> None:
         self.spec = escaped_name(spec)
         self.encoding = reading.encoding
-        self.division = reading.division
         self.counts = ReadCounts()
-        self.total_bytes = total_bytes
-        self.text_bytes = total_bytes or 0
-        self.licence = licence
-        self.left_out: Counter[str] = Counter()
-        self._read = read
-        self._reading = reading
-        self._inputs = tuple(inputs)
+        self.left_out = Counter[str]()
+        self.inputs: Sequence[tuple[Path, str]] = ()  # local files, with their names in manifests
+        self._read, self._reading = read, reading
 
     def __iter__(self) -> Iterator[Document]:
         """Yield the documents; a source without any is an error."""
@@ -71,7 +63,7 @@ class Corpus:
 
     def describe_inputs(self) -> list[InputDescription]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub."""
-        return [describe_file(path, name) for path, name in self._inputs]
+        return [describe_file(path, name) for path, name in self.inputs]
 
 
 def open_corpus(
@@ -86,9 +78,8 @@ def open_corpus(
         spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst``, ``.xz`` or
             ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``,
             ``sample:NAME``, or the name of a preset. ``#COLUMN`` after any of them names the column with the text,
-            ``text`` by default. Plain text has no columns.
-        encoding: Encoding of text files and JSON lines, such as ``cp1250``, ``koi8-u`` or ``utf-16``. By default it is
-            UTF-8, or what a byte order mark says.
+            ``text`` by default.
+        encoding: Of text files and JSON lines. By default it is UTF-8, or what a byte order mark says.
         documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
             its blank lines if it begins with one in a hundred lines or more, and otherwise each line is a document.
             In tables each row is one.
@@ -134,29 +125,27 @@ def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Co
         files, left_out = input_files(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
-    if field is not None and not any(file.format.has_columns for file in files):
+    if field is not None and not any(file.suffix in TABLES for file in files):
         raise CorpusError(
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
         )
-    inputs = [(file.path, file.name) for file in files]
-    reading = replace(reading, field=field or reading.field)
-    size = sum(file.size for file in files)
-    corpus = Corpus(spec, partial(_read_files, files, path.is_dir()), reading, inputs, total_bytes=size)
-    corpus.left_out = left_out
-    packed = (file.compression != "" or not file.format.compressible for file in files)
-    corpus.text_bytes = sum(file.size * (_COMPRESSION if each else 1) for file, each in zip(files, packed, strict=True))
+    read = partial(_read_files, files, path.is_dir())
+    corpus = Corpus(spec, read, replace(reading, field=field or reading.field))
+    corpus.inputs, corpus.left_out = [(file.path, file.name) for file in files], left_out
+    corpus.total_bytes = sum(file.size for file in files)
+    corpus.text_bytes = sum(file.size * (_COMPRESSION if file.is_compressed else 1) for file in files)
     return corpus
 
 
 def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:
     for file in files:
         before = reading.counts.documents
-        yield from file.format.read(file, reading)
+        yield from read_file(file, reading)
         if reading.counts.documents == before:
             if not in_folder:
                 raise CorpusError(f"{file.path}: expected text, found none. Name a file with text in it")
-            reading.repaired("empty")
+            reading.counts.repaired["empty"] += 1
 
 
 def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
@@ -166,9 +155,10 @@ def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
             f"{spec}: expected no encoding for a data set, got {reading.encoding}. Leave out --encoding, or name the "
             "files without hf:"
         )
-    reading = replace(reading, field=source.field or reading.field)
-    files = visible_files(source.folder) if source.folder else ()
-    return Corpus(spec, partial(read_hub, source), reading, files, licence=LICENCES.get(source.name))
+    corpus = Corpus(spec, partial(read_hub, source), replace(reading, field=source.field or reading.field))
+    corpus.inputs = visible_files(source.folder) if source.folder else ()
+    corpus.licence = LICENCES.get(source.name)
+    return corpus
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:

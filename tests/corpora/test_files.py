@@ -15,7 +15,6 @@ from spectool import CorpusError
 from spectool.corpora import open_corpus
 from spectool.corpora.documents import ReadCounts, Reading
 from spectool.corpora.files import InputFile, byte_chunks
-from spectool.corpora.formats import TEXT_FORMATS
 
 
 def zstandard(raw: bytes) -> bytes:
@@ -42,7 +41,7 @@ def reading() -> Reading:
 
 
 def file_of(path: Path, suffix: str) -> InputFile:
-    return InputFile(path, path.name, TEXT_FORMATS[".txt"], suffix, path.stat().st_size)
+    return InputFile(path, path.name, ".txt", suffix, path.stat().st_size)
 
 
 def read(path: Path, suffix: str) -> bytes:

@@ -49,7 +49,7 @@ def test_unknown_suffixes_are_plain_text(tmp_path: Path) -> None:
 
 def test_invalid_bytes_name_file_and_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"ok\nok \xc3(\n")
-    with pytest.raises(CorpusError, match=rf"{path}:2: expected utf-8, got the byte c3\..* convert it.* -f cp1250"):
+    with pytest.raises(CorpusError, match=rf"{path}:2: expected utf-8, got the bytes c3\..* --encoding cp1250"):
         read(path)
 
 
@@ -77,14 +77,14 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": oops}', r"a\.jsonl:2:10: expected one JSON object per line, got '\{\"text\": oops\}'"),
+        ('{"text": oops}', r"a\.jsonl:2: expected one JSON object per line, got '\{\"text\": oops\}'"),
         ("[1]", r"a\.jsonl:2: expected one JSON object per line, got a list"),
         ('{"title": "a", "body": "b"}', r"a\.jsonl:2: expected a column 'text', found title, body"),
         ("{}", r"a\.jsonl:2: expected a column 'text', found none"),
         ('{"text": 5}', r"a\.jsonl:2: expected text in column 'text', got int"),
         ('{"text": "\\ud83d"}', r"a\.jsonl:2: expected text, got a lone surrogate"),
-        ("[" * 100_000, r"a\.jsonl:2: this JSON cannot be read"),
-        ('{"text": %s}' % ("9" * 5000), r"a\.jsonl:2: this JSON cannot be read"),
+        ("[" * 100_000, r"a\.jsonl:2: expected one JSON object per line, got "),
+        ('{"text": %s}' % ("9" * 5000), r"a\.jsonl:2: expected one JSON object per line, got "),
     ],
 )
 def test_jsonl_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
@@ -130,7 +130,7 @@ def test_parquet_errors(tmp_path: Path) -> None:
     path = table(tmp_path / "a.parquet", text=["а", "б"], number=[1, 2])
     with pytest.raises(CorpusError, match=r"a\.parquet: expected a column 'body', found text, number"):
         read(f"{path}#body")
-    with pytest.raises(CorpusError, match=r"a\.parquet: expected text in column 'number', got int64"):
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected text in column 'number', got int"):
         read(f"{path}#number")
     empty = table(tmp_path / "empty.parquet", text=pyarrow.array([], pyarrow.string()))
     with pytest.raises(CorpusError, match=r"empty\.parquet: expected text, found none"):
@@ -160,5 +160,5 @@ def test_invalid_bytes_in_parquet(tmp_path: Path, kind: str) -> None:
     )
     texts = raw.view(pyarrow.large_string() if kind == "large_string" else pyarrow.string())
     path = table(tmp_path / "a.parquet", text=texts.dictionary_encode() if kind == "dictionary" else texts)
-    with pytest.raises(CorpusError, match=r"a\.parquet, row 2: expected UTF-8, got the byte ff at byte 0"):
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 2: expected .* UTF-8.* 0xff in position 0"):
         read(path)

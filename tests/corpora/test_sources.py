@@ -85,10 +85,10 @@ def test_empty_files(tmp_path: Path) -> None:
         list(open_corpus(str(tmp_path)))
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.csv", "a.tsv"])
+@pytest.mark.parametrize("name", ["a.json", "a.zip", "a.tar.gz", "a.csv", "a.tsv", "a.pdf"])
 def test_formats_that_are_not_read_say_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(CorpusError, match=r"expected plain text or .*; (turn|unpack)"):
+    with pytest.raises(CorpusError, match=r"expected plain text or .*; (turn|unpack|extract)"):
         open_corpus(str(tmp_path / name))
 
 
