@@ -8,18 +8,16 @@ import errno
 import fcntl
 import glob
 import os
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spectool import ArtifactError
 
 _NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
-_SHORT = re.compile(r"\d requested and \d+ written")  # what NumPy says then, without a number
 
 
 @contextmanager
@@ -28,34 +26,26 @@ def explain_full_disk(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        short = error.errno is None and _SHORT.search(str(error)) is not None
-        if not short and (error.filename is not None or error.errno not in _NO_ROOM):
+        if error.filename is not None or error.errno not in _NO_ROOM:
             raise
-        problem = os.strerror(error.errno or errno.ENOSPC)
         raise ArtifactError(
-            f"{out}: cannot be written ({problem}). Check the free space and the limits of its disk and of the folder "
-            "for temporary files (TMPDIR), and run it again"
+            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the free space and the limits of its disk "
+            "and of the folder for temporary files (TMPDIR), and run it again"
         ) from error
 
 
 @contextmanager
-def atomic_file(path: Path, suffix: str = "") -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary path next to ``path``; the file there is moved to ``path`` when the block ends.
 
-    Args:
-        path: The file; a link stays one, and what it points to is replaced.
-        suffix: The end of the temporary name, for writers that insist on one.
+    If ``path`` is a link, it stays one, and what it points to is replaced.
     """
     path = path.resolve()
-    partial = _partial(path, suffix)
-    with explain_full_disk(path), partial.open("xb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        try:
-            yield partial
-            os.fsync(held.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with _partial(path, Path.touch) as partial:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
 
 
 @contextmanager
@@ -68,17 +58,9 @@ def atomic_directory(out: Path) -> Iterator[Path]:
     out = out.resolve()
     require_new(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial(out)
-    partial.mkdir()
-    held = os.open(partial, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with explain_full_disk(out):
-            yield partial
-            partial.rename(out)
-    finally:
-        os.close(held)
-        shutil.rmtree(partial, ignore_errors=True)
+    with _partial(out, Path.mkdir) as partial:
+        yield partial
+        partial.rename(out)
 
 
 def require_new(out: Path) -> None:
@@ -102,14 +84,31 @@ def require_writable(out: Path) -> None:
         ) from error
 
 
-def _partial(out: Path, suffix: str = "") -> Path:
-    """A new name next to ``out``; what killed runs left there is removed."""
-    for leftover in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}.partial*"):
-        with suppress(OSError):
-            held = os.open(leftover, os.O_RDONLY)
+@contextmanager
+def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new file or directory next to ``out``, removed at the end; what killed runs left there is removed first."""
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}.partial"):
+        with suppress(OSError), _locked(leftover):  # an OSError while a run is writing it
+            _remove(leftover)
+    partial = out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial")
+    with explain_full_disk(out):
+        make(partial)
+        with _locked(partial):
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an OSError while a run is writing it
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+                yield partial
             finally:
-                os.close(held)
-    return out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial{suffix}")
+                _remove(partial)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    held = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(held)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

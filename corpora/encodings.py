@@ -102,7 +102,7 @@ def _is_utf8(raw: bytes) -> bool:
 
 def _not_text(place: str, encoding: str, found: str) -> CorpusError:
     return CorpusError(
-        f"{place}: expected {encoding}, got {found}. Name another file if this is no text, its encoding if it is not in "
-        f"{encoding}, such as --encoding cp1250 or utf-16-le, or drop what is damaged: iconv -c -f {encoding} -t utf-8 "
-        "FILE > NEW"
+        f"{place}: expected {encoding}, got {found}. Name another file if this is no text, its encoding if it has another"
+        f" one, such as --encoding cp1250 or utf-16-le, or drop what is damaged: iconv -c -f {encoding} -t utf-8 FILE > "
+        "NEW"
     )
