@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar
@@ -182,15 +183,14 @@ def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
 
 def _about_directory(path: Path) -> str:
     """What to say of a directory: a run of ``bench``, or an artifact as they were before they were files."""
-    file, old = path / "manifest.json", f"{path}: is a directory, as artifacts of older versions were. Remove it"
     if (path / "run.jsonl").is_file():
         return f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}"
-    if not file.is_file():
+    if not (path / "manifest.json").is_file():
         return f"{path}: is a directory, expected an artifact, which is a file. Name the file"
-    try:
-        with file.open("rb") as stream:
+    again = "Build the artifact again"
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
+        with (path / "manifest.json").open("rb") as stream:
             value = parse_json(stream.read(MOST_HEADER))
         manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
-        return f"{old}. {_class_of(path, manifest)._again(path, manifest)}"
-    except (ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
-        return f"{old}, and build it again"
+        again = _class_of(path, manifest)._again(path, manifest)
+    return f"{path}: is a directory, as artifacts of older versions were. Remove it. {again}"

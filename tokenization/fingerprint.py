@@ -1,9 +1,9 @@
 """Fingerprints: which tokenizer an artifact belongs to.
 
-A fingerprint is a SHA-256 of what a tokenizer does, as it is in memory: its steps, model options and added tokens, and
-of its vocabulary and merges a sample: 2,048 tokens, evenly spread, how the model splits each two of them side by side,
-and the ids of `PROBES`. The whole vocabulary would take seconds to write out, and this takes 10 to 50 ms. Tokenizers
-that differ only in a token that no sample meets share a fingerprint; that costs drafts, and never changes an answer.
+A fingerprint is a SHA-256 of what a tokenizer does, as it is in memory: its steps, model options and added tokens, all
+tokens of its vocabulary, and of its merges or scores a sample: how the model splits 2,048 pairs of tokens, and the ids
+of `PROBES`. Writing out the merges as well would take three times as long. Tokenizers that differ only in a merge that
+no sample meets share a fingerprint; that costs drafts, and never changes an answer.
 
 Fields that change neither ids nor bytes (character offsets, absent options spelled out as null or false) are left out,
 so saving a tokenizer again does not change its fingerprint.
@@ -40,19 +40,28 @@ PROBES = (
     "İstanbul Qırım'da",
     "a\u00a0b\u2009c\u200bd",
 )
-_SAMPLE = 2048  # tokens of a loaded vocabulary that are looked at
+_SAMPLE = 2048  # tokens of which pairs are split
 
 
 def fingerprint_of(backend: tokenizers.Tokenizer, spec: dict[str, Any]) -> str:
     """The fingerprint of a ``backend`` with these `sections`, 64 hex digits."""
     size = backend.get_vocab_size(with_added_tokens=True)
+    vocabulary = hashlib.sha256(_vocabulary(backend).encode()).hexdigest()
     sample = [backend.id_to_token(index) or "" for index in range(0, size, 1 + size // _SAMPLE)]
     split = [_split(backend, "".join(pair)) for pair in pairwise(sample)]
     content = {section: _canonical(spec.get(section)) for section in _SECTIONS}
     if isinstance(content["decoder"], dict) and content["decoder"].get("type") == "ByteLevel":
         content["decoder"] = {"type": "ByteLevel"}  # as a decoder it ignores its options
-    text = json.dumps([content, size, sample, split, probed(backend)], sort_keys=True, ensure_ascii=False)
+    text = json.dumps([content, vocabulary, split, probed(backend)], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _vocabulary(backend: tokenizers.Tokenizer) -> str:
+    """All tokens of the model in the order of their ids, or with their ids if those have gaps, which takes longer."""
+    model = tokenizers.Tokenizer(backend.model)  # without a decoder, it writes tokens as they are, between spaces
+    size = model.get_vocab_size()
+    tokens: str = model.decode(range(size), skip_special_tokens=False)
+    return tokens if tokens.count(" ") >= size - 1 else json.dumps(model.get_vocab(), sort_keys=True)
 
 
 def _split(backend: tokenizers.Tokenizer, text: str) -> list[int]:

@@ -116,7 +116,7 @@ def test_directories_of_older_versions(tmp_path: Path, command: str) -> None:
     assert message.endswith(f"spectool build-dict --tokenizer ./Bielik --corpus 'wiki pl' -o '{old}'")
     for damaged in ("{", "[]", "[" * 100_000, json.dumps(manifest | {"format": 5}), '{"a": 1e999}'):
         (old / "manifest.json").write_text(damaged)
-        assert error_of(run(command, old)).endswith("Remove it, and build it again")
+        assert error_of(run(command, old)).endswith("Remove it. Build the artifact again")
 
 
 def test_an_artifact_replaces_one_of_its_kind(artifact: Path) -> None:

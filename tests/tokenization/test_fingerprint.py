@@ -68,6 +68,20 @@ def test_differs_where_ids_or_bytes_may(byte_level: Backend, change: Callable[[d
     assert changed(byte_level, change) != fingerprint(byte_level)
 
 
+def test_every_token_counts(sentence_piece: Backend) -> None:
+    """Two tokens that no sample meets have changed places, or one of them has an id beyond a gap."""
+    first = fingerprint(sentence_piece)
+    spec = json.loads(sentence_piece.to_str())
+    unused = {f"\U0001f600{number}": len(spec["model"]["vocab"]) + number for number in range(6000)}
+    spec["model"]["vocab"] |= unused
+    one, other = list(unused)[3001:3003]
+    found = {first}
+    for change in ({}, {one: unused[other], other: unused[one]}, {other: 10_000}, {other: 20_000}, {one: 20_000}):
+        spec["model"]["vocab"] |= unused | change
+        found.add(fingerprint(Backend.from_str(json.dumps(spec))))
+    assert len(found) == 6
+
+
 def test_options_of_steps_with_content_count(sentence_piece: Backend) -> None:
     first = fingerprint(sentence_piece)
     sentence_piece.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")])
