@@ -48,7 +48,7 @@ def text_blocks(path: str, chunks: Iterable[bytes], asked: str | None) -> Iterat
     Args:
         path: The file as the user named it, for errors.
         chunks: Its bytes, decompressed, in pieces of any size.
-        asked: The encoding that the user named, as `known_encoding` gives it.
+        asked: The encoding that the user named, as `known_encoding` gives it; a byte order mark goes before it.
 
     Raises:
         CorpusError: Bytes that are not text in the file's encoding, or a line above `LONGEST_LINE`.
@@ -56,7 +56,12 @@ def text_blocks(path: str, chunks: Iterable[bytes], asked: str | None) -> Iterat
     pieces, head = iter(chunks), b""
     while len(head) < len(codecs.BOM_UTF32_LE) and (piece := next(pieces, b"")):
         head += piece
-    encoding = _encoding_of(path, head, asked)
+    encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), asked or "utf-8")
+    if encoding in ("utf-16", "utf-32"):
+        raise CorpusError(
+            f"{path}: expected {asked}, got no byte order mark. Name the order of the bytes: --encoding {asked}-le or "
+            f"{asked}-be"
+        )
     decode = codecs.getincrementaldecoder(encoding)().decode
     line, rest = 1, ""  # of the file, and the beginning of that line
     for piece in chain([head], pieces, [b""]):
@@ -81,16 +86,6 @@ def text_blocks(path: str, chunks: Iterable[bytes], asked: str | None) -> Iterat
             raise too_long(f"{path}:{line}")
 
 
-def _encoding_of(path: str, head: bytes, asked: str | None) -> str:
-    """The encoding of a file that begins with ``head``."""
-    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
-    if asked and (marked or asked in ("utf-16", "utf-32")) and not marked.startswith(asked):
-        got = f"the byte order mark of {marked}" if marked else "no byte order mark"
-        other = "" if marked else f", or name {asked}-le or {asked}-be"
-        raise CorpusError(f"{path}: expected {asked}, got {got}. Leave out --encoding {asked}{other}")
-    return marked or asked or "utf-8"
-
-
 def _is_utf8(raw: bytes) -> bool:
     """Whether bytes are surely UTF-8, of which the last character may be cut off."""
     try:
@@ -102,7 +97,6 @@ def _is_utf8(raw: bytes) -> bool:
 
 def _not_text(place: str, encoding: str, found: str) -> CorpusError:
     return CorpusError(
-        f"{place}: expected {encoding}, got {found}. Name another file if this is no text, its encoding if it has another"
-        f" one, such as --encoding cp1250 or utf-16-le, or drop what is damaged: iconv -c -f {encoding} -t utf-8 FILE > "
-        "NEW"
+        f"{place}: expected {encoding}, got {found}. Name another file if this is no text, or its encoding, such as "
+        f"--encoding cp1250 or utf-16-le, or drop what is damaged: iconv -c -f {encoding} -t utf-8 FILE > NEW"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.documents import Document, Reading, missing_column
+from spectool.corpora.documents import Document, Reading
 from spectool.corpora.readers import documents
 
 _SOURCE = re.compile(
@@ -59,17 +59,13 @@ def _rows(source: HubSource, field: str) -> Iterator[dict[str, Any]]:
     try:
         path = str(source.folder or source.name)
         data = datasets.load_dataset(path, source.config, split=source.split, streaming=True)
-        columns = data.column_names
-        if columns is not None:
-            if field not in columns:
-                raise missing_column(f"hf:{source.name}", field, list(columns))
-            data = data.select_columns([name for name in dict.fromkeys((field, "id")) if name in columns])
+        read = [name for name in dict.fromkeys((field, "id")) if name in (data.column_names or ())]
+        if field in read:
+            data = data.select_columns(read)
         # By batches: `datasets` spends several times as long on single rows.
         for batch in data.iter(batch_size=_ROWS_AT_ONCE):
             for values in zip(*batch.values(), strict=True):
                 yield dict(zip(batch, values, strict=True))
-    except CorpusError:
-        raise
     except Exception as error:
         raise _failure(source, error) from error
 
@@ -83,10 +79,8 @@ def _failure(source: HubSource, error: Exception) -> CorpusError:
     elif re.search(r"\bgated\b|\b(401|403)\b", said):
         step = f"Accept its terms at {page}, then: hf auth login"
     elif isinstance(error, ConnectionError) or "offline" in said or "localentrynotfound" in said:
-        step = (
-            f"Check the network, or fetch it elsewhere and read the copy: "
-            f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"
-        )
+        step = "Check the network, or fetch it elsewhere and read the copy: "
+        step += f"hf download --repo-type dataset {source.name} --local-dir DIR, then hf:DIR"
     else:
         step = f"Check name, configuration and split at {page}, or log in if it is private"
     return CorpusError(f"hf:{source.name}: the data set cannot be read ({reason}). {step}")

@@ -8,23 +8,20 @@ from pathlib import Path
 
 from spectool import CorpusError
 
+_FOLDER = Path(str(files("spectool.corpora"))) / "samples"
+
 
 def sample_names() -> list[str]:
     """Names of the bundled samples, sorted."""
-    return sorted(path.stem for path in _folder().glob("*.txt"))
+    return sorted(path.stem for path in _FOLDER.glob("*.txt"))
 
 
 def sample_path(name: str) -> Path:
     """The file of a bundled sample."""
-    names = sample_names()
-    if name not in names:
-        known = ", ".join(f"sample:{known}" for known in names) or "none"
+    if name not in sample_names():
+        known = ", ".join(f"sample:{known}" for known in sample_names())
         raise CorpusError(f"sample:{name}: no such sample. Bundled: {known}")
-    return _folder() / f"{name}.txt"
-
-
-def _folder() -> Path:
-    return Path(str(files("spectool.corpora"))) / "samples"
+    return _FOLDER / f"{name}.txt"
 
 
 # Wikipedia has an article a document. CulturaX is cleaned web text, and QIRIM books, press and subtitles in both

@@ -48,9 +48,8 @@ def test_a_byte_order_mark_decides(tmp_path: Path, codec: str, big: bool) -> Non
     raw = ("\ufeff" + UKRAINIAN).encode(f"{codec}-be") if big and codec != "utf-8-sig" else UKRAINIAN.encode(codec)
     path.write_bytes(raw)
     assert texts(path) == UKRAINIAN.splitlines()
-    assert texts(path, encoding=codec) == UKRAINIAN.splitlines()
-    with pytest.raises(CorpusError, match=r"expected cp1251, got the byte order mark of utf-"):
-        texts(path, encoding="cp1251")
+    for name in (codec, "cp1251"):
+        assert texts(path, encoding=name) == UKRAINIAN.splitlines()
 
 
 @pytest.mark.parametrize("text", [POLISH * 20, UKRAINIAN * 20])
@@ -61,7 +60,7 @@ def test_utf16_without_a_mark_is_read_by_name(tmp_path: Path, text: str, codec: 
     for how in ({}, {"encoding": "cp1250"}):
         with pytest.raises(CorpusError, match=r"a\.txt:\d: expected .*--encoding"):
             texts(path, **how)
-    with pytest.raises(CorpusError, match=rf"expected utf-16, got no byte order mark.*--encoding utf-16, or .*{codec}"):
+    with pytest.raises(CorpusError, match=rf"expected utf-16, got no byte order mark.*{codec}"):
         texts(path, encoding="utf-16")
     assert texts(path, encoding=codec) == text.splitlines()
 

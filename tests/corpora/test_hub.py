@@ -54,9 +54,9 @@ def test_local_json_lines(lines: Path) -> None:
 
 
 def test_a_missing_column_names_those_present(lines: Path, tables: Path) -> None:
-    with pytest.raises(CorpusError, match=r"lines: expected a column 'body', found text, n"):
+    with pytest.raises(CorpusError, match=r"lines, row 1: expected a column 'body', found text, n"):
         list(open_corpus(f"hf:{lines}#body"))
-    with pytest.raises(CorpusError, match=r"tables: expected a column 'body', found id, text, title"):
+    with pytest.raises(CorpusError, match=r"tables, row 1: expected a column 'body', found id, text, title"):
         list(open_corpus(f"hf:{tables}#body"))
     with pytest.raises(CorpusError, match=r"lines, row 1: expected text in column 'n', got int"):
         list(open_corpus(f"hf:{lines}#n"))
