@@ -31,9 +31,8 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
-from spectool.tokenization.parts import MOST_IDS
 from spectool.tokenization.token_bytes import TokenBytes
-from spectool.tokenization.tokenizer import Tokenizer
+from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))

@@ -20,7 +20,7 @@ def require_on_hub(name: str) -> None:
     """
     from huggingface_hub import HfApi
 
-    if any(in_hub_cache(name, file) for file in ("config.json", "tokenizer.json")):
+    if cached_snapshot(name, "config.json", "tokenizer.json") is not None:
         return
     try:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
@@ -56,11 +56,3 @@ def cached_snapshot(name: str, *files: str) -> Path | None:
         return None
     whole = all((folder / part).exists() for part in parts) or not any("*.safetensors" in file for file in files)
     return folder if whole and any(any(folder.glob(file)) for file in files) else None
-
-
-def in_hub_cache(name: str, file: str) -> Path | None:
-    """A file of a hub id in the local cache, if it is there."""
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(name, file)
-    return Path(cached) if isinstance(cached, str) else None

@@ -7,6 +7,7 @@ and a note says so.
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,8 @@ import tokenizers
 from spectool import TokenizerError
 from spectool.tokenization.backend import FIX_TOKENIZER, normalized, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import PROBES, probed
-from spectool.tokenization.hub_names import (
-    cached_snapshot,
-    looks_like_hub_id,
-    reason_of,
-    require_on_hub,
-    where,
-)
+from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, reason_of, require_on_hub, where
 from spectool.tokenization.roles import content_of, find_roles
-from spectool.tokenization.specials import is_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
@@ -249,22 +243,20 @@ def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
 
 def _role_notes(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:
     """A note for each role whose tokens are also ordinary text."""
-    ends = tokenizer.roles.eos
-    special = (token["id"] for token in tokenizer.spec["added_tokens"] if token["special"])
-    roles = dict.fromkeys(special, "special token") | dict.fromkeys(ends, "eos_token")
+    backend, ends = tokenizer.backend, tokenizer.roles.eos
+    roles = {token["id"]: "special token" for token in tokenizer.spec["added_tokens"] if token["special"]}
+    roles |= dict.fromkeys(ends, "eos token")
     for role in sorted(_NAMED, reverse=True):
-        index = tokenizer.backend.token_to_id(content_of(declared.get(role)) or "")
-        if index is not None:
-            roles[index] = role
-    found: dict[tuple[str, bool], list[str]] = {}
-    for index, role in roles.items():
-        if is_text(tokenizer, index):
-            name = tokenizer.backend.id_to_token(index)
-            found.setdefault((role.replace("_", " "), index in ends), []).append(repr(name))
+        if (index := backend.token_to_id(content_of(declared.get(role)) or "")) is not None:
+            roles[index] = role.replace("_", " ")
+    found = defaultdict[tuple[str, bool], list[int]](list)
+    for index in filter(tokenizer.is_text, roles):
+        found[roles[index], index in ends].append(index)
     for (role, ends_text), (first, *others) in found.items():
-        which, kept = f"{first} is its {role}", "It is kept"
+        which, kept = f"{backend.id_to_token(first)!r} is its {role}", "It is kept"
         if others:
-            which, kept = f"{first} and {len(others)} more are its {role}s", "They are kept"
+            which = f"{backend.id_to_token(first)!r} and {len(others)} more are its {role}s"
+            kept = "They are kept"
         end = " Generation still ends at it." * ends_text
         yield f"{which} and also ordinary text. {kept} in texts, counted, and may be drafted.{end}"
 
@@ -282,11 +274,8 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
         raise
     except BaseException as error:  # the library raises plain Exception for everything, and its panics are none
         _require_downloaded(path)
-        with path.open("rb") as file:
-            keras = b"class_name" in file.read(40)
-        came = "a word list of Keras" if keras else str(error)[:200]
         raise TokenizerError(
-            f"{path}: not a tokenizer.json that the tokenizers library reads ({came}). {_SAVED}"
+            f"{path}: not a tokenizer.json that the tokenizers library reads ({str(error)[:200]}). {_SAVED}"
         ) from error
 
 

@@ -8,12 +8,6 @@ from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SPACE = "▁"
-_NORMALIZERS = {
-    "BertNormalizer": "cleans characters and spaces, and may lower-case and strip accents",
-    "Lowercase": "lower-cases",
-    "Precompiled": "normalizes to NFKC, by its own character map",
-    "Strip": "strips spaces at the ends",
-}
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -48,7 +42,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
 def _named(step: dict[str, Any]) -> str:
     if step["type"] == "Replace":
         return f"replaces {next(iter(step['pattern'].values()))[:40]!r} with {step['content']!r}"
-    return _NORMALIZERS.get(step["type"], f"normalizes {'to' if step['type'][:2] == 'NF' else 'with'} {step['type']}")
+    return f"normalizes {'to' if step['type'].startswith('NF') else 'with'} {step['type']}"
 
 
 def unread(tokenizer: Tokenizer) -> Iterator[str]:

@@ -6,7 +6,6 @@ from functools import cached_property
 import tokenizers
 
 from spectool.tokenization.backend import normalized, with_added_tokens
-from spectool.tokenization.specials import encodes_to
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -25,7 +24,7 @@ class RunningText:
         """
         tokenizer = self._tokenizer
         merges = tokenizer.spec["model"]["type"] == "BPE"
-        made = [token for token in tokenizer.specials if merges and encodes_to(tokenizer, token)]
+        made = [token for token in tokenizer.specials if merges and tokenizer.encodes_to(token)]
         if not made:
             return tokenizer.token_bytes
         token_bytes = list(tokenizer.token_bytes)

@@ -1,8 +1,10 @@
-"""One tokenizer: which one it is, the bytes of its tokens, and the ids of texts.
+"""One tokenizer: which one it is, what it is made of, the bytes of its tokens, and the ids of texts.
 
 Ids always come from the `tokenizers` backend that will be used when text is generated (`opening`).
 """
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
@@ -12,17 +14,17 @@ from typing import Any
 
 import tokenizers
 
-from spectool import FingerprintMismatch, escaped_name
-from spectool.tokenization.backend import explained, normalized, pre_tokenized, with_added_tokens
+from spectool import FingerprintMismatch, TokenizerError, escaped_name
+from spectool.tokenization.backend import explained, normalized, pre_tokenized, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
-from spectool.tokenization.parts import TokenizerParts
-from spectool.tokenization.roles import Roles
-from spectool.tokenization.specials import find_specials
-from spectool.tokenization.token_bytes import removes_leading_space
+from spectool.tokenization.roles import Roles, names_control
+from spectool.tokenization.token_bytes import byte_symbols, removes_leading_space, text_of, token_bytes
+
+MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
 
 @dataclass(frozen=True)
-class Tokenizer(TokenizerParts):
+class Tokenizer:
     """One tokenizer, read-only. Properties are computed on first use and kept."""
 
     name: str  # where it came from, for messages and manifests
@@ -65,49 +67,117 @@ class Tokenizer(TokenizerParts):
                 f"{artifact}: built for tokenizer {built}, {self.name} is {this}. Rebuild it: {rebuild}"
             )
 
-    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
-        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
-        same = copy(self)
-        same.__dict__["token_bytes"] = token_bytes
-        return same
+    # What it is made of.
 
-    # The bytes of its tokens.
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The sections of the backend's own ``tokenizer.json``; of the model only its options."""
+        return sections(self.backend)
+
+    def steps(self, section: str) -> list[dict[str, Any]]:
+        """The steps of a section of the `spec`, such as ``normalizer``, those of a ``Sequence`` one by one."""
+        return steps_of(self.spec, section)
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; takes seconds."""
+        model: dict[str, Any] = json.loads(self.backend.to_str())["model"]
+        return model
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options of the model; those of Unigram are only in the backend's JSON."""
+        return self.model if self.kind == "Unigram" else self.spec["model"]
+
+    @cached_property
+    def kind(self) -> str:
+        """``byte-level BPE``, ``SentencePiece BPE``, ``BPE``, ``Unigram`` or ``WordLevel``."""
+        model = self.spec["model"]
+        if model["type"] != "BPE":
+            return str(model["type"])
+        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
+            return "byte-level BPE"
+        return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Token string -> id, added tokens included."""
+        vocabulary: dict[str, int] = self.backend.get_vocab(with_added_tokens=True)
+        token = max(vocabulary, key=vocabulary.__getitem__, default="")
+        if vocabulary.get(token, 0) >= MOST_IDS:
+            raise TokenizerError(
+                f"{self.name}: token {token!r} has the id {vocabulary[token]:,}, expected ids below {MOST_IDS:,}. "
+                "Use a tokenizer without this token"
+            )
+        return vocabulary
+
+    @cached_property
+    def byte_tokens(self) -> frozenset[int]:
+        """Ids of byte-fallback tokens, such as ``<0x0A>``."""
+        if not self._options.get("byte_fallback"):
+            return frozenset()
+        found = (self.backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
+        return frozenset(index for index in found if index is not None)
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """Id that stands for text without a token, if the model has one."""
+        index: int | None = self._options.get("unk_id")
+        return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
+
+    @cached_property
+    def missing_unk(self) -> str:
+        """The unknown token that is missing, if encoding can therefore fail; else empty."""
+        if self.kind == "Unigram":
+            return "unk_id" if self.unknown is None else ""
+        id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
+        whole = self.kind == "byte-level BPE" and None not in map(id_of, byte_symbols())
+        return "" if named is None or whole or id_of(named) is not None else f"token {named!r}"
 
     @cached_property
     def specials(self) -> frozenset[int]:
-        """Ids that never stand for text."""
-        return find_specials(self, self.roles.pad)
+        """Ids that never stand for text: special, unknown and padding tokens, unless they are also `is_text`."""
+        added = {token["id"] for token in self.spec["added_tokens"] if token["special"]}
+        found = added | {index for index in (self.unknown, self.roles.pad) if index is not None}
+        return frozenset(index for index in found if not self.is_text(index))
 
-    @property
-    def size(self) -> int:
-        """Number of ids: highest id + 1. A model's embedding may have more rows."""
-        return len(self.token_bytes)
+    def is_text(self, token: int) -> bool:
+        """Whether the model makes this token of plain text, and it is not named like a control token.
+
+        Some fine-tunes declare a token such as ``!`` as padding. It still comes out of every text with an exclamation
+        mark, so it keeps its bytes.
+        """
+        named = names_control(self.backend.id_to_token(token) or "")
+        return token in self.byte_tokens or (not named and self.encodes_to(token))
+
+    def encodes_to(self, token: int) -> bool:
+        """Whether the model, without added tokens, turns the text of a token into that token."""
+        model, options = self.backend.model, self.spec["model"]
+        name = self.backend.id_to_token(token) or ""
+        if model.token_to_id(name) != token:
+            return False
+        if options["type"] != "BPE":
+            return True
+        with explained(self.name):
+            if [part.id for part in model.tokenize(name)] != [token]:
+                return False
+        # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
+        text = text_of(self.bytes_of_names({0: name})[0]) if options.get("ignore_merges") else ""
+        return not text or self.text_splits is None or len(pre_tokenized(self.text_splits, text, self.name)) == 1
+
+    # How it treats spaces and splits.
 
     @cached_property
-    def token_bytes(self) -> Sequence[bytes]:
-        """The bytes of every id; empty for special and missing ids."""
-        return self.bytes_of_names(self.decoded_names(), self.specials)
-
-    def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """The bytes of a few ids, without computing all of them; empty for missing ids."""
-        tokens = list(tokens)
-        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
-        found = self.bytes_of_names(names, self.specials)
-        return [found[token] if token in names else b"" for token in tokens]
-
-    def shown_bytes_of(self, token: int) -> bytes:
-        """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
-        shown = self._shown.get(token)
-        if shown is None:
-            name = self.backend.id_to_token(token)
-            shown = b"" if name is None else self.bytes_of_names({0: name})[0]
-            self._shown[token] = shown
-        return shown
+    def space_sign(self) -> str:
+        """The sign that a normalizer or a pre-tokenizer writes for a space; otherwise a space."""
+        signs = (step["replacement"] for step in self.steps("pre_tokenizer") if step["type"] == "Metaspace")
+        return str(next(signs, self.normalized_space))
 
     @cached_property
-    def _shown(self) -> dict[int, bytes]:
-        """What `shown_bytes_of` has found: every token of an answer is asked for."""
-        return {}
+    def normalized_space(self) -> str:
+        """The sign that a normalizer writes for a space; otherwise a space."""
+        replaced = (step for step in self.steps("normalizer") if step["type"] == "Replace")
+        return str(next((step["content"] for step in replaced if step["pattern"] == {"String": " "}), " "))
 
     @cached_property
     def leading_space(self) -> bool:
@@ -135,15 +205,97 @@ class Tokenizer(TokenizerParts):
         added = (token["id"] for token in self.spec["added_tokens"])
         return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
 
-    # Encoding and decoding.
+    @cached_property
+    def text_splits(self) -> Any:
+        """The pre-tokenizer as it splits inside a running text, where nothing is prepended, if there is one."""
+        steps = self.steps("pre_tokenizer")
+        if not steps:
+            return None
+        prepends: dict[str, Any] = {"Metaspace": {"prepend_scheme": "never"}, "ByteLevel": {"add_prefix_space": False}}
+        steps = [step | prepends.get(step["type"], {}) for step in steps]
+        inside = tokenizers.pre_tokenizers.Sequence([])
+        inside.__setstate__(json.dumps({"type": "Sequence", "pretokenizers": steps}).encode())
+        return inside
+
+    def loses_text(self, text: str) -> bool:
+        """Whether the pre-tokenizer keeps less than the whole of a text."""
+        if self.text_splits is None:
+            return False
+        return sum(end - start for _, (start, end) in pre_tokenized(self.text_splits, text, self.name)) < len(text)
+
+    # The bytes of its tokens.
+
+    @property
+    def size(self) -> int:
+        """Number of ids: highest id + 1. A model's embedding may have more rows."""
+        return len(self.token_bytes)
 
     @cached_property
-    def plain_backend(self) -> tokenizers.Tokenizer:
-        """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""
-        added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
-        backend = with_added_tokens(self.backend, added)
-        backend.encode_special_tokens = True
-        return backend
+    def token_bytes(self) -> Sequence[bytes]:
+        """The bytes of every id; empty for special and missing ids."""
+        return self.bytes_of_names(self.decoded_names(), self.specials)
+
+    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
+        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
+        same = copy(self)
+        same.__dict__["token_bytes"] = token_bytes
+        return same
+
+    def decoded_names(self) -> Mapping[int, str]:
+        """The name that each id is decoded as; of a normalized added token, its normalized content."""
+        names = {index: name for name, index in self.vocabulary.items()}
+        added = {
+            token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
+            for token in self.spec["added_tokens"]
+        }
+        if len(names) < len(self.vocabulary):
+            times = Counter(index for index in self.vocabulary.values() if index not in added)
+            several = min((index for index, count in times.items() if count > 1), default=None)
+            if several is not None:
+                tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
+                raise TokenizerError(
+                    f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
+                    "stands for. Use a tokenizer with an id for each"
+                )
+        return names | added
+
+    def bytes_of_names(self, names: Mapping[int, str], specials: frozenset[int] = frozenset()) -> list[bytes]:
+        """The bytes of ids that are decoded as these names; empty for ``specials`` and for ids without a name.
+
+        Raises:
+            TokenizerError: The decoder has a step that this version does not know.
+        """
+        try:
+            return token_bytes(self.spec, names, specials)
+        except TokenizerError as error:
+            raise TokenizerError(f"{self.name}: {error}") from error
+
+    def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
+        """The bytes of a few ids, without computing all of them; empty for missing ids."""
+        tokens = list(tokens)
+        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
+        found = self.bytes_of_names(names, self.specials)
+        return [found[token] if token in names else b"" for token in tokens]
+
+    def shown_bytes_of(self, token: int) -> bytes:
+        """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
+        if token not in self._shown:
+            name = self.backend.id_to_token(token)
+            self._shown[token] = b"" if name is None else self.bytes_of_names({0: name})[0]
+        return self._shown[token]
+
+    @cached_property
+    def _shown(self) -> dict[int, bytes]:
+        """What `shown_bytes_of` has found: every token of an answer is asked for."""
+        return {}
+
+    def bytes_of(self, ids: Iterable[int]) -> bytes:
+        """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
+        ids = list(ids)
+        removed = self._removes_space and not (ids and ids[0] in self._with_space)
+        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)
+
+    # The ids of texts.
 
     def encode(self, text: str) -> list[int]:
         """The ids of a whole text, without BOS, EOS or other template tokens."""
@@ -156,16 +308,18 @@ class Tokenizer(TokenizerParts):
         with self._encoding():
             return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def _encoding(self) -> AbstractContextManager[None]:
-        return explained(self.name, lambda: f", since it has no {self.missing_unk}" if self.missing_unk else "")
-
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""
         prefix = "" if self.leading_space else " "
         return self.encode_batch([prefix + text for text in texts])
 
-    def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
-        ids = list(ids)
-        removed = self._removes_space and not (ids and ids[0] in self._with_space)
-        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)
+    def _encoding(self) -> AbstractContextManager[None]:
+        return explained(self.name, lambda: f", since it has no {self.missing_unk}" if self.missing_unk else "")
+
+    @cached_property
+    def plain_backend(self) -> tokenizers.Tokenizer:
+        """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""
+        added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
+        backend = with_added_tokens(self.backend, added)
+        backend.encode_special_tokens = True
+        return backend

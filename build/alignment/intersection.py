@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE
-from spectool.tokenization.specials import is_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -45,4 +44,4 @@ def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
     pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
     pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return [(a, b) for a, b in known if not (is_text(source, a) or is_text(other, b))]
+    return [(a, b) for a, b in known if not (source.is_text(a) or other.is_text(b))]

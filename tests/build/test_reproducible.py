@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
+import click
 import pytest
 
+from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import OTHER, TOKENIZER, process
 
@@ -18,6 +20,17 @@ STAGES = (
     ("align", "--draft", OTHER, "--target", TOKENIZER),
     ("prune-draft", "--draft", str(demo_path("target"))),
 )
+
+
+_TIMES = {"bench"}  # writes what it measured
+
+
+def test_these_are_all_stages() -> None:
+    """Each command that writes what it made of its inputs."""
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    writing = {name for name, command in commands.items() if command and any("-o" in p.opts for p in command.params)}
+    assert writing - _TIMES == {stage[0] for stage in STAGES}
 
 
 @pytest.mark.system

@@ -254,8 +254,8 @@ KERAS = {"class_name": "Tokenizer", "config": {}}
     [
         ({"config": {}, "one_token_stream": True, "has_bpe": False}, "expected"),
         ({"version": "bpe-1", "model": {"n_layer": 6}}, ""),
-        (KERAS, "Keras"),
-        (json.dumps(KERAS), "Keras"),
+        (KERAS, ""),
+        (json.dumps(KERAS), ""),
         (["<", "body", ">"], ""),
     ],
 )

@@ -100,9 +100,9 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
     [
         (normalizers.NFC(), "e\u0301", "normalizes to NFC"),
         (normalizers.NFKD(), "ﬁ", "normalizes to NFKD"),
-        (normalizers.Lowercase(), "Kot", "lower-cases"),
-        (normalizers.BertNormalizer(), "Kot", "cleans characters and spaces, and may lower-case and strip accents"),
-        (normalizers.Strip(), " kot", "strips spaces at the ends"),
+        (normalizers.Lowercase(), "Kot", "normalizes with Lowercase"),
+        (normalizers.BertNormalizer(), "Kot", "normalizes with BertNormalizer"),
+        (normalizers.Strip(), " kot", "normalizes with Strip"),
         (normalizers.Replace("’", "'"), "п’ять", "replaces '’' with \"'\""),
         (normalizers.StripAccents(), "e\u0301", "normalizes with StripAccents"),
     ],
