@@ -57,11 +57,15 @@ def fingerprint_of(backend: tokenizers.Tokenizer, spec: dict[str, Any]) -> str:
 
 
 def _vocabulary(backend: tokenizers.Tokenizer) -> str:
-    """All tokens of the model in the order of their ids, or with their ids if those have gaps, which takes longer."""
+    """All tokens of the model in the order of their ids; with their ids, which takes longer, if those have gaps."""
     model = tokenizers.Tokenizer(backend.model)  # without a decoder, it writes tokens as they are, between spaces
     size = model.get_vocab_size()
     tokens: str = model.decode(range(size), skip_special_tokens=False)
-    return tokens if tokens.count(" ") >= size - 1 else json.dumps(model.get_vocab(), sort_keys=True)
+    if tokens.count(" ") == size - 1:
+        return tokens
+    ids = model.get_vocab()
+    names = sorted(ids, key=ids.__getitem__)
+    return f"{' '.join(names)} {[ids[name] for name in names]}"
 
 
 def _split(backend: tokenizers.Tokenizer, text: str) -> list[int]:

@@ -40,9 +40,6 @@ class Roles:
         """The roles as JSON values."""
         return {"bos": self.bos, "eos": list(self.eos), "pad": self.pad, "unk": self.unk}
 
-    def __str__(self) -> str:
-        return ", ".join(f"{role} {ids}" for role, ids in self.as_dict().items())
-
 
 def names_control(name: str) -> bool:
     """Whether a token is named the way control tokens are, unlike words and punctuation.
