@@ -27,11 +27,7 @@ _MOST_GROWTH = 100  # U+FDFA becomes 18 characters
 _LONGEST_CONTENT = 1000  # characters that a step writes for a piece of text
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 
-# transformers loads tokenizer.json as it is if the class is one of these, no file adds tokens, and the configuration
-# has only keys that change no ids, or that name special tokens which the file already has.
-_AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_ADDING = ("config.json", "special_tokens_map.json", "added_tokens.json")
-_CHANGING_NOTHING = {"tokenizer_class", "clean_up_tokenization_spaces", "model_max_length", "chat_template"}
+_AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that rebuild nothing
 _NAMED = {f"{role}_token" for role in ("bos", "eos", "unk", "pad", "sep", "cls", "mask")}
 
 
@@ -97,8 +93,7 @@ def _from_directory(path: Path) -> Tokenizer:
     config, eos = _settings(file, "config.json")
     if file.is_file():
         backend = _read_backend(file)
-        bare = not config and not (path / "config.json").is_file()
-        if bare or _is_taken_as_it_is(path, config, backend):
+        if not config and not (path / "config.json").is_file():  # transformers could not say more
             return _build(str(path), backend, config, eos)
         rebuilt = _load_with_transformers(str(path))
         return _from_transformers(str(path), rebuilt, eos, _differences(backend, rebuilt))
@@ -117,18 +112,6 @@ def _settings(file: Path, *more: str) -> tuple[dict[str, Any], tuple[int, ...]]:
     names = ("generation_config.json", *more)
     eos = tuple(index for name in names for index in _ids(_read_json(file.with_name(name)).get("eos_token_id")))
     return _read_json(file.with_name("tokenizer_config.json")), eos
-
-
-def _is_taken_as_it_is(path: Path, config: Mapping[str, Any], backend: tokenizers.Tokenizer) -> bool:
-    """Whether transformers, which takes a second to import, would take ``tokenizer.json`` as it is."""
-    specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
-    return (
-        config.get("tokenizer_class") in _AS_THE_FILE
-        and config.keys() <= _CHANGING_NOTHING | _NAMED
-        and all(config[name] in specials for name in _NAMED & config.keys())
-        and backend.padding is None
-        and not any((path / name).exists() for name in _ADDING)
-    )
 
 
 def _load_with_transformers(name: str) -> Any:

@@ -165,13 +165,6 @@ def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
     assert refused and set(refused) <= {"bert-base-uncased", "herbert-base-cased"}
 
 
-def test_transformers_is_not_imported_where_the_files_say_all(shared: Path) -> None:
-    look = "import sys; from spectool.tokenization.opening import open_tokenizer; open_tokenizer(sys.argv[1])"
-    look += "; sys.exit('transformers' in sys.modules)"
-    directory = shared / "tokenizers" / "bielik-11b-v2.5"
-    subprocess.run([sys.executable, "-c", look, str(directory)], check=True)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -182,7 +175,7 @@ def test_transformers_is_not_imported_where_the_files_say_all(shared: Path) -> N
         ("added_tokens.json", {"<new>": 5000}),
     ],
 )
-def test_transformers_is_asked_where_other_files_or_keys_may_add_tokens(
+def test_other_files_and_keys_may_add_tokens(
     folder: Path, name: str, content: dict[str, str | int]
 ) -> None:
     plain = check_as_transformers_loads_it(folder)
