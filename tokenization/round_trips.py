@@ -8,6 +8,7 @@ from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SPACE = "▁"
+_WRITING = ("normalizer", "pre_tokenizer")  # sections that may write text as signs for bytes
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -16,7 +17,7 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     Left out are the names of special tokens, the sign that stands for a space (``▁``), and spaces that an added token
     takes with it.
     """
-    writes, reads = _writes_bytes(tokenizer), _reads_bytes(tokenizer)
+    writes, reads = tokenizer.has_step("ByteLevel", *_WRITING), tokenizer.has_step("ByteLevel", "decoder")
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
     undone = [{"type": "Prepend", "prepend": _SPACE}, spaces, *[{"type": "ByteLevel"}] * reads]
     found = [_named(step) for step in tokenizer.steps("normalizer") if step not in undone]
@@ -47,7 +48,7 @@ def _named(step: dict[str, Any]) -> str:
 
 def unread(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield what decoding does not undo of how text is written for the model."""
-    writes, reads = _writes_bytes(tokenizer), _reads_bytes(tokenizer)
+    writes, reads = tokenizer.has_step("ByteLevel", *_WRITING), tokenizer.has_step("ByteLevel", "decoder")
     if tokenizer.spec["decoder"] is None:
         yield "has no decoder: a space is written between any two tokens"
     elif writes and not reads:
@@ -59,14 +60,3 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
     splits = tokenizer.steps("pre_tokenizer")[1:]
     if any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits):
         yield "writes a space before every piece that its pre-tokenizer splits off"
-
-
-def _writes_bytes(tokenizer: Tokenizer) -> bool:
-    """Whether text is written for the model as signs for bytes."""
-    return any(
-        step["type"] == "ByteLevel" for part in ("normalizer", "pre_tokenizer") for step in tokenizer.steps(part)
-    )
-
-
-def _reads_bytes(tokenizer: Tokenizer) -> bool:
-    return any(step["type"] == "ByteLevel" for step in tokenizer.steps("decoder"))

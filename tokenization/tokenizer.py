@@ -78,6 +78,10 @@ class Tokenizer:
         """The steps of a section of the `spec`, such as ``normalizer``, those of a ``Sequence`` one by one."""
         return steps_of(self.spec, section)
 
+    def has_step(self, kind: str, *sections: str) -> bool:
+        """Whether one of these sections has a step of a kind, such as ``ByteLevel``."""
+        return any(step["type"] == kind for section in sections for step in self.steps(section))
+
     @cached_property
     def model(self) -> dict[str, Any]:
         """The model of the backend's own ``tokenizer.json``, with vocabulary and merges; takes seconds."""
@@ -95,7 +99,7 @@ class Tokenizer:
         model = self.spec["model"]
         if model["type"] != "BPE":
             return str(model["type"])
-        if any(step["type"] == "ByteLevel" for step in self.steps("decoder")):
+        if self.has_step("ByteLevel", "decoder"):
             return "byte-level BPE"
         return "SentencePiece BPE" if model.get("byte_fallback") else "BPE"
 
@@ -200,7 +204,7 @@ class Tokenizer:
     @cached_property
     def _with_space(self) -> frozenset[int]:
         """Added tokens that begin with a space which decoding keeps, because it removes only the sign for one."""
-        if not any(step["type"] == "Metaspace" for step in self.steps("decoder")):
+        if not self.has_step("Metaspace", "decoder"):
             return frozenset()
         added = (token["id"] for token in self.spec["added_tokens"])
         return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
