@@ -66,12 +66,7 @@ class Corpus:
         return [describe_file(path, name) for path, name in self.inputs]
 
 
-def open_corpus(
-    spec: str,
-    *,
-    encoding: str | None = None,
-    documents: Division | None = None,
-) -> Corpus:
+def open_corpus(spec: str, *, encoding: str | None = None, documents: Division | None = None) -> Corpus:
     """Open a text source.
 
     Args:

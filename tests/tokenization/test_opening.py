@@ -175,9 +175,7 @@ def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
         ("added_tokens.json", {"<new>": 5000}),
     ],
 )
-def test_other_files_and_keys_may_add_tokens(
-    folder: Path, name: str, content: dict[str, str | int]
-) -> None:
+def test_other_files_and_keys_may_add_tokens(folder: Path, name: str, content: dict[str, str | int]) -> None:
     plain = check_as_transformers_loads_it(folder)
     (folder / name).write_text(json.dumps(content), encoding="utf-8")
     assert check_as_transformers_loads_it(folder).spec["added_tokens"] != plain.spec["added_tokens"]

@@ -131,7 +131,7 @@ def test_a_side_through_text(tmp_path: Path, corpus: Path, bundled: Tokenizer, s
     statistics = manifest.statistics
     assert not statistics["draft"]["by_ids"]
     assert statistics["draft_to_target"]["lossy_texts"] == 2
-    assert any("lower-cases" in limit for limit in statistics["draft"]["limits"])
+    assert any("Lowercase" in limit for limit in statistics["draft"]["limits"])
 
 
 def test_a_target_that_writes_a_space_before_every_text_is_judged_on_such_texts(
