@@ -178,7 +178,7 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path) -> None
     result = run("align", "--draft", draft, "--target", TOKENIZER, "--corpus", corpus, "-o", tmp_path / "x.align")
     assert result.exit_code == 0, result.output
     _, _, verdict = " ".join(result.stdout.split()).partition(" verdict ")
-    assert verdict.startswith("do not use this pair for such text") and "the draft's normalizes with Lowercase" in verdict
+    assert verdict.startswith("do not use this pair for such text") and "the draft's normalizes with Lower" in verdict
     assert "next:" not in result.stderr
     statistics = read_manifest(tmp_path / "x.align").statistics
     assert statistics["draft_to_target"]["string_free"] is None
