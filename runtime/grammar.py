@@ -65,9 +65,8 @@ class Grammar:
                 supported.
         """
         if isinstance(tokenizer, str | os.PathLike):
-            raise RuntimeUnsupported(
-                f"tokenizer: expected what mlx_lm.load returns, or a transformers tokenizer, got {str(tokenizer)!r}"
-            )
+            expected = "expected what mlx_lm.load returns, or a transformers tokenizer"
+            raise RuntimeUnsupported(f"tokenizer: {expected}, got {str(tokenizer)!r}")
         if not isinstance(tokenizer, TokenizerWrapper):
             tokenizer = TokenizerWrapper(tokenizer)
         self._tokenizer = tokenizer
@@ -85,9 +84,8 @@ class Grammar:
         schemas = [rule["json_schema"] for rule in rules if "json_schema" in rule]
         self.has_json = bool(schemas)
         problem = self._problem(self._rules)
-        if not problem or _NOTHING_FOLLOWS in problem:
-            for schema in schemas:
-                require_finishable(schema, self._can_write)
+        for schema in schemas if not problem or _NOTHING_FOLLOWS in problem else ():
+            require_finishable(schema, self._can_write)
         if problem:
             raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 

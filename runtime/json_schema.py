@@ -21,29 +21,20 @@ def require_finishable(schema: Any, can_write: Callable[[Mapping[str, Any]], boo
     """
     refs: set[str] = set()
     for node in _reachable(schema, schema, refs):
-        properties, patterns = (
-            each if isinstance(each := node.get(name), dict) else {} for name in ("properties", "patternProperties")
-        )
-        required = given if isinstance(given := node.get("required"), list) else []
-        optional = len(properties.keys() - {name for name in required if isinstance(name, str)})
-        if optional > _MOST_OPTIONAL:
+        names, required, patterns, is_open = _object_of(node, schema)
+        if (optional := len(names - required)) > _MOST_OPTIONAL:
             raise RuntimeUnsupported(
                 f"json_schema: expected at most {_MOST_OPTIONAL:,} properties of an object that may be left out, got"
                 f" {optional:,}. List more of them in required"
             )
-        if (
-            patterns
-            and (properties or required)
-            and not can_write(
-                {
-                    "type": "object",
-                    "properties": dict.fromkeys([*properties, *required], False),
-                    "patternProperties": {pattern: each is not False for pattern, each in patterns.items()},
-                    "additionalProperties": node.get("additionalProperties") is not False,
-                    "minProperties": 1,
-                }
-            )
-        ):
+        listed = {
+            "type": "object",
+            "properties": dict.fromkeys(sorted(names | required), False),
+            "patternProperties": patterns,
+            "additionalProperties": is_open,
+            "minProperties": 1,
+        }
+        if any(patterns.values()) and (names or required) and not can_write(listed):
             raise RuntimeUnsupported(
                 f"json_schema: patternProperties {', '.join(map(repr, patterns))} can match no name that properties and"
                 " required do not list, and additionalProperties allows no others. Leave patternProperties out"
@@ -53,6 +44,34 @@ def require_finishable(schema: Any, can_write: Callable[[Mapping[str, Any]], boo
             f"json_schema: $ref {min(endless)!r} has no end, because each value of it contains another one. Let a"
             " property be left out, or allow null"
         )
+
+
+def _object_of(schema: dict[str, Any], root: Any) -> tuple[set[str], set[str], dict[str, bool], bool]:
+    """What a schema says of an object's names, with all that has to hold as well by ``allOf`` and ``$ref``.
+
+    Returns the names of its properties, those required, whether a name that matches a pattern is allowed, and whether
+    any other is.
+    """
+    parts: list[dict[str, Any]] = []
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict) and not any(part is each for each in parts):
+            parts.append(part)
+            waiting += part["allOf"] if isinstance(part.get("allOf"), list) else []
+            waiting += [_resolved(part["$ref"], root)] if isinstance(part.get("$ref"), str) else []
+    names, patterns = (
+        [each if isinstance(each := part.get(keyword), dict) else {} for part in parts]
+        for keyword in ("properties", "patternProperties")
+    )
+    required = [name for part in parts if isinstance(part.get("required"), list) for name in part["required"]]
+    others = [part.get("additionalProperties") is not False for part in parts]
+    allowed = {
+        pattern: all(own.get(pattern, other) is not False for own, other in zip(patterns, others, strict=True))
+        for own in patterns
+        for pattern in own
+    }
+    return set().union(*names), {name for name in required if isinstance(name, str)}, allowed, all(others)
 
 
 def _reachable(schema: Any, root: Any, refs: set[str]) -> Iterator[dict[str, Any]]:

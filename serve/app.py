@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
@@ -121,7 +122,7 @@ class Service:
 
     @asynccontextmanager
     async def _writing(self, client: str, wanted: GenerationRequest, long: bool) -> AsyncIterator[_Writing]:
-        """The jobs of a request, and what they gain, or None after some seconds without. They end with the context.
+        """The jobs of a request, and what they gain, or None after a while without. They end with the context.
 
         Raises:
             Exception: What has ended one of them.
@@ -238,7 +239,7 @@ def _jobs(wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, eve
 async def _gained(events: _Events, wanted: GenerationRequest, jobs: int) -> AsyncIterator[Delta | None]:
     while jobs:
         try:
-            async with asyncio.timeout(_QUIET_SECONDS):
+            async with asyncio.timeout(_QUIET_SECONDS / 15):
                 event = await events.get()
         except TimeoutError:
             yield None
@@ -264,13 +265,16 @@ async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer
 
 async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
-    begun, head = False, b""
+    begun, head, sent_at = False, b"", time.monotonic()
     try:
         async with writing as (jobs, gained):
             head = encoded(writer.begin(jobs))
             async for delta in gained:
-                if data := encoded(writer.waiting() if delta is None else writer.add(delta)):
-                    begun = True
+                data = encoded(writer.add(delta)) if delta else b""
+                if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text may be held back, too
+                    data = encoded(writer.waiting())
+                if data:
+                    begun, sent_at = True, time.monotonic()
                     yield head + data
                     head = b""
             yield head + encoded(writer.finish(jobs)) + writer.done

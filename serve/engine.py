@@ -31,6 +31,7 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 
 _TIDY_SECONDS = 0.2
+_READING_PASSES = 3.0  # of other texts, as long as which a piece of a prompt may take
 STOPPING = "the server is stopping"
 
 
@@ -160,6 +161,7 @@ class Engine:
             drafter=self.model.drafter,
             kv_bits=self._options.kv_bits,
             stream=mx.default_stream(mx.default_device()),
+            reading_passes=_READING_PASSES,
         )
 
     def _begin(self, job: Job) -> bool:

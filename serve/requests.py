@@ -402,9 +402,9 @@ class CompletionRequest(GenerationRequest):
 
     prompt: _String | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
     logprobs: StrictBool | _UpTo20 = False
-    echo: Literal[False] = False
-    suffix: Literal[""] = ""
-    best_of: Literal[1] = 1
+    echo: Annotated[bool, _refused("the prompt is not repeated", False)] = False
+    suffix: Annotated[str, _refused("a text is only continued at its end", "")] = ""
+    best_of: Annotated[int, _refused("there are as many answers as n says", 1)] = 1
 
     @property
     def shown_logprobs(self) -> int | None:

@@ -1,7 +1,7 @@
 """Several texts written at the same time: each pass of the target serves all of them.
 
     step    read the pass that is under way, and commit to each text what it accepted
-            read a piece of a prompt, if any waits
+            read a piece of a prompt, if any waits: where others write, one that takes no longer than a few passes
             propose for each text, cut all proposals to one length, and begin the next pass
             return what was committed, which the caller hands on while the device computes
 
@@ -28,6 +28,7 @@ from spectool.runtime.policy.policy import Candidate, Policy
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 _WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one pass: drafts, and what is fed again
+_SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
 
 
 class Step(NamedTuple):
@@ -42,7 +43,8 @@ class _Row:
 
     def __init__(self, target: TargetRunner) -> None:
         self.target, self.text = target, target.text
-        self.pieces = target.read_prompt()
+        self.piece = target.text.settings.prefill_step_size  # tokens of the prompt to be read next
+        self.pieces = target.read_prompt(lambda: self.piece)
         self.unread = len(target.text.prompt) - 1  # tokens of the prompt
         self.origin = 0  # tokens in the cache before those of this text
         self.proposal = NOTHING
@@ -67,6 +69,7 @@ class Batch:
         drafter: Drafter | Drafters | None = None,
         kv_bits: int | None = None,
         stream: Any = None,
+        reading_passes: float | None = None,
     ) -> None:
         """Write up to ``rows`` texts at a time on ``stream``, with drafts as ``policy`` chooses.
 
@@ -74,6 +77,9 @@ class Batch:
 
         Texts cannot share passes if their caches will be quantised, if they have one ``drafter`` that cannot be forked,
         or if the bits are to stay those of passes over single tokens. Then one is written after the other.
+
+        Prompts are read in pieces of the texts' ``prefill_step_size``. With ``reading_passes``, a piece is smaller
+        while other texts are written, so that it takes no longer than that many of their passes.
         """
         costs = known_costs(model)
         one_drafter = drafter is not None and drafter.fork() is None
@@ -88,6 +94,9 @@ class Batch:
         self._caches: BatchCache | None = None
         self._kind: tuple[Any, ...] | None = None
         self._read_at: float | None = None  # when the latest pass was read, unless something came in between
+        self._reading_passes = reading_passes
+        self._begun_at = 0.0  # when the latest pass began
+        self._token_seconds: float | None = None  # of a prompt's token, in the latest piece
         self._steps = 0
 
     def __len__(self) -> int:
@@ -113,7 +122,8 @@ class Batch:
         """
         with mx.stream(self._stream):
             steps = self._read_pass()
-            steps += self._read_prompt()
+            steps += self._read_prompt(perf_counter() - self._begun_at)
+            self._begun_at = perf_counter()
             steps += self._begin_pass({step.target for step in steps})
         self._steps += 1
         if self._steps % CLEAR_EVERY == 0:
@@ -168,15 +178,18 @@ class Batch:
             self._take_out(row, row.text.fed, spare=len(row.inputs))
         return steps
 
-    def _read_prompt(self) -> list[Step]:
-        """Read a piece of the prompt that has least left."""
+    def _read_prompt(self, pass_seconds: float) -> list[Step]:
+        """Read a piece of the prompt that has least left; the latest pass of the others took ``pass_seconds``."""
         if not self._reading:
             return []
         row = min(self._reading, key=lambda row: row.unread)
         self._read_at = None
+        row.piece = self._piece(row, pass_seconds)
         try:
-            whole = len(row.text.prompt) - 1
+            whole, before, began = len(row.text.prompt) - 1, row.unread, perf_counter()
             row.unread = whole - next(row.pieces, whole)
+            if before > row.unread:
+                self._token_seconds = (perf_counter() - began) / (before - row.unread)
             if not row.unread:
                 deque(row.pieces, 0)  # nothing but its end
                 row.text.start()
@@ -186,6 +199,15 @@ class Batch:
             self._reading.remove(row)
             self._own.append(row)
         return []
+
+    def _piece(self, row: _Row, pass_seconds: float) -> int:
+        """Tokens of a prompt to read next: while others write, no more than a few of their passes take."""
+        whole = row.text.settings.prefill_step_size
+        if self._reading_passes is None or not (self._own or self._shared):
+            return whole
+        seconds = self._reading_passes * pass_seconds
+        affordable = int(seconds / self._token_seconds) if self._token_seconds else 0
+        return min(whole, max(_SMALLEST_PIECE, affordable))
 
     def _begin_pass(self, untaken: set[TargetRunner]) -> list[Step]:
         """Begin a pass over all texts, or make one over a text that is alone, unless its tokens are ``untaken``."""
@@ -216,7 +238,7 @@ class Batch:
             return Step(row.target, error)
 
     def _propose(self) -> None:
-        """Ask all drafters, and let the policy choose one length for all proposals that are not settled."""
+        """Ask all drafters, and let the policy choose one length for all proposals that it may cut."""
         rows, policy = self._shared, self.policy
         offered: dict[_Row, Sequence[Candidate]] = {}
         for row in rows:

@@ -74,7 +74,7 @@ class Checkpoints:
         self.length += count
 
     def one_is_undone_alone(self) -> bool:
-        """Whether a token that is fed next can be taken out, but not together with the pass before it.
+        """Whether only the next token could be taken out, and not the pass before it as well.
 
         This is so in windows that have wrapped: each of the two would have overwritten something.
         """

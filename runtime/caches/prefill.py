@@ -11,15 +11,16 @@ def prefill_steps(
     model: Any,
     cache: list[Any],
     tokens: mx.array,
-    step_size: int = 2048,
+    step_size: int | Callable[[], int] = 2048,
     quantize: Callable[[], None] = lambda: None,
 ) -> Iterator[int]:
     """Feed ``tokens`` [tokens], perhaps none, in passes of ``step_size``; yield the tokens fed so far after each pass.
 
-    ``quantize`` is called after each pass.
+    A ``step_size`` that may change is asked for before each pass; ``quantize`` is called after it.
     """
-    for first in range(0, tokens.size, step_size):
-        end = min(first + step_size, tokens.size)
+    end = 0
+    while end < tokens.size:
+        first, end = end, min(end + (step_size() if callable(step_size) else step_size), tokens.size)
         model(tokens[None, first:end], cache=cache)  # the logits are never computed
         quantize()
         mx.eval([entry.state for entry in cache])

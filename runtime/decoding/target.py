@@ -47,11 +47,14 @@ class TargetRunner:
         self._inputs = list(inputs)  # of the latest pass
         windows.use_exact_masks(flatten(self.cache) if self.text.prompt_read else ())
 
-    def read_prompt(self) -> Iterator[int]:
-        """Feed the prompt without its last token, which the first cycle feeds; yield the tokens fed after each pass."""
+    def read_prompt(self, size: Callable[[], int] | None = None) -> Iterator[int]:
+        """Feed the prompt without its last token, which the first cycle feeds; yield the tokens fed after each pass.
+
+        Each pass takes ``size()`` of them; by default, as many as the settings say.
+        """
         prompt = self.text.prompt
         self._checkpoints.mark(len(prompt) - 1, windows_too=True)
-        step_size = self.text.settings.prefill_step_size
+        step_size = size or self.text.settings.prefill_step_size
         yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), step_size, self._quantize)
         if (on_prompt := self.text.settings.on_prompt) is not None:
             on_prompt(self.cache)

@@ -61,7 +61,7 @@ class ModelDrafter(Drafter):
         self._feed_pending(keep=1)
 
     def propose(self, limit: int) -> Proposal:
-        """At most ``limit`` tokens; none when asked twice."""
+        """At most ``limit`` tokens. Proposes nothing if called again before `commit`."""
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
         self._feed_pending(keep=PREFILL_TOKENS)

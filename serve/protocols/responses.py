@@ -189,7 +189,7 @@ class ResponseWriter(BlockWriter):
         choices = {"tool_choice": named, "parallel_tool_calls": self.request.parallel_tool_calls}
         functions = [tool["function"] for tool in self.request.offered]
         tools = [{"type": self._kind(function["name"]), "strict": False, **function} for function in functions]
-        return {**self._base, "status": status, "error": None, "output": [], "tools": tools, **choices}
+        return {**self._base, "status": status, "error": None, "output": [], "store": False, "tools": tools, **choices}
 
     def _kind(self, tool: str) -> str:
         return "custom" if tool in self._custom else "function"

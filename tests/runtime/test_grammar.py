@@ -173,7 +173,9 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
         list(generate_step([1], model, drafter=Reference(text, vocabulary=ROWS), num_draft_tokens=4, grammar=grammar))
 
 
-CLOSED: Any = {"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False}
+LISTED: Any = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+CLOSED: Any = LISTED | {"additionalProperties": False}
+CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "null"}}, "additionalProperties": False}
 
 
 @pytest.mark.parametrize(
@@ -200,6 +202,18 @@ CLOSED: Any = {"type": "object", "properties": {"a": {}}, "required": ["a"], "ad
                 and Grammar(t, "json_schema", {"items": CLOSED | {"patternProperties": {"^a$": {}, "^b": False}}})
             ),
             "patternProperties '.a.', '.b' can match",
+        ),
+        (lambda t: Grammar(t, "json_schema", LISTED | {"allOf": [CLOSED_PATTERN]}), "'.a.' can match"),
+        (lambda t: Grammar(t, "json_schema", CLOSED_PATTERN | {"allOf": [{"allOf": [LISTED]}]}), "'.a.' can match"),
+        (
+            lambda t: Grammar(t, "json_schema", CLOSED_PATTERN | {"$ref": "#/$defs/a", "$defs": {"a": LISTED}}),
+            "'.a.' can match",
+        ),
+        (
+            lambda t: Grammar(
+                t, "json_schema", {"allOf": [{"properties": {f"{c}{i}": {} for i in range(300)}} for c in "ab"]}
+            ),
+            "at most 500 properties .*, got 600",
         ),
         (
             lambda t: Grammar(t, "json_schema", {"$defs": {"m": {"$ref": "#/$defs/m"}}, "$ref": "#/$defs/m"}),
@@ -229,6 +243,8 @@ def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], prob
     [
         ({"type": "object", "patternProperties": {"": False}}, "{}"),
         ({"allOf": [CLOSED, {"patternProperties": {"^a$": {"type": "null"}}}]}, '{"a":null}'),
+        ({"allOf": [CLOSED, CLOSED_PATTERN]}, '{"a":null}'),
+        (LISTED | {"allOf": [{**CLOSED_PATTERN, "patternProperties": {"^[ab]$": {}}}]}, '{"a":null,"b":1}'),
         (CLOSED | {"patternProperties": {"^[ab]$": {"type": "null"}}}, '{"a":null,"b":null}'),
         (CLOSED | {"patternProperties": {"^a$": {}}, "additionalProperties": {}}, '{"a":[],"b":null}'),
         (CLOSED | {"properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}, '{"a":{"a":null}}'),

@@ -1,6 +1,7 @@
 """A text in a batch is the text that the same request gets alone, with every kind of cache."""
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
@@ -121,6 +122,47 @@ def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> N
                     batch.remove(one)
     first, second = got.values()
     assert second == 4 and 8 < first < 20
+
+
+def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that says 1 second for a pass and 0.02 for each of its rows, whatever the machine."""
+    widths, now = list[int](), [0.0]
+    run_model, long = type(eight).__call__, [token % 8 for token in range(6_000)]
+
+    def timed(model: Any, inputs: mx.array, *args: Any, **options: Any) -> mx.array:
+        widths.append(inputs.shape[1])
+        now[0] += 1 + 0.02 * inputs.shape[1]
+        return run_model(model, inputs, *args, **options)
+
+    def widths_of(reading_passes: float | None) -> list[int]:
+        batch, texts = Batch(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
+        del widths[:]
+        for prompt, tokens in ((PROMPT, 30), (long, 3)):
+            settings = GenerationSettings(max_tokens=tokens, num_draft_tokens=0, prefill_step_size=512)
+            batch.add(target := open_target(prompt, eight, settings))
+            texts[target] = []
+        while len(batch):
+            for target, gained in batch.step():
+                assert not isinstance(gained, Exception)
+                texts[target] += [token for token, _, _ in target.text.tokens_of(gained)]
+                if target.text.ended:
+                    batch.remove(target)
+        assert list(texts.values()) == expected
+        return list(widths)
+
+    expected = [plain(eight, PROMPT, 30), plain(eight, long, 3)]
+    monkeypatch.setattr(type(eight), "__call__", timed)
+    monkeypatch.setattr("spectool.runtime.batching.batch.perf_counter", lambda: now[0])
+    whole = [width for width in widths_of(None) if width > 1]
+    assert whole == [512] * 11 + [367]
+    bounded = widths_of(3.0)
+    others_end = bounded.index(512)
+    meanwhile, after = bounded[:others_end], bounded[others_end:]
+    assert meanwhile.count(1) >= 30 and max(meanwhile) <= 3 * 1.02 / 0.02, "a piece takes no longer than three passes"
+    assert sum(width for width in meanwhile if width > 1) > 2000, "pieces grow to what three passes take"
+    assert all(1 in pair for pair in pairwise(meanwhile)), "there is a pass between two pieces"
+    assert set(after[:-4]) == {512}, "once nobody else writes, pieces are whole"
+    assert sum(width for width in bounded if width > 1) == sum(whole)
 
 
 def test_an_error_ends_its_own_text(eight: Any) -> None:
