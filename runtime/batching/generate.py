@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.batching.batch import Batch
@@ -95,45 +95,27 @@ def batch_generate(
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
     require_count("rows", rows)
-    if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
-        got = "one text" if isinstance(prompts, str) else type(prompts).__name__
-        raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
-    for single, several in (("seed", "seeds"), ("drafter", "drafters"), ("prompt_cache", "prompt_caches")):
-        if single in kwargs:
-            raise RuntimeUnsupported(f"{single}: expected {several}, with one for each prompt, got {single}")
-    shared = drafters if isinstance(drafters, Drafter | Drafters) else None
-    each: dict[str, Sequence[Any]] = {
-        "drafters": [None] * len(prompts) if drafters is None or shared else drafters,  # type: ignore[dict-item]
-        "max_tokens": [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens,
-        "seeds": [None] * len(prompts) if seeds is None else seeds,
-        "prompt_caches": [None] * len(prompts) if prompt_caches is None else prompt_caches,
+    for single in sorted({"seed", "drafter", "prompt_cache"} & kwargs.keys()):
+        raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
+    given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | Drafters) else None
+    asked: dict[str, Any] = {
+        "drafters": drafters if shared is None else None,
+        "max_tokens": [max_tokens] * len(given) if isinstance(max_tokens, int) else max_tokens,
+        "seeds": seeds,
+        "prompt_caches": prompt_caches,
     }
-    for name, values in each.items():
-        if not hasattr(values, "__len__") or len(values) != len(prompts):
-            found = len(values) if hasattr(values, "__len__") else values
-            raise RuntimeUnsupported(f"{name}: expected one for each of {len(prompts)} prompts, got {found!r}")
-    held = [id(entry) for cache in each["prompt_caches"] for entry in cache or ()]
-    if len(set(held)) < len(held):
-        raise RuntimeUnsupported(
-            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
-        )
-    given = [prompt_ids(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt) for prompt in prompts]
-    for ids in given:  # before any of them is worked on
-        require_tokens("prompt", ids, vocabulary_size(model), tokenizer)
+    each = {name: _for_each(name, values, len(given)) for name, values in asked.items()}
+    _require_own(each["prompt_caches"])
     if 0 in each["max_tokens"]:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
-    if num_draft_tokens is None:
-        members = [member for drafter in each["drafters"] for member in members_of(drafter)]
-        policy = policy_for(model, shared) if shared else new_policy(model, Drafters(members) if members else None)
-    else:
-        policy = Policy(longest=num_draft_tokens)
+    policy = _policy_of(model, shared, each["drafters"], num_draft_tokens)
     batch = Batch(model, rows, policy, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
-    count, counts = len(prompts), [DraftStatistics() for _ in prompts]
-    made = BatchResponse([""] * count, [[] for _ in prompts], counts, [None] * count)
+    count = len(given)
+    made = BatchResponse([""] * count, [[] for _ in given], [DraftStatistics() for _ in given], [None] * count)
     places: dict[TargetRunner, int] = {}
-    waiting = deque(range(len(prompts)))
+    waiting = deque(range(count))
 
     def begin(place: int) -> bool:
         """Add a text to the batch if it can be added now."""
@@ -141,22 +123,18 @@ def batch_generate(
         cache = make_prompt_cache(model, kwargs.get("max_kv_size")) if cache is None else cache
         if not batch.accepts(cache):
             return False
-        drafter = each["drafters"][place] if shared is None else shared.fork() or shared
+        settings = GenerationSettings(
+            drafter=each["drafters"][place] if shared is None else shared.fork() or shared,
+            num_draft_tokens=policy if num_draft_tokens is None else num_draft_tokens,
+            max_tokens=each["max_tokens"][place],
+            stop_tokens=ends,
+            seed=each["seeds"][place],
+            prompt_cache=cache,
+            statistics=made.drafting[place],
+            **kwargs,
+        )
         try:
-            target = open_target(
-                given[place],
-                model,
-                GenerationSettings(
-                    drafter=drafter,
-                    num_draft_tokens=policy if num_draft_tokens is None else num_draft_tokens,
-                    max_tokens=each["max_tokens"][place],
-                    stop_tokens=ends,
-                    seed=each["seeds"][place],
-                    prompt_cache=cache,
-                    statistics=made.drafting[place],
-                    **kwargs,
-                ),
-            )
+            target = open_target(given[place], model, settings)
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None
         batch.add(target)
@@ -186,3 +164,44 @@ def batch_generate(
         for target in places:
             batch.remove(target)
     return made
+
+
+def _ids_of(prompts: Any, tokenizer: TokenizerWrapper, model: Any) -> list[list[int]]:
+    """The token ids of all prompts, which are checked before any of them is worked on."""
+    if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
+        got = "one text" if isinstance(prompts, str) else type(prompts).__name__
+        raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
+    found = [prompt_ids(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt) for prompt in prompts]
+    for ids in found:
+        require_tokens("prompt", ids, vocabulary_size(model), tokenizer)
+    return found
+
+
+def _for_each(name: str, values: Any, count: int) -> Sequence[Any]:
+    """One value for each of ``count`` prompts."""
+    if values is None:
+        return [values] * count
+    if not hasattr(values, "__len__") or len(values) != count:
+        found = len(values) if hasattr(values, "__len__") else values
+        raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {found!r}")
+    return cast("Sequence[Any]", values)
+
+
+def _require_own(caches: Sequence[list[Any] | None]) -> None:
+    held = [id(entry) for cache in caches for entry in cache or ()]
+    if len(set(held)) < len(held):
+        raise RuntimeUnsupported(
+            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
+        )
+
+
+def _policy_of(
+    model: Any, shared: Drafter | Drafters | None, drafters: Sequence[Any], num_draft_tokens: int | None
+) -> Policy:
+    """What chooses the draft length of all texts; it outlives the call where they share a drafter."""
+    if num_draft_tokens is not None:
+        return Policy(longest=num_draft_tokens)
+    if shared is not None:
+        return policy_for(model, shared)
+    members = [member for drafter in drafters for member in members_of(drafter)]
+    return new_policy(model, Drafters(members) if members else None)
