@@ -357,7 +357,6 @@ def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
 
 
 def _bits(matcher: "LLMatcher") -> NDArray[np.bool_]:
-    """The tokens that may come next, bool."""
     return np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
 
 

@@ -2,7 +2,7 @@
 
 HTTP        app, protocols                                    Starlette, on the main thread
   |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
-Job                                                           one answer to a request
-  |  engine, answers, prompt_caches                           MLX, on the engine's thread
+Answer                                                        one answer to a request
+  |  engine, prompt_caches, tool_calls                        MLX, on the engine's thread
 Delta                                                         what was written, back to HTTP
 """

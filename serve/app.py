@@ -4,28 +4,30 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from spectool import RuntimeUnsupported
-from spectool.serve.answers import Delta, Job, Prompt
+from spectool.serve.answers import Answer, Prompt
 from spectool.serve.engine import Engine
 from spectool.serve.errors import (
     MESSAGES,
     RESPONSES,
+    ClientGone,
     RequestRefused,
     checked,
     error_document,
@@ -33,20 +35,22 @@ from spectool.serve.errors import (
     refusal_of,
     wrong_field,
 )
-from spectool.serve.gate import IGNORED_HEADER, ClientGone, Gate, parse_json, read_body
+from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.common import as_json, encoded, now
+from spectool.serve.protocols.common import as_json, encoded
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
+from spectool.serve.tool_calls import Delta
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
 _LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
 _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
+_STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
 _Result = TypeVar("_Result")
 # Fields without effect that change nothing about a text, and that many clients always send.
 _OF_NO_ACCOUNT = (
@@ -55,20 +59,15 @@ _OF_NO_ACCOUNT = (
 )  # fmt: skip
 _Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
 _Events = asyncio.Queue[Delta | Exception | None]
-_Writing = tuple[list[Job], AsyncIterator[Delta | None]]
+_Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
 
 
 class Service:
-    """Answers the requests to one engine.
-
-    Attributes:
-        app: The ASGI application.
-    """
+    """Answers the requests to one engine with ``app``, an ASGI application."""
 
     def __init__(self, engine: Engine, options: ServerOptions, metrics: Metrics, host: str) -> None:
-        """Answer for ``engine`` on ``host``."""
         self.engine, self._options, self._metrics = engine, options, metrics
-        self._created = now()
+        self._created = int(time.time())
         self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
         chat = partial(checked, ChatRequest)
         post, get = partial(Route, methods=["POST"]), partial(Route, methods=["GET"])
@@ -104,39 +103,36 @@ class Service:
 
     def _answering(
         self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], _Writer]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    ) -> Callable[[Request], Awaitable[Any]]:
         """The function that answers requests that ``read`` understands, in the form of ``writer``."""
 
-        async def answer(request: Request) -> Response:
+        async def answer(request: Request) -> Any:
             wanted, long = await self._read(request, read)
-            writing = self._writing(request.scope["spectool.client"], wanted, long)
-            if not wanted.stream:
-                whole = await _unless_gone(request, _whole(writing, writer(wanted)))
-                return Response(whole, headers=_ignored(wanted), media_type="application/json")
-            parts = _streamed(writing, writer(wanted))
-            first = await _unless_gone(request, anext(parts))  # until there is one, an error is an answer of its own
-            headers = {**_ignored(wanted), "cache-control": "no-cache"}
-            return _Stream(_with_first(first, parts), headers=headers, media_type="text/event-stream")
+
+            async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+                writing, own = self._writing(scope["spectool.client"], wanted, long), writer(wanted)
+                if wanted.stream:
+                    await _unless_gone(receive, _send(_streamed(writing, own), wanted, send))
+                    return
+                whole = await _unless_gone(receive, _whole(writing, own))
+                await Response(whole, headers=_ignored(wanted), media_type="application/json")(scope, receive, send)
+
+            return respond
 
         return answer
 
     @asynccontextmanager
     async def _writing(self, client: str, wanted: GenerationRequest, long: bool) -> AsyncIterator[_Writing]:
-        """The jobs of a request, and what they gain, or None after a while without. They end with the context.
-
-        Raises:
-            Exception: What has ended one of them.
-        """
-        jobs: list[Job] = []
+        """The answers to a request, and what they gain, or None after a while without. They end with the context."""
+        answers: list[Answer] = []
         try:
-            prompts = await self.prepared(wanted, long)
             events: _Events = asyncio.Queue()
-            jobs = _jobs(wanted, prompts, client, events)
-            self.engine.submit([job for job in jobs if job.first is None])
-            yield jobs, _gained(events, wanted, len(jobs))
+            answers = _answers_to(wanted, await self._prepared(wanted, long), client, events)
+            self.engine.submit(answers[:: wanted.n])
+            yield answers, _gained(events, wanted, len(answers))
         finally:
-            for job in jobs:
-                job.cancelled = True
+            for answer in answers:
+                answer.cancelled = True
 
     async def _read(
         self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
@@ -157,20 +153,14 @@ class Service:
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        (prompt,) = await self.prepared(*await self._read(request, messages.chat_of))
+        (prompt,) = await self._prepared(*await self._read(request, messages.chat_of))
         return JSONResponse({"input_tokens": len(prompt.tokens)})
 
-    def prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
-        """The prompts of a request."""
+    def _prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
         read = partial(read_prompts, wanted, self.engine.model, self._options)
         return self._apart(long or wanted.constrained, read)
 
     def _known(self, wanted: str) -> str:
-        """The name of the model that is wanted.
-
-        Raises:
-            RequestRefused: There is no such model.
-        """
         if name := self._options.name_of(wanted):
             return name
         first = " (the first of them)" * (len(self._options.names) > 1)
@@ -220,24 +210,23 @@ def _ignored(wanted: GenerationRequest) -> dict[str, str]:
     return {IGNORED_HEADER: ", ".join(shown)[:_LONGEST_HEADER]}
 
 
-def _jobs(wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events) -> list[Job]:
-    """A job for each answer; the first one to each prompt has the others as copies."""
+def _answers_to(wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events) -> list[Answer]:
+    """The answers to a request; the first one to each prompt has the others as copies."""
     loop = asyncio.get_running_loop()
 
     def deliver(event: Delta | Exception | None) -> None:
         with suppress(RuntimeError):  # the loop may have ended
             loop.call_soon_threadsafe(events.put_nowait, event)
 
-    jobs: list[Job] = []
-    for prompt in prompts:
-        jobs.append(first := Job(wanted, prompt, client, deliver, len(jobs)))
-        for _ in range(wanted.n - 1):
-            jobs.append(Job(wanted, prompt, client, deliver, len(jobs), first))
-    return jobs
+    each = [prompt for prompt in prompts for _ in range(wanted.n)]
+    answers = [Answer(wanted, prompt, client, deliver, index) for index, prompt in enumerate(each)]
+    for first in range(0, len(answers), wanted.n):
+        answers[first].copies = answers[first + 1 : first + wanted.n]
+    return answers
 
 
-async def _gained(events: _Events, wanted: GenerationRequest, jobs: int) -> AsyncIterator[Delta | None]:
-    while jobs:
+async def _gained(events: _Events, wanted: GenerationRequest, answers: int) -> AsyncIterator[Delta | None]:
+    while answers:
         try:
             async with asyncio.timeout(_QUIET_SECONDS / 15):
                 event = await events.get()
@@ -249,26 +238,24 @@ async def _gained(events: _Events, wanted: GenerationRequest, jobs: int) -> Asyn
         if isinstance(event, Exception):
             raise event
         if event is None:
-            jobs -= 1
+            answers -= 1
         else:
             yield event
 
 
 async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> bytes:
-    """The answers to a request in one document."""
-    async with writing as (jobs, gained):
+    async with writing as (answers, gained):
         async for delta in gained:
-            for _ in writer.add(delta) if delta else ():
-                pass
-        return as_json(writer.whole(jobs)).encode()
+            deque(writer.add(delta) if delta else (), 0)
+        return as_json(writer.whole(answers)).encode()
 
 
 async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
     begun, head, sent_at = False, b"", time.monotonic()
     try:
-        async with writing as (jobs, gained):
-            head = encoded(writer.begin(jobs))
+        async with writing as (answers, gained):
+            head = encoded(writer.begin(answers))
             async for delta in gained:
                 data = encoded(writer.add(delta)) if delta else b""
                 if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text may be held back, too
@@ -277,50 +264,30 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
                     begun, sent_at = True, time.monotonic()
                     yield head + data
                     head = b""
-            yield head + encoded(writer.finish(jobs)) + writer.done
+            yield head + encoded(writer.finish(answers)) + writer.done
     except Exception as error:
         refusal = refusal_of(error)
-        if not begun and refusal.body["error"]["code"] not in writer.codes_in_stream:
+        if not begun and refusal.code not in writer.codes_in_stream:
             raise
         yield (head if head or begun else encoded(writer.begin([]))) + encoded([writer.error(refusal)])
 
 
-class _Stream(StreamingResponse):
-    """A stream that ends what it comes from, also if the client goes away in the middle of it."""
-
-    _ended = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it.
-
-        Raises:
-            ClientGone: Its client did not get all of it.
-        """
-        async with aclosing(cast("AsyncGenerator[bytes]", self.body_iterator)):
-            await super().__call__(scope, receive, send)
-        if not self._ended:
-            raise ClientGone
-
-    async def stream_response(self, send: Send) -> None:
-        """Send what comes, to the end."""
-        await super().stream_response(send)
-        self._ended = True
+async def _send(parts: AsyncGenerator[bytes], wanted: GenerationRequest, send: Send) -> None:
+    begun = False
+    async with aclosing(parts):
+        async for part in parts:
+            if not begun:
+                headers = {**_ignored(wanted), **_STREAM_HEADERS}.items()
+                raw = [(name.encode(), value.encode()) for name, value in headers]
+                await send({"type": "http.response.start", "status": 200, "headers": raw})
+            begun = True
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
-async def _with_first(first: bytes, others: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with aclosing(others):
-        yield first
-        async for part in others:
-            yield part
-
-
-async def _unless_gone(request: Request, act: Awaitable[_Result]) -> _Result:
-    """What ``act`` comes to; it ends when the client goes away.
-
-    Raises:
-        ClientGone: That has happened.
-    """
-    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(_disconnected(request.receive))
+async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _Result:
+    """What ``act`` comes to; it ends when the client goes away."""
+    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():

@@ -1,6 +1,6 @@
-"""The thread that owns the models. Requests come to it as jobs, and it answers as many at a time as share a pass.
+"""The thread that owns the model. It writes as many answers at a time as can share a pass.
 
-Nobody else touches MLX. A job that is cancelled, or a server that stops, ends a generation after the pass that runs.
+Nobody else touches MLX. An answer that is cancelled, or a server that stops, ends after the pass that runs.
 """
 
 import copy
@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
@@ -18,12 +18,12 @@ import mlx.core as mx
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import Commit, GenerationSettings
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
-from spectool.serve.answers import Answer, Job
+from spectool.serve.answers import Answer
 from spectool.serve.errors import RequestRefused
 from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
@@ -31,12 +31,12 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 
 _TIDY_SECONDS = 0.2
-_READING_PASSES = 3.0  # of other texts, as long as which a piece of a prompt may take
+_READING_PASSES = 2.0  # of other texts, as long as which a piece of a prompt may take
 STOPPING = "the server is stopping"
 
 
 class Engine:
-    """Loads the model and answers jobs, on a thread of its own.
+    """Loads the model and writes answers, on a thread of its own.
 
     Attributes:
         loaded: Done when the model is loaded; has the error if it could not be.
@@ -51,7 +51,7 @@ class Engine:
         self.loaded: Future[None] = Future()
         self.failure: BaseException | None = None
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
-        self._jobs: deque[Job] = deque()
+        self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._writing: dict[TargetRunner, Answer] = {}
@@ -62,31 +62,27 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Whether jobs are answered."""
+        """Whether requests are answered."""
         return self._thread.is_alive() and not self._stopping
 
     def gauges(self) -> dict[str, float]:
         """What is going on now, for the metrics."""
-        running = {id(answer.job.request) for answer in list(self._writing.values())}
-        waiting = {id(job.request) for job in list(self._jobs) if not job.cancelled} - running
+        running = {id(answer.request) for answer in list(self._writing.values())}
+        waiting = {id(answer.request) for answer in list(self._waiting) if not answer.cancelled} - running
         return {"requests_running": len(running), "requests_waiting": len(waiting), **self._cache_gauges}
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Put the jobs of a request in line, each of which brings its copies.
-
-        Raises:
-            RequestRefused: Too many requests are waiting already, or the server is stopping.
-        """
+    def submit(self, answers: Iterable[Answer]) -> None:
+        """Put answers to a request in line, each of which brings its copies."""
         if self.gauges()["requests_waiting"] >= self._options.max_waiting:
             raise RequestRefused(429, f"{self._options.max_waiting} requests are waiting already. Try again later")
         with self._changed:
             if not self.alive:
                 raise RequestRefused(503, STOPPING)
-            self._jobs.extend(jobs)
+            self._waiting.extend(answers)
             self._changed.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """End all jobs after the pass that runs, and the thread; return whether it ended within ``seconds``."""
+        """End all answers after the pass that runs, and the thread; return whether it ended within ``seconds``."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -114,33 +110,30 @@ class Engine:
         with self._changed:
             self._stopping = True  # nothing is put in line from here on
         refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
-        for answer in self._writing.values():
-            answer.job.deliver(refusal)
-        for job in self._jobs:
-            job.deliver(refusal)
+        for answer in (*self._writing.values(), *self._waiting):
+            answer.deliver(refusal)
 
     def _answer(self) -> None:
-        """Answer jobs until the server stops."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._writing or self._stopping)
+                self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
             if self._stopping:
                 break
-            while self._jobs and self._take(self._jobs[0]):
-                self._jobs.popleft()
+            while self._waiting and self._take(self._waiting[0]):
+                self._waiting.popleft()
             self._advance()
         self._end_where_nobody_waits()
 
-    def _take(self, job: Job) -> bool:
-        """Begin a job; return whether that is possible now."""
-        if job.cancelled:
-            self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
+    def _take(self, answer: Answer) -> bool:
+        """Begin an answer, unless nobody waits for it; return whether that is possible now."""
+        if answer.cancelled:
+            self._metrics.add("waiting_seconds_total", time.perf_counter() - answer.came_at)
             self._metrics.add("generations_total", end="disconnected")
             return True
         try:
-            return self._begin(job)
+            return self._begin(answer)
         except Exception as error:
-            job.deliver(error)
+            answer.deliver(error)
             return True
 
     def _load(self) -> None:
@@ -164,61 +157,60 @@ class Engine:
             reading_passes=_READING_PASSES,
         )
 
-    def _begin(self, job: Job) -> bool:
+    def _begin(self, answer: Answer) -> bool:
         """Begin to write an answer; return whether there is room for it."""
-        options, model, prompt = self._options, self.model, job.prompt.tokens
+        model, prompt = self.model, answer.prompt.tokens
         if not self._batch.accepts(make_prompt_cache(model.model)):
             return False
-        answer = Answer(job, model, options)
+        answer.begin(model, self._options)
+        if answer.cache is None:
+            answer.cache, answer.cached = self._caches.take(answer.client, prompt, model.model)
+        answer.target = open_target(prompt[answer.cached :], model.model, self._settings(answer))
+        if not self._writing:
+            self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
+        self._batch.add(answer.target)
+        self._metrics.add("waiting_seconds_total", answer.began_at - answer.came_at)
+        self._writing[answer.target] = answer
+        return True
+
+    def _settings(self, answer: Answer) -> GenerationSettings:
+        """How an answer is written, whose cache is known."""
+        options, model, request = self._options, self.model, answer.request
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
-                job.drafts[len(cycle.proposal), cycle.accepted] += 1
+                answer.drafts[len(cycle.proposal), cycle.accepted] += 1
                 self._metrics.add_cycle(cycle)
 
         def on_prompt(cache: list[Any]) -> None:
-            if job.copies:
-                job.read = copy.deepcopy(cache)  # of what it consists of; the arrays are shared
-                self._jobs.extend(job.copies)
+            for each in answer.copies:  # of what the cache consists of; the arrays are shared
+                each.cache, each.cached = copy.deepcopy(cache), len(answer.prompt.tokens) - 1
+            self._waiting.extend(answer.copies)
 
-        asked = job.request.num_draft_tokens
-        length: int | Policy | None = options.num_draft_tokens if asked is None else asked
-        if job.first is not None and job.first.read is not None:
-            answer.cache, job.cached = copy.deepcopy(job.first.read), len(prompt) - 1
-            job.first.copies.remove(job)
-            if not job.first.copies:
-                job.first.read = None
-        else:
-            answer.cache, job.cached = self._caches.take(job.client, prompt, model.model)
+        length: int | Policy | None = request.num_draft_tokens
+        length = options.num_draft_tokens if length is None else length
         if length is None:  # with a seed, what other requests have shown does not count
             length = model.policy if answer.seed is None else new_policy(model.model, model.drafter, measure=False)
-        settings = GenerationSettings(
+        return GenerationSettings(
             drafter=model.drafter and (model.drafter.fork() or model.drafter),
-            prediction=job.prediction,
+            prediction=answer.prediction,
             num_draft_tokens=length,
             max_tokens=answer.max_tokens,
             stop_tokens=model.ends,
             sampler=answer.sampler,
             logits_processors=answer.processors,
-            grammar=job.prompt.grammar,
+            grammar=answer.prompt.grammar,
             seed=answer.seed,
             verify=options.verify,
             prompt_cache=answer.cache,
-            cached_tokens=prompt[: job.cached],
+            cached_tokens=answer.prompt.tokens[: answer.cached],
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
-            statistics=job.statistics,
+            statistics=answer.statistics,
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        answer.target = open_target(prompt[job.cached :], model.model, settings)
-        if not self._writing:
-            self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
-        self._batch.add(answer.target)
-        self._metrics.add("waiting_seconds_total", time.monotonic() - job.began)
-        self._writing[answer.target] = answer
-        return True
 
     def _advance(self) -> None:
         """Advance all texts by a pass, and deliver what they gained."""
@@ -234,26 +226,23 @@ class Engine:
             try:
                 if isinstance(gained, Exception):
                     raise gained
-                self._deliver(answer, gained)
+                for token, logprobs, _ in target.text.tokens_of(gained):
+                    piece = answer.add(token, logprobs)
+                    answer.deliver(piece)
+                    if piece.end is not None:
+                        self._end(answer, piece.end)
+                        break
             except Exception as error:
                 self._end(answer, "failed", error)
         self._end_where_nobody_waits()
 
-    def _deliver(self, answer: Answer, gained: Commit) -> None:
-        for token, logprobs, _ in answer.target.text.tokens_of(gained):
-            piece = answer.add(token, logprobs)
-            answer.job.deliver(piece)
-            if piece.end is not None:
-                self._end(answer, piece.end)
-                break
-
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
         for answer in list(self._writing.values()):
-            if answer.job.cancelled:
+            if answer.cancelled:
                 self._end(answer, "disconnected", RequestRefused(503, "the client has gone"))
-            elif self._stopping and answer.job.tokens:
-                answer.job.deliver(answer.abort())
+            elif self._stopping and answer.tokens:
+                answer.deliver(answer.abort())
                 self._end(answer, "abort")
             elif self._stopping:
                 self._end(answer, "abort", RequestRefused(503, STOPPING))
@@ -262,27 +251,27 @@ class Engine:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
         if self._writing.pop(answer.target, None) is None:
             return
-        job, prompt, add = answer.job, answer.job.prompt.tokens, self._metrics.add
+        prompt, statistics, add = answer.prompt.tokens, answer.statistics, self._metrics.add
         held = None if broken else self._remove(answer.target)
         if not self._writing:
             self._wired.close()
-        if held is not None:
-            self._caches.keep(job.client, [*prompt, *job.tokens][: job.cached + held], answer.cache)
+        if held is not None and answer.cache is not None:
+            self._caches.keep(answer.client, [*prompt, *answer.tokens][: answer.cached + held], answer.cache)
         add("generations_total", end=end)
         add("prompt_tokens_total", len(prompt))
-        add("cached_prompt_tokens_total", job.cached)
-        add("generated_tokens_total", len(job.tokens))
-        add("target_passes_total", job.statistics.passes)
-        add("prompt_seconds_total", answer.first - answer.began)
-        add("generation_seconds_total", time.perf_counter() - answer.first)
-        for source, proposed in job.statistics.proposed_by.items():
+        add("cached_prompt_tokens_total", answer.cached)
+        add("generated_tokens_total", len(answer.tokens))
+        add("target_passes_total", statistics.passes)
+        add("prompt_seconds_total", answer.first_at - answer.began_at)
+        add("generation_seconds_total", time.perf_counter() - answer.first_at)
+        for source, proposed in statistics.proposed_by.items():
             add("drafted_tokens_total", proposed, source=source)
-            add("accepted_tokens_total", job.statistics.accepted_by[source], source=source)
-        for failure in job.statistics.failures:
+            add("accepted_tokens_total", statistics.accepted_by[source], source=source)
+        for failure in statistics.failures:
             add("drafter_failures_total", source=failure.drafter)
         caches = self._caches
         self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
-        job.deliver(error)
+        answer.deliver(error)
 
     def _remove(self, target: TargetRunner) -> int | None:
         """Take a text out of the batch; return how many tokens of it its cache holds, if that can be used further."""

@@ -1,4 +1,7 @@
-"""Errors that clients get to see, in words that name the field, and in the form of their protocol."""
+"""Errors that clients get to see, in words that name the field, and in the form of their protocol.
+
+Whatever is wrong with a request is raised as `RequestRefused`, wherever it shows.
+"""
 
 import json
 import logging
@@ -29,20 +32,16 @@ _OWN_NAMES = {
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-class RequestRefused(SpectoolError):
-    """A request gets an error for an answer.
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
 
-    Attributes:
-        status: HTTP status.
-        body: The answer, in OpenAI's form.
-    """
+
+class RequestRefused(SpectoolError):
+    """A request gets an error for an answer, with a ``status``, because of the field ``param``."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
-        """Refuse with ``status``, because of the field ``param``."""
         super().__init__(message)
-        self.status = status
-        kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+        self.status, self.param, self.code = status, param, code
 
 
 def wrong_field(name: str, problem: str, *, status: int = 400, code: str | None = None) -> RequestRefused:
@@ -80,13 +79,14 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     """An error as the protocol of an address has it, with its own name of the field."""
-    error: dict[str, Any] = refusal.body["error"]
-    if own := _OWN_NAMES.get((path, error["param"])):
-        error = {**error, "param": own, "message": own + error["message"].removeprefix(error["param"])}
+    message, param, status = str(refusal), refusal.param, refusal.status
+    if param is not None and (own := _OWN_NAMES.get((path, param))):
+        message, param = own + message.removeprefix(param), own
+    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     if not path.startswith(MESSAGES):
-        return {"error": error}
-    kind = "api_error" if error["type"] == "server_error" else error["type"]
-    return {"type": "error", "error": {"type": kind, "message": error["message"]}}
+        return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}
+    kind = "api_error" if kind == "server_error" else kind
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def quoted(value: Any) -> str:
@@ -96,7 +96,6 @@ def quoted(value: Any) -> str:
 
 
 def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -> tuple[str, str]:
-    """The path to a place in a body, and what is there."""
     value: Any = body
     path = ""
     for step in steps:

@@ -4,7 +4,7 @@ import hmac
 import json
 import logging
 import time
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import gethostname
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spectool.serve.errors import RequestRefused, error_document, quoted, refusal_of
+from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
 
@@ -25,17 +25,12 @@ _READ_AT_MOST = 64 << 20  # bytes of a body, also of one that is too large, beca
 _LONGEST_PATH = 200  # characters of it that are logged
 
 
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
-
-
 class Gate:
     """ASGI middleware that lets requests through, or refuses them."""
 
     def __init__(
         self, app: ASGIApp, options: ServerOptions, metrics: Metrics, host: str, paths: frozenset[str]
     ) -> None:
-        """Guard ``app``, which listens on ``host`` and has ``paths``."""
         self._app, self._options, self._metrics, self._paths = app, options, metrics, paths
         self._only_loopback = _is_loopback(host)
 
@@ -69,31 +64,25 @@ class Gate:
             logging.info("%s: %s %r: %s in %.2f s", client, scope["method"], path, status, time.monotonic() - began)
 
     def _check(self, request: Request) -> None:
-        """Let a request through, and note whose it is.
-
-        Raises:
-            RequestRefused: It comes through a foreign name, from a foreign page, or without a key.
-        """
+        """Let a request through, and note whose it is."""
         headers = request.headers
-        if self._only_loopback and not _is_loopback(_name(headers.get("host", ""))):
+        host = headers.get("host", "")
+        if self._only_loopback and not _is_loopback(_name(host)):
             # A page can make its own name mean this machine, and would pass for one of ours.
-            raise RequestRefused(
-                403,
-                f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host "
-                "0.0.0.0 and an --api-key to be reached by other names",
+            problem = (
+                f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
             )
-        origin, host = headers.get("origin"), headers.get("host", "")
+            raise RequestRefused(403, f"{problem} 0.0.0.0 and an --api-key to be reached by other names")
+        origin = headers.get("origin")
         # A page that this server has sent. Anybody's page can make its own name mean this machine, but has no key.
         own = origin in (f"http://{host}", f"https://{host}") and (self._options.api_keys or _is_own(_name(host)))
         if origin is not None and not own and not {"*", origin} & set(self._options.allowed_origins):
-            raise RequestRefused(
-                403, f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
-            )
+            problem = f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
+            raise RequestRefused(403, problem)
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
         if client is None and request.url.path not in _OPEN_PATHS and request.method != "OPTIONS":
-            raise RequestRefused(
-                401, "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
-            )
+            problem = "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
+            raise RequestRefused(401, problem)
 
     def _client(self, authorization: str | None, key: str | None) -> str | None:
         """A name for the client whose key this is, None for a wrong key, and nobody's name where there are none."""
@@ -109,11 +98,7 @@ class Gate:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request.
-
-    Raises:
-        RequestRefused: It has more than ``most`` bytes.
-    """
+    """The body of a request."""
     length = request.headers.get("content-length", "")
     body, got = bytearray(), int(length) if length.isdecimal() else 0
     if got <= max(most, _READ_AT_MOST):
@@ -148,7 +133,6 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -157,16 +141,17 @@ def _name(host: str) -> str:
 
 def _is_own(name: str) -> bool:
     """Whether a name in a Host header is an address, or this machine's own name, and so nobody else's."""
-    if _is_loopback(name) or name.removesuffix(".local") == gethostname().lower().removesuffix(".local"):
-        return True
-    try:
-        return bool(ip_address(name))
-    except ValueError:
-        return False
+    own = gethostname().lower().removesuffix(".local")
+    return name == "localhost" or _address(name) is not None or name.removesuffix(".local") == own
 
 
 def _is_loopback(name: str) -> bool:
+    address = _address(name)
+    return name == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
     try:
-        return name == "localhost" or ip_address(name).is_loopback
+        return ip_address(name)
     except ValueError:
-        return False
+        return None

@@ -11,11 +11,13 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
 from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.models import LoadedModel
-from spectool.serve.requests import ChatRequest, GenerationRequest
-from spectool.serve.schemas import enforceable
+from spectool.serve.requests import ChatRequest, Form, GenerationRequest
+
+# The parser's warnings about what of a schema has no effect.
+_ANNOTATION = re.compile(r'Unknown format: (.*)|Unimplemented keys: \["(uniqueItems)"\]', re.DOTALL)
 
 
-class _Form(NamedTuple):
+class _CallForm(NamedTuple):
     """How a model writes calls: what stands around the arguments of each one, where {} is the name, and between two."""
 
     begin: str
@@ -28,9 +30,9 @@ class _Form(NamedTuple):
 _AS_JSON = '{"name": "{}", "arguments": '
 # By mlx-lm's parsers. Those whose arguments are not JSON are missing.
 FORMS = {
-    "json_tools": _Form("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
-    "mistral": _Form("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
-    "mistral[ARGS]": _Form("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
+    "json_tools": _CallForm("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
+    "mistral": _CallForm("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
+    "mistral[ARGS]": _CallForm("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
 }
 
 
@@ -38,24 +40,31 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
     """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
 
     Takes up to seconds where the tokenizer was not used for this before.
-
-    Raises:
-        RequestRefused: There is something wrong with it; the message names the field and the reason.
     """
     chat = request if isinstance(request, ChatRequest) else None
-    reasoning = None if chat is None else thinks
-    calls = None if chat is None else chat.callable_names
+    functions = []
     try:
-        if chat is not None and calls is not None:
-            rules = _calls(chat, model, calls)
+        if chat is not None and chat.callable_names is not None:
+            functions = _functions(chat)
+            rules = _calls(chat, functions, model)
         else:
-            rules = rules_of(*request.form)
+            assert request.form is not None
+            rules = _text(request.form, request)
             if chat is not None and chat.offered:
                 rules = _or_calls(model.tokenizer, rules)
-        return Grammar(model.tokenizer, "rules", rules, reasoning=reasoning)
+        return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
-        name = "" if chat is None or calls is None else _refused_tool(chat, model, calls)
-        raise wrong_grammar(request, error, name) from error
+        refused = (function["name"] for function in functions if _is_refused(function, model))
+        raise wrong_grammar(request, error, next(refused, "")) from error
+
+
+def _is_refused(function: dict[str, Any], model: LoadedModel) -> bool:
+    """Whether the arguments of one tool cannot be enforced by themselves."""
+    try:
+        Grammar(model.tokenizer, "rules", _arguments(function))
+    except RuntimeUnsupported:
+        return True
+    return False
 
 
 def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported, tool: str = "") -> RequestRefused:
@@ -64,41 +73,57 @@ def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported, tool: s
     This may show only while an answer is written.
     """
     has_calls = isinstance(request, ChatRequest) and request.callable_names is not None
+    field = "tools" if has_calls or request.form is None else request.form.field
     reason = str(error).removeprefix("rules: ").removeprefix("grammar: ")
-    return wrong_field("tools" if has_calls else request.form_field, f"{tool}: {reason}" if tool else reason)
+    return wrong_field(field, f"{tool}: {reason}" if tool else reason)
 
 
-def _refused_tool(chat: ChatRequest, model: LoadedModel, names: list[str]) -> str:
-    """The name of the tool whose schema is refused; empty if each can be enforced by itself."""
-    for tool in chat.offered:
-        if (name := tool["function"]["name"]) in names:
-            try:
-                Grammar(model.tokenizer, "rules", _arguments(tool["function"]))
-            except RuntimeUnsupported:
-                return str(name)
-    return ""
+def _text(form: Form, request: GenerationRequest | None = None) -> list[dict[str, Any]]:
+    """The rules of a text. Annotations in a schema that cannot be enforced are left out, and the request notes which.
+
+    A format is an annotation by JSON Schema's definition. ``uniqueItems`` is none, so a strict schema that has it is
+    refused.
+    """
+    from llguidance import LLMatcher
+
+    rules = rules_of(form.kind, form.value)
+    schema: Any = rules[0].get("json_schema")
+    if not isinstance(schema, dict) or not isinstance(options := schema.get("x-guidance"), dict):
+        return rules
+    lenient = [{"json_schema": {**schema, "x-guidance": {**options, "lenient": True}}}]
+    failed, warnings = LLMatcher.validate_grammar_with_warnings(json.dumps({"grammars": lenient}), None)
+    found = [_ANNOTATION.fullmatch(warning) for warning in warnings]
+    names = [each[2] or f"format.{each[1]}" for each in found if each]
+    if failed or not all(found) or (form.strict and "uniqueItems" in names):
+        return rules
+    if request is not None:
+        request.leave_out(*(f"{form.field}.{name}" for name in names))
+    return lenient
 
 
-def _arguments(function: dict[str, Any]) -> list[dict[str, Any]]:
+def _arguments(function: dict[str, Any], request: ChatRequest | None = None) -> list[dict[str, Any]]:
     """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
     schema = function.get("parameters")
     if schema is None:
-        return rules_of("json_schema", {"type": "object", "additionalProperties": False})
-    schema, _ = enforceable(schema, strict=bool(function.get("strict")))
-    if not isinstance(schema, dict):
-        return rules_of("json_schema", schema)
-    kinds = schema.get("type", "object")
-    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
-        problem = f"expected parameters of the type object, because arguments have names, got {quoted(kinds)}"
-        raise wrong_field("tools", f"{function['name']}: {problem}")
-    return rules_of("json_schema", {**schema, "type": "object"})
+        schema = {"additionalProperties": False}
+    if isinstance(schema, dict):
+        kinds = schema.get("type", "object")
+        if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+            problem = f"expected parameters of the type object, because arguments have names, got {quoted(kinds)}"
+            raise wrong_field("tools", f"{function['name']}: {problem}")
+        schema = {**schema, "type": "object"}
+    return _text(Form("tools", "json_schema", schema, function.get("strict") is True), request)
 
 
-def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict[str, Any]]:
-    """The rules of one call of a tool with one of these names or, if there are several, of one or more."""
-    tools = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
-    if not names or not set(names) <= tools.keys():
+def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
+    functions, names = {tool["function"]["name"]: tool["function"] for tool in chat.offered}, chat.callable_names
+    if not names or not set(names) <= functions.keys():
         raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
+    return [functions[name] for name in names]
+
+
+def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedModel) -> list[dict[str, Any]]:
+    """The rules of one call or, where one of several tools has to be called, of one or more."""
     tokenizer = model.tokenizer
     kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
     if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
@@ -109,17 +134,16 @@ def _calls(chat: ChatRequest, model: LoadedModel, names: list[str]) -> list[dict
     form = FORMS[kind]
     begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
     more = f"({between} call)*" if isinstance(chat.tool_choice, str) and chat.parallel_tool_calls else ""
-    lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
+    lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(functions)))]
     rules = []
-    for i, name in enumerate(names):
+    for i, function in enumerate(functions):
+        name = function["name"]
         if "[ARGS]" in kind and not re.fullmatch(r"[\w-]+", name):
-            raise wrong_field(
-                "tools", f"expected names of letters, digits, _ and - for {model.name}, got {quoted(name)}"
-            )
+            problem = f"expected names of letters, digits, _ and - for {model.name}, got {quoted(name)}"
+            raise wrong_field("tools", problem)
         written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
-        (rule,) = _arguments(tools[name])
-        rules.append({**rule, "name": f"tool{i}"})
+        rules.append({**_arguments(function, chat)[0], "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
 
 

@@ -30,8 +30,6 @@ class LoadedModel:
     """A model, its tokenizer and its drafter.
 
     Attributes:
-        name: Directory or hub id.
-        model: mlx-lm's model.
         policy: Chooses among its drafters, for all requests: one alone may be too short to learn in.
         vocabulary: Number of the model's token ids.
         context: Tokens that it was made for; None where neither configuration nor tokenizer says so.

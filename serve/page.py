@@ -9,15 +9,12 @@ from hashlib import sha256
 from importlib.resources import files
 
 PAGE = files("spectool.serve").joinpath("page.html").read_text(encoding="utf-8")
-
-
-def _hashed(tag: str) -> str:
-    text = re.findall(f"<{tag}>(.*?)</{tag}>", PAGE, flags=re.DOTALL)[0]
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
+_HASHES = [
+    b64encode(sha256(re.findall(f"<{tag}>(.*?)</{tag}>", PAGE, flags=re.DOTALL)[0].encode()).digest()).decode()
+    for tag in ("script", "style")
+]
 POLICY = (
-    f"default-src 'none'; connect-src 'self'; img-src data:; script-src {_hashed('script')}; "
-    f"style-src {_hashed('style')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+    "default-src 'none'; connect-src 'self'; img-src data:; script-src 'sha256-{}'; style-src 'sha256-{}'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+).format(*_HASHES)
 """The Content-Security-Policy of the page."""

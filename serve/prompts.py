@@ -1,7 +1,8 @@
 """From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
@@ -20,23 +21,19 @@ from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRe
 
 
 def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
-    """The prompts of a request: one of a chat, and as many of a completion as it has.
-
-    Raises:
-        RequestRefused: The chat template refuses the messages, the model lacks a token, or a prompt is too long.
-    """
+    """The prompts of a request: one of a chat, and as many of a completion as it has."""
+    check = partial(_check_length, limit=options.max_prompt_tokens, model=model)
     if isinstance(request, ChatRequest):
-        prediction = _read_prediction(getattr(request.prediction, "content", None), model, options)
-        name, prompts = "messages", [_read_chat(request, model, options)._replace(prediction=prediction)]
+        name, prompts = "messages", [_read_chat(request, model, options, check)]
     else:
         assert isinstance(request, CompletionRequest)
-        name, prompts = "prompt", _read_texts(request, model, options)
+        name, prompts = "prompt", _read_texts(request.prompt, model, check)
     try:
         for prompt in prompts:
             require_tokens(name, prompt.tokens, model.vocabulary, model.tokenizer)
             if not prompt.tokens:
                 raise wrong_field(name, "expected at least one token, got none")
-            _check_length(name, len(prompt.tokens), f"{len(prompt.tokens):,}", model, options)
+            check(name, tokens=len(prompt.tokens))
         require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary, model.tokenizer)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
@@ -46,28 +43,25 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
     return [prompt._replace(grammar=grammar) for prompt in prompts]
 
 
-def _read_texts(request: CompletionRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
-    given: Any = request.prompt
-    single = isinstance(given, str) or isinstance(given[0], int)
-    prompts = [given] if single else given
+def _read_texts(given: Any, model: LoadedModel, check: Callable[..., None]) -> list[Prompt]:
+    prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     if not isinstance(prompts[0], str):
         return [Prompt(tokens) for tokens in prompts]
-    _check_characters("prompt", sum(map(len, prompts)) // len(prompts), model, options)
+    check("prompt", characters=sum(map(len, prompts)) // len(prompts))
     return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
 
 
-def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
+def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions, check: Callable[..., None]) -> Prompt:
     tokenizer = model.tokenizer
     if not tokenizer.has_chat_template:
-        raise RequestRefused(
-            400, f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
-        )
+        problem = f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
+        raise RequestRefused(400, problem)
     if not tokenizer.has_tool_calling:
         request.leave_out_tools()
         if request.offered:
             problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"
             raise wrong_field("tool_choice", problem)
-    _check_characters("messages", sum(len(message.content) for message in request.messages), model, options)
+    check("messages", characters=sum(len(message.content) for message in request.messages))
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
     try:
@@ -79,7 +73,13 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
             text = rendered_text(tokenizer, alternating, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
-    return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text))
+    prediction = None
+    if request.prediction is not None and request.prediction.content:
+        check("prediction", characters=len(request.prediction.content))
+        expected = encode_answer(tokenizer, request.prediction.content)
+        check("prediction", tokens=len(expected))
+        prediction = PredictionDrafter(expected)
+    return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text), prediction=prediction)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -97,15 +97,6 @@ def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             result.append({**message, "role": role})
     return [{**result[0], "role": "user"}] if [message["role"] for message in result] == ["system"] else result
-
-
-def _read_prediction(text: str | None, model: LoadedModel, options: ServerOptions) -> PredictionDrafter | None:
-    if not text:
-        return None
-    _check_characters("prediction", len(text), model, options)
-    tokens = encode_answer(model.tokenizer, text)
-    _check_length("prediction", len(tokens), f"{len(tokens):,}", model, options)
-    return PredictionDrafter(tokens)
 
 
 def _for_template(message: Message) -> dict[str, Any]:
@@ -131,17 +122,15 @@ def _for_template(message: Message) -> dict[str, Any]:
     return fields
 
 
-def _check_length(name: str, tokens: int, got: str, model: LoadedModel, options: ServerOptions) -> None:
-    """Refuse a prompt of at least this many tokens, unless they fit, in words from which clients know what to do."""
-    limit = options.max_prompt_tokens or model.context
-    if limit is None or tokens < limit + (options.max_prompt_tokens is not None):  # one token has to be left
+def _check_length(name: str, *, limit: int | None, model: LoadedModel, tokens: int = 0, characters: int = 0) -> None:
+    """Refuse what does not fit, in words from which clients know what to do.
+
+    A text of so many ``characters`` that it cannot fit is refused before minutes are spent on tokenizing it.
+    """
+    tokens, most = tokens or math.ceil(characters / model.longest_token), limit or model.context
+    if most is None or tokens < most + (limit is not None):  # one token has to be left for the answer
         return
-    answer = "" if options.max_prompt_tokens else ", including the answer"
-    problem = f"expected at most {limit:,} tokens{answer}, got {got}. The server's --max-prompt-tokens sets the limit"
-    raise wrong_field(name, f"prompt is too long for the context length, {problem}", code="context_length_exceeded")
-
-
-def _check_characters(name: str, length: int, model: LoadedModel, options: ServerOptions) -> None:
-    """Refuse a text that is too long in any case, before minutes are spent on tokenizing it."""
-    got = f"{length:,} characters, which are more"
-    _check_length(name, math.ceil(length / model.longest_token), got, model, options)
+    got = f"{characters:,} characters, which are more" if characters else f"{tokens:,}"
+    problem = f"expected at most {most:,} tokens{'' if limit else ', including the answer'}, got {got}"
+    problem = f"prompt is too long for the context length, {problem}. The server's --max-prompt-tokens sets the limit"
+    raise wrong_field(name, problem, code="context_length_exceeded")

@@ -6,7 +6,7 @@ of the answer.
 
 import inspect
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,8 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    StrictBool,
-    StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -26,7 +24,6 @@ from pydantic_core import PydanticCustomError
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
-from spectool.serve.schemas import enforceable
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
@@ -37,8 +34,8 @@ _AS_IT_IS = {
     "truncation": ("disabled",),
     "service_tier": ("auto", "default", "standard_only"),
 }
-# Fields that say what an answer has to look like, and the kind of a `Grammar` that each stands for: those of vLLM as it
-# was before, of llama.cpp and of SGLang.
+# Fields that say what an answer has to look like, and the kind of a `Grammar` that each stands for: those of older
+# versions of vLLM, of llama.cpp and of SGLang.
 _FORMS = {
     **dict.fromkeys(("guided_json", "json_schema"), "json_schema"),
     **dict.fromkeys(("guided_regex", "regex"), "regex"),
@@ -47,17 +44,8 @@ _FORMS = {
 }
 
 
-def _number(low: float, high: float, default: float | None = None) -> Any:
-    return Field(default, strict=True, ge=low, le=high, allow_inf_nan=False)
-
-
-def _whole(low: int, high: int = _LARGEST, default: int | None = None) -> Any:
-    return Field(default, strict=True, ge=low, le=high)
-
-
-def _sampling(default: float | None = None) -> Any:
-    """A number that `Sampling` checks."""
-    return Field(default, strict=True, allow_inf_nan=False)
+def _between(least: float, most: float = _LARGEST, default: float | None = None) -> Any:
+    return Field(default, ge=least, le=most)
 
 
 def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
@@ -69,15 +57,22 @@ def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
     return variables
 
 
-_Text = Annotated[str, StringConstraints(min_length=1, strict=True)]
+_Text = Annotated[str, Field(min_length=1)]
 _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
-_Bias = Annotated[float, Field(strict=True, ge=-1e30, le=1e30, allow_inf_nan=False)]
-_String = Annotated[str, Field(strict=True)]
-_Strings = Annotated[list[_String], Field(min_length=1, max_length=MAX_TEXTS)]
-_Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]], Field(min_length=1)]
+_Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
+_Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
-_UpTo20 = Annotated[int, Field(strict=True, ge=0, le=20)]
-_JSON = "json_schema", {"type": "object"}
+_UpTo20 = Annotated[int, Field(ge=0, le=20)]
+
+
+class Form(NamedTuple):
+    """What an answer has to look like: the kind and the value of a `Grammar`, and the field that says so."""
+
+    field: str
+    kind: str
+    value: Any
+    strict: bool = False
 
 
 def _refused(reason: str, *allowed: Any) -> BeforeValidator:
@@ -92,11 +87,7 @@ def _refused(reason: str, *allowed: Any) -> BeforeValidator:
 
 
 def joined(content: Any, field: str) -> str:
-    """The text of a content: a text, or a list of texts and of parts that have one.
-
-    Raises:
-        RequestRefused: A part is something else, such as an image.
-    """
+    """The text of a content: a text, or a list of texts and of parts that have one."""
     if isinstance(content, list):
         return "".join(joined(part, field) for part in content)
     text = content
@@ -112,9 +103,9 @@ def joined(content: Any, field: str) -> str:
 
 
 class _Given(BaseModel):
-    """An object in which null means the default."""
+    """An object in which null means the default, and a number in quotes is no number."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -148,7 +139,7 @@ class _Prediction(_Given):
 
 
 class _StreamOptions(_Given):
-    include_usage: StrictBool = False
+    include_usage: bool = False
 
 
 class _Schema(_Given):
@@ -179,10 +170,10 @@ class _StructuredOutputs(_Given):
 
     model_config = ConfigDict(extra="forbid")
 
-    json_schema: _JSONSchema | _String | None = Field(None, alias="json")
+    json_schema: _JSONSchema | str | None = Field(None, alias="json")
     json_object: Literal[True] | None = None
     regex: _Text | None = None
-    choice: Annotated[list[_String], Field(min_length=1)] | None = None
+    choice: Annotated[list[str], Field(min_length=1)] | None = None
     grammar: _Text | None = None
 
     @model_validator(mode="after")
@@ -215,44 +206,44 @@ _Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool | _AllowedT
 class GenerationRequest(_Given):
     """What every request may say about how its answers are written."""
 
-    model: str = Field(DEFAULT_MODEL, strict=True)
-    stream: StrictBool = False
+    model: str = DEFAULT_MODEL
+    stream: bool = False
     stream_options: _StreamOptions = _StreamOptions()
-    n: int = _whole(1, MAX_TEXTS, 1)
-    max_tokens: int | None = _whole(1)
-    max_completion_tokens: int | None = _whole(1)
-    temperature: float | None = _number(0, 2)
-    top_p: float | None = _sampling()
-    top_k: int | None = _whole(0)
-    min_p: float | None = _sampling()
-    repetition_penalty: float = _number(0, PENALTIES["repetition_penalty"].most, 0.0)
-    repetition_context_size: int = _whole(0, MOST_RECENT, 20)
-    presence_penalty: float = _number(-2, 2, 0.0)
-    presence_context_size: int = _whole(0, MOST_RECENT, 20)
-    frequency_penalty: float = _number(-2, 2, 0.0)
-    frequency_context_size: int = _whole(0, MOST_RECENT, 20)
-    xtc_probability: float = _sampling(SAMPLER["xtc_probability"].default)
-    xtc_threshold: float = _sampling(SAMPLER["xtc_threshold"].default)
+    n: int = _between(1, MAX_TEXTS, 1)
+    max_tokens: int | None = _between(1)
+    max_completion_tokens: int | None = _between(1)
+    temperature: float | None = _between(0, 2)
+    top_p: float | None = None
+    top_k: int | None = _between(0)
+    min_p: float | None = None
+    repetition_penalty: float = _between(0, PENALTIES["repetition_penalty"].most, 0.0)
+    repetition_context_size: int = _between(0, MOST_RECENT, 20)
+    presence_penalty: float = _between(-2, 2, 0.0)
+    presence_context_size: int = _between(0, MOST_RECENT, 20)
+    frequency_penalty: float = _between(-2, 2, 0.0)
+    frequency_context_size: int = _between(0, MOST_RECENT, 20)
+    xtc_probability: float = SAMPLER["xtc_probability"].default
+    xtc_threshold: float = SAMPLER["xtc_threshold"].default
     logit_bias: dict[_TokenId, _Bias] = {}
-    seed: int | None = _whole(0)
+    seed: int | None = _between(0)
     stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
-    num_draft_tokens: int | None = _whole(0, LONGEST_DRAFT)
+    num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
     response_format: _Format | None = None
     structured_outputs: _StructuredOutputs | None = None
-    guided_json: _JSONSchema | _String = ""
-    json_schema: _JSONSchema | _String = ""
-    guided_regex: _String = ""
-    regex: _String = ""
-    guided_choice: Annotated[list[_String], Field(min_length=1)] | None = None
-    guided_grammar: _String = ""
-    grammar: _String = ""
-    ebnf: _String = ""
+    guided_json: _JSONSchema | str = ""
+    json_schema: _JSONSchema | str = ""
+    guided_regex: str = ""
+    regex: str = ""
+    guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
+    guided_grammar: str = ""
+    grammar: str = ""
+    ebnf: str = ""
     structural_tag: Annotated[None, _refused("tags in a text are not enforced")] = None
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
-    _form: tuple[str, str, Any] | None = PrivateAttr(None)  # field, kind of a `Grammar`, and value
+    _form: Form | None = PrivateAttr(None)
     _without_effect: set[str] = PrivateAttr(default_factory=set)
 
     @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
@@ -277,42 +268,28 @@ class GenerationRequest(_Given):
 
     @model_validator(mode="after")
     def _find_form(self) -> Self:
-        """Find the one field that says what an answer has to look like, and name what of its schema has no effect."""
+        """Find the one field that says what an answer has to look like."""
         if unknown := next((name for name in self.model_extra or () if re.match("guided_(?!decoding_)", name)), None):
             raise wrong_field(unknown, f"expected one of structured_outputs, {', '.join(_FORMS)}, got something else")
-        forms = {name: (kind, getattr(self, name)) for name, kind in _FORMS.items()}
-        forms = {name: form for name, form in forms.items() if form[1] not in ("", None)}
-        strict = False
-        if self.structured_outputs is not None:
-            (kind,) = self.structured_outputs.model_fields_set
-            value = getattr(self.structured_outputs, kind)
-            forms["structured_outputs"] = _JSON if kind == "json_object" else (kind, value)
+        forms = [Form(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
+        forms = [form for form in forms if form.value not in ("", None)]
+        if (own := self.structured_outputs) is not None:
+            (kind,) = own.model_fields_set
+            form = ("json_schema", {"type": "object"}) if kind == "json_object" else (kind, getattr(own, kind))
+            forms.append(Form("structured_outputs", *form))
         if self.response_format is not None and self.response_format.type != "text":
-            schema = self.response_format.json_schema
-            forms["response_format"] = _JSON if schema is None else ("json_schema", schema.content)
-            strict = schema is not None and schema.strict
-        name, *others = forms or [""]
-        if others:
-            problem = f"expected none, because {others[-1]} says what an answer looks like"
-            raise wrong_field(name, f"{problem}, got {quoted(forms[name][1])}")
-        if forms:
-            kind, value = forms[name]
-            left_out = set[str]()
-            if kind == "json_schema":
-                value, left_out = enforceable(value, strict=strict)
-            self._form = name, kind, value
-            self._without_effect |= {f"{name}.{keyword}" for keyword in left_out}
+            schema = self.response_format.json_schema or _Schema(schema={"type": "object"})
+            forms.append(Form("response_format", "json_schema", schema.content, schema.strict))
+        if len(forms) > 1:
+            problem = f"expected none, because {forms[-1].field} says what an answer looks like"
+            raise wrong_field(forms[0].field, f"{problem}, got {quoted(forms[0].value)}")
+        self._form = next(iter(forms), None)
         return self
 
     @property
-    def form(self) -> tuple[str, Any]:
-        """What the text of an answer has to look like, as the kind and the value of a `Grammar`."""
-        return self._form[1:] if self._form else _JSON
-
-    @property
-    def form_field(self) -> str:
-        """The field that says this, for errors."""
-        return self._form[0] if self._form else "response_format"
+    def form(self) -> Form | None:
+        """What the text of an answer has to look like; None for any text."""
+        return self._form
 
     @property
     def constrained(self) -> bool:
@@ -324,6 +301,10 @@ class GenerationRequest(_Given):
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
         return None
 
+    def leave_out(self, *names: str) -> None:
+        """Note what has no effect: fields, or keywords of a schema in one."""
+        self._without_effect.update(names)
+
 
 class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
@@ -333,29 +314,28 @@ class ChatRequest(GenerationRequest):
     tool_choice: _Choice = "auto"
     functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
     modalities: list[Literal["text"]] = []
-    parallel_tool_calls: StrictBool = True
+    parallel_tool_calls: bool = True
     prediction: _Prediction | None = None
-    logprobs: StrictBool = False
-    top_logprobs: int | None = _whole(0, 20)
+    logprobs: bool = False
+    top_logprobs: int | None = _between(0, 20)
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
-    def _leave_allowed_tools(self) -> Self:
+    def _note_choices(self) -> Self:
         if isinstance(self.tool_choice, _AllowedTools):
             names = {tool.name for tool in self.tool_choice.tools}
             self.tools = [tool for tool in self.tools if tool.function.name in names]
             self.tool_choice = self.tool_choice.mode
+        if self.top_logprobs and not self.logprobs:
+            self.leave_out("top_logprobs")
         return self
 
     @model_validator(mode="after")
     def _leave_out_an_empty_beginning(self) -> Self:
         """A last message of the assistant's is continued, but one that is empty only stands for the answer."""
         last = self.messages[-1]
-        if (
-            last.role == "assistant"
-            and len(self.messages) > 1
-            and not (last.content or last.tool_calls or last.model_extra)
-        ):
+        empty = last.role == "assistant" and not (last.content or last.tool_calls or last.model_extra)
+        if empty and len(self.messages) > 1:
             self.messages.pop()
         return self
 
@@ -376,15 +356,6 @@ class ChatRequest(GenerationRequest):
         """Whether not every text is an answer."""
         return super().constrained or self.callable_names is not None
 
-    @model_validator(mode="after")
-    def _name_what_has_no_effect(self) -> Self:
-        if self.top_logprobs and not self.logprobs:
-            self._without_effect.add("top_logprobs")
-        for tool in self.offered if self.callable_names is not None else ():
-            _, left_out = enforceable(tool["function"].get("parameters"), strict=bool(tool["function"].get("strict")))
-            self._without_effect |= {f"tools.{keyword}" for keyword in left_out}
-        return self
-
     @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show."""
@@ -394,14 +365,14 @@ class ChatRequest(GenerationRequest):
         """Answer without tools, since the model cannot call any, unless one has to be called."""
         if self.offered and self.callable_names is None:
             self.tools = []
-            self._without_effect.add("tools")
+            self.leave_out("tools")
 
 
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
-    prompt: _String | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
-    logprobs: StrictBool | _UpTo20 = False
+    prompt: str | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
+    logprobs: bool | _UpTo20 = False
     echo: Annotated[bool, _refused("the prompt is not repeated", False)] = False
     suffix: Annotated[str, _refused("a text is only continued at its end", "")] = ""
     best_of: Annotated[int, _refused("there are as many answers as n says", 1)] = 1

@@ -19,15 +19,10 @@ _BACKLOG = 128
 
 
 class Server(uvicorn.Server):
-    """Listens, once its model is loaded.
-
-    Attributes:
-        engine: Where the answers come from.
-        url: Address of the server.
-    """
+    """Listens at its ``url``, once the model of its ``engine`` is loaded."""
 
     def __init__(self, host: str, port: int, options: ServerOptions, make_drafter: MakeDrafter) -> None:
-        """Take the address, and any free port for 0, and begin to load the model.
+        """Take the address, with any free port for 0, and begin to load the model.
 
         Raises:
             SpectoolError: The address cannot be had.
@@ -63,11 +58,7 @@ class Server(uvicorn.Server):
         self._socket.listen(_BACKLOG)
 
     def answer(self) -> None:
-        """Answer until a signal comes, or `handle_exit` is called.
-
-        Raises:
-            SpectoolError: The engine has failed.
-        """
+        """Answer until a signal comes, or `handle_exit` is called."""
         asyncio.run(self.serve([self._socket]))
         if (error := self.engine.failure) is not None:
             raise SpectoolError(f"the server has ended, because its engine failed: {error}") from error

@@ -8,7 +8,7 @@ read, or calls something that the request does not offer, is text like any other
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -33,13 +33,39 @@ class Call(NamedTuple):
     arguments: str  # a JSON object
 
 
-@dataclass(slots=True)
-class Parts:
-    """What a piece of an answer consists of."""
+class TokenLogprob(NamedTuple):
+    """A token and its probability."""
 
+    token: bytes
+    logprob: float
+
+
+class TokenLogprobs(NamedTuple):
+    """A token that was generated, and what could have been there instead."""
+
+    chosen: TokenLogprob
+    best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one of the answers to a request gained; ``end`` says why it ends here."""
+
+    index: int = 0
     text: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: list[Call] = field(default_factory=list)
+    places: list[TokenLogprobs] = field(default_factory=list)
+    end: str | None = None  # stop, length, tool_calls or abort
+    stopped_by: str | None = None  # the stop text, where one ended it
+
+    def extend(self, gained: "Delta") -> None:
+        """Add what follows, so that this is the answer up to there."""
+        self.text += gained.text
+        self.reasoning += gained.reasoning
+        self.calls += gained.calls
+        self.places += gained.places
+        self.end = gained.end or self.end
 
 
 class Splitter:
@@ -70,26 +96,26 @@ class Splitter:
         self._in_strings = 0  # characters of a call up to which its strings have been searched for the end marker
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
 
-    def add(self, text: str, last: bool = False, *, cut: bool = False) -> Parts:
+    def add(self, text: str, last: bool = False, *, cut: bool = False) -> Delta:
         """What of the answer so far is certain; with ``last``, nothing is held back.
 
         A call that is not finished because the answer was ``cut`` there is left out.
         """
         self._held += text
         self._cut = cut
-        parts = Parts()
-        while self._held and self._step(parts, last):
+        gained = Delta()
+        while self._held and self._step(gained, last):
             pass
-        return parts
+        return gained
 
-    def _step(self, parts: Parts, last: bool) -> bool:
+    def _step(self, gained: Delta, last: bool) -> bool:
         """Take the next part off what is held; return whether there may be another one."""
         if self._after_marker:  # of reasoning, where models put line ends
             self._held = self._held.lstrip("\n")
             self._after_marker = not self._held
         if self.thinks:
             before, found = self._up_to(self._think[1], last)
-            parts.reasoning += before
+            gained.reasoning += before
             self.thinks = not found
             self._after_marker = found
             return found
@@ -105,14 +131,13 @@ class Splitter:
             if not last and self._may_be_bare_call():
                 return False
             self._bare = False
-            calls = self._parsed(self._held) if last and self._held.lstrip().startswith("{") else None
-            if calls:
-                parts.calls, self._held = calls, ""
+            if last and self._held.lstrip().startswith("{") and (calls := self._parsed(self._held)):
+                gained.calls, self._held = calls, ""
                 return False
         self._began = True
         before, found = self._up_to(self._call[0], last)
-        self._write(before, parts)
-        return found and self._take_call(parts, last)
+        self._write(before, gained)
+        return found and self._take_call(gained, last)
 
     def _may_be_bare_call(self) -> bool:
         """Whether the answer so far begins like the JSON of one call of a tool that is offered, and nothing else."""
@@ -128,15 +153,15 @@ class Splitter:
             return True
         return not self._held.lstrip()[end:].strip()
 
-    def _write(self, text: str, parts: Parts) -> None:
+    def _write(self, text: str, gained: Delta) -> None:
         """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
         if self._space is not None:
             text = self._space + text
             self._space = None if text.strip() else text
         if self._space is None:
-            parts.text += text
+            gained.text += text
 
-    def _take_call(self, parts: Parts, last: bool) -> bool:
+    def _take_call(self, gained: Delta, last: bool) -> bool:
         """Parse what follows the marker that was just passed; what is no call becomes text."""
         start, end = self._call
         place = self._held.find(end, self._in_strings) if end else -1
@@ -149,13 +174,13 @@ class Splitter:
         self._in_strings = 0
         body = self._held if place < 0 else self._held[:place]
         calls = self._parsed(body)
-        if calls is None and place < 0 and self._cut and (not body.strip() or body.lstrip().startswith(_BEGINNINGS)):
+        if not calls and place < 0 and self._cut and (not body.strip() or body.lstrip().startswith(_BEGINNINGS)):
             self._held = ""
             return False
-        if calls is None:
-            self._write(start, parts)
+        if not calls:
+            self._write(start, gained)
             return True
-        parts.calls += calls
+        gained.calls += calls
         self._space = ""
         self._held = "" if place < 0 else self._held[place + len(end) :]
         return True
@@ -171,16 +196,16 @@ class Splitter:
         self._held = before[kept:]
         return before[:kept], False
 
-    def _parsed(self, body: str) -> tuple[Call, ...] | None:
+    def _parsed(self, body: str) -> list[Call]:
+        """The calls that a text stands for; none where it is no call, or one of something that is not offered."""
         try:
             try:
                 found = json.loads(body, strict=False)  # models write line ends into strings
             except ValueError:
                 found = self._parser(body, self._tools)
-            calls = [self._checked(call) for call in (found if isinstance(found, list) else [found])]
+            return [self._checked(call) for call in (found if isinstance(found, list) else [found])]
         except Exception:  # parsers raise all kinds of errors
-            return None
-        return tuple(calls) or None
+            return []
 
     def _checked(self, call: Any) -> Call:
         arguments = call.get("arguments", call.get("parameters"))

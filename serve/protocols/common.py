@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from spectool.serve.answers import Delta, Job
-from spectool.serve.errors import RequestRefused, quoted, wrong_field
-from spectool.serve.requests import ChatRequest
-from spectool.serve.tool_calls import Call
+from spectool.serve.answers import Answer
+from spectool.serve.errors import RequestRefused, error_document, quoted, wrong_field
+from spectool.serve.requests import ChatRequest, GenerationRequest
+from spectool.serve.tool_calls import Call, Delta
 
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
@@ -35,34 +35,40 @@ def encoded(events: Iterable[Event]) -> bytes:
 
 @dataclass(slots=True)
 class Block:
-    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes.
-
-    Attributes:
-        cut: Whether the answer ended in the middle of it.
-    """
+    """A part of an answer: ``text``, ``reasoning``, or a ``call``, which is complete when it comes."""
 
     kind: str
     index: int
     text: str = ""
     call: Call | None = None
-    cut: bool = False
+    cut: bool = False  # whether the answer ended in the middle of it
+    id: str = ""  # where the protocol has one
 
 
-class BlockWriter(ABC):
-    """Collects the blocks of the one answer to a request; subclasses write them down as events and as one document."""
+class Writer:
+    """What every writer has: the request, and what its document begins with."""
 
-    done = b""
+    path = prefix = ""  # its address, and of its identifier
+    done = b""  # after the last event
     codes_in_stream: tuple[str, ...] = ()  # of errors that clients expect in a stream, also in its place
 
-    def __init__(self, request: ChatRequest) -> None:
-        """Write the answer to ``request``.
+    def __init__(self, request: GenerationRequest) -> None:
+        self.request, self.id, self.created = request, new_id(self.prefix), int(time.time())
 
-        Raises:
-            RequestRefused: It asks for several.
-        """
+    def error(self, refusal: RequestRefused) -> Event:
+        """The error as outside of streams."""
+        return error_document(self.path, refusal)
+
+
+class BlockWriter(Writer, ABC):
+    """Collects the blocks of the one answer to a request; subclasses write them down as events and as one document."""
+
+    request: ChatRequest
+
+    def __init__(self, request: ChatRequest) -> None:
         if request.n > 1:
             raise wrong_field("n", f"expected 1, because there is one answer, got {request.n}")
-        self.request = request
+        super().__init__(request)
         self.blocks: list[Block] = []
         self.end, self.stopped_by = "abort", ""
         self._open = False
@@ -72,28 +78,24 @@ class BlockWriter(ABC):
         self.end, self.stopped_by = piece.end or self.end, piece.stopped_by or self.stopped_by
         for kind, text in (("reasoning", piece.reasoning), ("text", piece.text)):
             if text:
-                yield from self._extended(kind, text)
+                if not self._open or self.blocks[-1].kind != kind:
+                    yield from self._begin(Block(kind, len(self.blocks)))
+                self.blocks[-1].text += text
+                yield from self.grow(self.blocks[-1], text)
         for call in piece.calls:
-            yield from self._closed()
-            yield from self._opened(Block("call", len(self.blocks), call=call))
+            yield from self._begin(Block("call", len(self.blocks), call=call))
         if piece.end:
             if self._open:
                 self.blocks[-1].cut = piece.end in ("length", "abort") and self.blocks[-1].kind != "call"
-            yield from self._closed()
+            yield from self._end()
 
-    def _extended(self, kind: str, text: str) -> Iterator[Event]:
-        if not self._open or self.blocks[-1].kind != kind:
-            yield from self._closed()
-            yield from self._opened(Block(kind, len(self.blocks)))
-        self.blocks[-1].text += text
-        yield from self.grow(self.blocks[-1], text)
-
-    def _opened(self, block: Block) -> Iterator[Event]:
+    def _begin(self, block: Block) -> Iterator[Event]:
+        yield from self._end()
         self.blocks.append(block)
         self._open = True
         yield from self.open(block)
 
-    def _closed(self) -> Iterator[Event]:
+    def _end(self) -> Iterator[Event]:
         if self._open:
             self._open = False
             yield from self.close(self.blocks[-1])
@@ -121,38 +123,31 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{uuid4().hex[:24]}"
 
 
-def now() -> int:
-    """The time in whole seconds."""
-    return int(time.time())
-
-
-def counts(jobs: Sequence[Job]) -> tuple[int, int, int | None]:
+def counts(answers: Sequence[Answer]) -> tuple[int, int, int | None]:
     """Tokens of the prompts, of the answers, and of the prompts that were cached; None where that is not told.
 
     Without keys, all clients share the prompt caches, and the count would tell one of them what another has asked.
     """
-    of_prompts = jobs[:: jobs[0].request.n]
-    prompts = sum(len(job.prompt.tokens) for job in of_prompts)
-    cached = sum(job.cached for job in of_prompts) if jobs[0].client else None
-    return prompts, sum(len(job.tokens) for job in jobs), cached
+    first = answers[:: answers[0].request.n]  # to each prompt
+    cached = sum(answer.cached for answer in first) if answers[0].client else None
+    return sum(len(each.prompt.tokens) for each in first), sum(len(each.tokens) for each in answers), cached
 
 
-def drafting_figures(jobs: Sequence[Job]) -> dict[str, Any]:
+def metrics(answers: Sequence[Answer]) -> dict[str, Any]:
     """What drafting did for a request, in vLLM's form; with drafts of several lengths, of the longest."""
-    drafts = sum((job.drafts for job in jobs), Counter[tuple[int, int]]())
-    steps = drafts.total()
+    drafts = sum((answer.drafts for answer in answers), Counter[tuple[int, int]]())
+    right = Counter[int]()
+    for (_, accepted), count in drafts.items():
+        right[accepted] += count
     drafted = sum(length * count for (length, _), count in drafts.items())
-    accepted = sum(right * count for (_, right), count in drafts.items())
+    accepted = sum(length * count for length, count in right.items())
     longest = max((length for length, _ in drafts), default=0)
-    histogram = [0] * (longest + 1)
-    for (_, right), count in drafts.items():
-        histogram[right] += count
     return {
         "speculative_decoding": {
-            "mean_acceptance_length": 1 + accepted / steps if steps else 1.0,
-            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
-            "acceptance_histogram": histogram,
-            "num_spec_steps": steps,
+            "mean_acceptance_length": 1 + accepted / max(1, drafts.total()),
+            "draft_acceptance_rate": accepted / max(1, drafted),
+            "acceptance_histogram": [right[length] for length in range(longest + 1)],
+            "num_spec_steps": drafts.total(),
             "num_accepted_draft_tokens": accepted,
             "num_draft_tokens": drafted,
             "num_spec_tokens": longest,
@@ -165,9 +160,6 @@ def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str)
 
     OpenAI or Anthropic would run these. Clients always offer some, so they are no reason to refuse. The parameters of a
     tool stand in its field ``schema``.
-
-    Raises:
-        RequestRefused: It is no list of tools that have names.
     """
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")

@@ -4,19 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spectool.serve.answers import Job
-from spectool.serve.errors import MESSAGES, RequestRefused, checked, error_document, quoted, wrong_field
-from spectool.serve.protocols.common import (
-    Block,
-    BlockWriter,
-    Event,
-    called,
-    counts,
-    drafting_figures,
-    new_id,
-    own_tools,
-    unused,
-)
+from spectool.serve.answers import Answer
+from spectool.serve.errors import MESSAGES, checked, quoted, wrong_field
+from spectool.serve.protocols.common import Block, BlockWriter, Event, called, counts, metrics, own_tools, unused
 from spectool.serve.requests import ChatRequest, joined
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
@@ -27,11 +17,7 @@ _FOR_ANTHROPIC = "x-anthropic-billing-header:"
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
-    """A body of this protocol as a request to a chat.
-
-    Raises:
-        RequestRefused: Something in it is not what it must be.
-    """
+    """A body of this protocol as a request to a chat."""
     body = dict(body)
     chat: dict[str, Any] = {"messages": []}
     system = body.pop("system", None) or []
@@ -90,34 +76,27 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 class MessageWriter(BlockWriter):
     """Writes a ``message``."""
 
-    def __init__(self, request: ChatRequest) -> None:
-        """Write the answer to ``request``."""
-        super().__init__(request)
-        self._id = new_id("msg_")
+    path, prefix = MESSAGES, "msg_"
 
-    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The message without its content."""
-        yield {"type": "message_start", "message": {**self._message(), "usage": _usage(jobs)}}
+        yield {"type": "message_start", "message": {**self._message(), "usage": _usage(answers)}}
 
     def waiting(self) -> Iterator[Event]:
         """What Anthropic's server sends from time to time."""
         yield {"type": "ping"}
 
-    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The reason of the end, and the figures."""
         message = self._message()
         delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield {"type": "message_delta", "delta": delta, "usage": _usage(jobs), "metrics": drafting_figures(jobs)}
+        yield {"type": "message_delta", "delta": delta, "usage": _usage(answers), "metrics": metrics(answers)}
         yield {"type": "message_stop"}
 
-    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole message."""
         content = [_content(block) for block in self.blocks]
-        return {**self._message(), "content": content, "usage": _usage(jobs), "metrics": drafting_figures(jobs)}
-
-    def error(self, refusal: RequestRefused) -> Event:
-        """The error as outside of streams."""
-        return error_document(MESSAGES, refusal)
+        return {**self._message(), "content": content, "usage": _usage(answers), "metrics": metrics(answers)}
 
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
@@ -141,7 +120,7 @@ class MessageWriter(BlockWriter):
         reason = "stop_sequence" if self.stopped_by and self.end == "stop" else _REASONS[self.end]
         begun = bool(self.blocks) or self.end != "abort"
         return {
-            "id": self._id,
+            "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": self.request.model,
@@ -160,8 +139,8 @@ def _content(block: Block) -> dict[str, Any]:
     return {"type": "text", "text": block.text}
 
 
-def _usage(jobs: Sequence[Job]) -> dict[str, Any]:
-    prompt, written, cached = counts(jobs)
+def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
+    prompt, written, cached = counts(answers)
     if cached is None:
         return {"input_tokens": prompt, "output_tokens": written}
     return {"input_tokens": prompt - cached, "cache_read_input_tokens": cached, "output_tokens": written}

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spectool.serve.answers import Job
-from spectool.serve.errors import RESPONSES, RequestRefused, checked, error_document, quoted, wrong_field
+from spectool.serve.answers import Answer
+from spectool.serve.errors import RESPONSES, RequestRefused, checked, quoted, wrong_field
 from spectool.serve.protocols.common import (
     Block,
     BlockWriter,
@@ -13,9 +13,8 @@ from spectool.serve.protocols.common import (
     as_json,
     called,
     counts,
-    drafting_figures,
+    metrics,
     new_id,
-    now,
     own_tools,
     unused,
 )
@@ -28,11 +27,7 @@ _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's 
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
-    """A body of this protocol as a request to a chat.
-
-    Raises:
-        RequestRefused: Something in it is not what it must be.
-    """
+    """A body of this protocol as a request to a chat."""
     body = {name: value for name, value in body.items() if value is not None}
     chat: dict[str, Any] = {}
     for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
@@ -64,7 +59,6 @@ def _flattened(tool: Any) -> list[Any]:
 
 
 def _full_name(namespace: Any, name: Any) -> Any:
-    """The name of a tool for the model."""
     return f"{namespace}".rstrip("_") + "__" + f"{name}".lstrip("_") if namespace else name
 
 
@@ -99,21 +93,19 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
-    codes_in_stream: tuple[str, ...] = (
-        "context_length_exceeded",
-    )  # Codex shortens a conversation only if a stream says so
+    path, prefix = RESPONSES, "resp_"
+    # Codex shortens a conversation only if a stream says so.
+    codes_in_stream = ("context_length_exceeded",)
 
     def __init__(self, request: ChatRequest) -> None:
-        """Write the answer to ``request``."""
         super().__init__(request)
-        self._base = {"id": new_id("resp_"), "object": "response", "created_at": now(), "model": request.model}
-        self._ids: list[str] = []
+        self._base = {"id": self.id, "object": "response", "created_at": self.created, "model": request.model}
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
         functions = [tool["function"] for tool in request.offered]
         self._custom = {function["name"] for function in functions if function.get("parameters") == CUSTOM}
 
-    def begin(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The response without its output."""
         for name in ("created", "in_progress"):
             yield self._event(name, response=self._response("in_progress"))
@@ -122,26 +114,27 @@ class ResponseWriter(BlockWriter):
         """The response as it was at the beginning."""
         yield self._event("in_progress", response=self._response("in_progress"))
 
-    def finish(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The response with its output."""
-        whole = self.whole(jobs)
+        whole = self.whole(answers)
         yield self._event(whole["status"], response=whole)
 
-    def whole(self, jobs: Sequence[Job]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole response."""
-        prompt, written, cached = counts(jobs)
+        prompt, written, cached = counts(answers)
         usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
         usage["input_tokens_details"] = {"cached_tokens": cached or 0, "cache_write_tokens": 0}
-        usage["output_tokens_details"] = {"reasoning_tokens": sum(job.reasoning for job in jobs)}
+        usage["output_tokens_details"] = {"reasoning_tokens": sum(answer.reasoning for answer in answers)}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block) for block in self.blocks]
-        return {**self._response(status), **reason, "output": output, "usage": usage, "metrics": drafting_figures(jobs)}
+        figures = {"usage": usage, "metrics": metrics(answers)}
+        return {**self._response(status), **reason, "output": output, **figures}
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""
-        told = error_document(RESPONSES, refusal)["error"]
+        told = super().error(refusal)["error"]
         code = {429: "rate_limit_exceeded"}.get(refusal.status, "invalid_prompt")
         code = told["code"] or ("server_error" if refusal.status >= 500 else code)
         problem = {"code": code, "message": told["message"]}
@@ -149,7 +142,7 @@ class ResponseWriter(BlockWriter):
 
     def open(self, block: Block) -> Iterator[Event]:
         """An item begins; a call gets its arguments at once."""
-        self._ids.append(new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_")))
+        block.id = new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_"))
         item = {**self._item(block), "status": "in_progress"}
         if block.call:
             field = "arguments" if "arguments" in item else "input"
@@ -181,7 +174,7 @@ class ResponseWriter(BlockWriter):
         return self._event(f"{_PARTS[block.kind]}.{name}", **self._place(block), content_index=0, **content, **logprobs)
 
     def _place(self, block: Block) -> dict[str, Any]:
-        return {"item_id": self._ids[block.index], "output_index": block.index}
+        return {"item_id": block.id, "output_index": block.index}
 
     def _response(self, status: str) -> dict[str, Any]:
         choice, names = self.request.tool_choice, self.request.callable_names or []
@@ -195,7 +188,7 @@ class ResponseWriter(BlockWriter):
         return "custom" if tool in self._custom else "function"
 
     def _item(self, block: Block) -> dict[str, Any]:
-        base = {"id": self._ids[block.index], "status": "incomplete" if block.cut else "completed"}
+        base = {"id": block.id, "status": "incomplete" if block.cut else "completed"}
         if block.call:
             call_id, name, arguments = block.call
             call = {**base, "call_id": call_id, "name": name}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from openai.types.responses import ResponseStreamEvent
 
-from spectool.serve.answers import Delta, Job, Prompt
+from spectool.serve.answers import Answer, Prompt
 from spectool.serve.errors import RequestRefused
 from spectool.serve.protocols import responses
 from spectool.serve.server import Server
+from spectool.serve.tool_calls import Delta
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
 from spectool.tests.serve.test_answers import CALL
@@ -171,7 +172,7 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
     request = responses.chat_of({"input": "a"})
     writer = responses.ResponseWriter(request)
     deque(writer.add(Delta(0, "text", end=end)), 0)
-    whole = writer.whole([Job(request, Prompt([]), "", lambda event: None)])
+    whole = writer.whole([Answer(request, Prompt([]))])
     assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
 
 

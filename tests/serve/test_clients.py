@@ -1,17 +1,30 @@
 """The server where many ask at once, go away, or meet a failure: every other answer is as it was."""
 
+import asyncio
+import itertools
 import json
 import signal
 import time
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from http.client import HTTPConnection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from openai import InternalServerError, RateLimitError
 
 from spectool.runtime.drafters.drafter import Drafter
+from spectool.serve.answers import Answer, Prompt
+from spectool.serve.app import _streamed
+from spectool.serve.errors import checked
+from spectool.serve.protocols.completions import ChatWriter
+from spectool.serve.protocols.messages import MessageWriter
+from spectool.serve.protocols.responses import ResponseWriter
+from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
+from spectool.serve.tool_calls import Delta
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, chatting_model, complete, eventually, series
 from spectool.tests.serve.servers import client, connect, exchange, get, post, serving
@@ -19,6 +32,7 @@ from spectool.tests.serve.test_adapters import anthropic
 
 pytestmark = pytest.mark.system
 TEXT = "/v1/completions"
+QUESTION = {"messages": [{"role": "user", "content": "a"}]}
 
 
 def test_eight_at_once_get_what_each_gets_alone(server: Server) -> None:
@@ -138,6 +152,38 @@ def test_a_stream_has_events_while_its_prompt_is_read(
         sent = post("/v1/messages", {**asked, "messages": question("Iza"), "stream": True})
         lines = [line for line in exchange(running, sent)[2].splitlines() if line.startswith(b"event: ")]
         assert lines[0] == b"event: message_start" and lines.count(b"event: ping")
+
+
+@pytest.mark.parametrize(
+    ("writer", "event"),
+    [
+        (lambda: MessageWriter(checked(ChatRequest, QUESTION)), "ping"),
+        (lambda: ResponseWriter(checked(ChatRequest, QUESTION)), "response.in_progress"),
+        (lambda: ChatWriter(checked(ChatRequest, QUESTION)), None),
+    ],
+)
+def test_a_stream_has_events_while_its_text_is_held_back(
+    writer: Callable[[], Any], event: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece of a call takes 6 seconds here, and gives a client nothing before the call is whole."""
+    times = itertools.count(step=3)
+    monkeypatch.setattr("spectool.serve.app.time", SimpleNamespace(monotonic=lambda: next(times)))
+
+    async def pieces() -> AsyncIterator[Delta]:
+        yield Delta(text="a")
+        for _ in range(20):
+            yield Delta()
+
+    @asynccontextmanager
+    async def writing() -> AsyncIterator[Any]:
+        yield [Answer(checked(ChatRequest, QUESTION), Prompt([]))], pieces()
+
+    async def sent() -> list[bytes]:
+        return [part async for part in _streamed(writing(), writer())]
+
+    _, *waiting, _ = asyncio.run(sent())
+    assert len(waiting) >= 3
+    assert all((f"event: {event}\n".encode() if event else b'"delta":{}') in part for part in waiting)
 
 
 def test_a_drafter_that_fails_costs_no_answer_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,12 +9,11 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.completion_create_params import CompletionCreateParamsStreaming as Text
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Response
 
-from spectool.runtime.grammar import Grammar
 from spectool.serve.errors import RequestRefused, checked
+from spectool.serve.grammars import grammar_of
 from spectool.serve.options import ServerOptions
 from spectool.serve.protocols import messages, responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
-from spectool.serve.schemas import ENFORCED_FORMATS, enforceable
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import TOOLS
 
@@ -112,7 +111,7 @@ def test_promises_are_not_taken_silently() -> None:
     ("field", "value", "form"),
     [
         ("guided_json", SCHEMA, ("json_schema", SCHEMA)),
-        ("json_schema", '{"type": "string"}', ("json_schema", {"type": "string"})),
+        ("json_schema", '{"type": "string"}', ("json_schema", '{"type": "string"}')),
         ("guided_regex", "a+", ("regex", "a+")),
         ("regex", "a+", ("regex", "a+")),
         ("guided_choice", ["a", "b"], ("choice", ["a", "b"])),
@@ -125,7 +124,7 @@ def test_promises_are_not_taken_silently() -> None:
 )
 def test_forms_of_other_servers_are_enforced(field: str, value: Any, form: Any) -> None:
     request = checked(ChatRequest, {**USER, field: value})
-    assert (request.constrained, request.form, request.form_field) == (True, form, field)
+    assert request.constrained and request.form == (field, *form, False)
     other = {"structured_outputs": {"regex": "b"}} if field != "structured_outputs" else {"guided_regex": "b"}
     with pytest.raises(RequestRefused, match=r"expected none, because .* says what an answer looks like"):
         checked(ChatRequest, {**USER, field: value, **other})
@@ -151,10 +150,18 @@ def test_forms_that_cannot_be_enforced_are_refused(field: str, value: Any) -> No
 
 def test_empty_forms_ask_for_nothing() -> None:
     assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": ""}).constrained
-    assert checked(ChatRequest, {**USER, "guided_json": {}}).form == ("json_schema", {})
+    assert checked(ChatRequest, {**USER, "guided_json": {}}).form == ("guided_json", "json_schema", {}, False)
 
 
-def test_annotations_of_a_schema_are_left_out_and_named() -> None:
+def left_out(chatting: Server, schema: Any, strict: bool = False) -> list[str]:
+    """What has no effect in an answer of this schema; it has to be enforced but for that."""
+    form = {"type": "json_schema", "json_schema": {"name": "a", "strict": strict, "schema": schema}}
+    request = checked(ChatRequest, {**USER, "response_format": form})
+    assert grammar_of(request, chatting.engine.model, thinks=False)
+    return without_effect(request)
+
+
+def test_annotations_of_a_schema_are_left_out_and_named(chatting: Server) -> None:
     schema = {
         "properties": {
             "format": {"type": "string", "format": "path", "default": {"format": "x"}},
@@ -162,39 +169,26 @@ def test_annotations_of_a_schema_are_left_out_and_named() -> None:
         },
         "$defs": {"uniqueItems": {"const": {"uniqueItems": True}}},
     }
-    left = {
-        "properties": {
-            "format": {"type": "string", "default": {"format": "x"}},
-            "at": {"type": "array", "items": {"anyOf": [{"format": "date"}, {}]}},
-        },
-        "$defs": {"uniqueItems": {"const": {"uniqueItems": True}}},
-    }
-    assert enforceable(schema) == (left, {"format.path", "format.url", "uniqueItems"})
-    assert enforceable({"uniqueItems": True}, strict=True) == ({"uniqueItems": True}, set())
-    assert enforceable("{") == ("{", set())
-    for strict, named in ((False, ["format.path", "uniqueItems"]), (True, ["format.path"])):
-        sent = {"type": "array", "uniqueItems": True, "items": {"type": "string", "format": "path"}}
-        form = {"type": "json_schema", "json_schema": {"name": "a", "strict": strict, "schema": sent}}
-        request = checked(ChatRequest, {**USER, "response_format": form})
-        assert without_effect(request) == [f"response_format.{name}" for name in named]
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"format": "path"}}}}}
-    assert without_effect(checked(ChatRequest, {**USER, "tools": [tool], "tool_choice": "required"})) == [
-        "tools.format.path"
-    ]
+    named = [f"response_format.{name}" for name in ("format.path", "format.url", "uniqueItems")]
+    assert left_out(chatting, schema) == named
+    assert left_out(chatting, {"const": {"format": "path"}}) == []
+    assert left_out(chatting, {"type": "string", "format": "path"}, strict=True) == ["response_format.format.path"]
+    for refused, strict in ((schema, True), ({**schema, "not": {}}, False), ({**schema, "oneOf": [{}, {}]}, False)):
+        with pytest.raises(RequestRefused, match=r"^response_format: "):
+            left_out(chatting, refused, strict)
+    function = {"name": "f", "parameters": {"properties": {"a": {"format": "path"}}}}
+    asked = {**USER, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+    request = checked(ChatRequest, asked)
+    assert grammar_of(request, chatting.engine.model, thinks=False)
+    assert without_effect(request) == ["tools.format.path"]
 
 
-def test_formats_that_are_kept_are_those_that_the_grammar_enforces(chatting: Server) -> None:
-    from spectool import RuntimeUnsupported
-
-    tokenizer = chatting.engine.model.tokenizer
+def test_a_format_is_enforced_or_named(chatting: Server) -> None:
+    enforced = {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
     others = {"idn-email", "idn-hostname", "iri", "iri-reference", "uri-reference", "uri-template", "regex", "password"}
-    for kind in ENFORCED_FORMATS | others:
-        schema = {"type": "string", "format": kind}
-        if kind in ENFORCED_FORMATS:
-            Grammar(tokenizer, "json_schema", schema)
-        else:
-            with pytest.raises(RuntimeUnsupported, match=kind):
-                Grammar(tokenizer, "json_schema", schema)
+    for kind in enforced | others:
+        named = left_out(chatting, {"type": "string", "format": kind})
+        assert named == ([] if kind in enforced else [f"response_format.format.{kind}"])
 
 
 def test_the_folder_s_name_is_the_model_s_and_its_path_is_valid(

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.serve.answers import Answer, Job, Prompt
+from spectool.serve.answers import Answer, Prompt
 from spectool.serve.errors import checked
 from spectool.serve.models import context_length, rows_that_fit
 from spectool.serve.options import ServerOptions
@@ -116,8 +116,9 @@ def test_an_answer_ends_somewhere_without_a_context(
     model.context = context
     request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
     prompt = Prompt(list(range(4 if context == 256 else 20)))
-    job = Job(request, prompt, "", lambda event: None)
-    assert Answer(job, model, ServerOptions(model="m")).max_tokens == limit
+    answer = Answer(request, prompt)
+    answer.begin(model, ServerOptions(model="m"))
+    assert answer.max_tokens == limit
 
 
 def test_every_drafter_that_fails_is_counted() -> None:
@@ -220,11 +221,9 @@ def test_a_chat_without_a_limit_goes_on_to_the_end_of_the_context(
     monkeypatch.setattr(wider.engine.model, "context", 4096)
 
     def limit(request: GenerationRequest, max_tokens: int | None = None) -> int:
-        job, options = (
-            Job(request, Prompt([1] * 6), "", lambda event: None),
-            ServerOptions(model="a", max_tokens=max_tokens),
-        )
-        return Answer(job, wider.engine.model, options).max_tokens
+        answer = Answer(request, Prompt([1] * 6))
+        answer.begin(wider.engine.model, ServerOptions(model="a", max_tokens=max_tokens))
+        return answer.max_tokens
 
     chats = [checked(ChatRequest, {"messages": [{"role": "user"}]}), responses.chat_of({"input": "a"})]
     text = checked(CompletionRequest, {"prompt": "a"})
