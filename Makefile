@@ -2,26 +2,20 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-.PHONY: demo test test-system test-lab test-real test-slow check format docs clean
+.PHONY: demo test test-nightly test-real check format docs clean
 
 demo: .venv/core                 ## the main job, offline, on what the package bundles
 	@$(BIN)/spectool demo
 	@echo "spectool is in .venv; to type it without a path: . $(BIN)/activate"
 
-test: .venv/installed            ## every room in minutes: units, twins, lossless on tiny models, a run of each command
+test: .venv/installed            ## two minutes: units, and the engine on tiny models
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-system: .venv/installed     ## processes, kills, trainings, servers, big tokenizers
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'system and not slow and not lab'
-
-test-lab: .venv/installed        ## the papers' experiments: units and small runs of each command
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'lab and not slow'
+test-nightly: .venv/installed    ## all but pretrained models: real tokenizers, processes, kills, servers, hours of randomised tests
+	$(BIN)/python -m pytest -n auto --dist loadfile -m nightly
 
 test-real: .venv/installed       ## the main job with pretrained models, where they are in the cache
 	$(BIN)/python -m pytest -rs -m real tests/test_real_models.py
-
-test-slow: .venv/installed       ## everything, randomised tests of an hour included
-	$(BIN)/python -m pytest -n auto --dist loadfile -m ''
 
 check: .venv/installed           ## lint, format, types, import arrows, workflows
 	$(BIN)/ruff check .

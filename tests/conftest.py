@@ -37,6 +37,12 @@ BIG = (
 )
 
 
+# Folders and files of tests that run tiny models; the others have no model and no process.
+ENGINE = (
+    *("build/test_pruning", "cli", "commands", "measure", "serve", "test_docs", "test_real", "test_smoke"),
+    *(f"runtime/{name}" for name in ("batching", "caches", "decoding", "drafters", "sampling", "test_")),
+)
+
 # An example may take long on a busy machine; what grows with its input has tests of its own.
 hypothesis.settings.register_profile("spectool", deadline=None)
 hypothesis.settings.load_profile("spectool")
@@ -48,13 +54,23 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests on the big real tokenizers to the system tier."""
+    """Give each test its tier: real and nightly by its marks, and by the tokenizers that it takes; others by folder."""
     for item in items:
         values = (
             item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
         )
-        if any(name in str(value) for value in values for name in BIG):
-            item.add_marker(pytest.mark.system)
+        where = item.path.relative_to(Path(__file__).parent).as_posix()
+        if item.get_closest_marker("real"):
+            continue
+        if (
+            item.get_closest_marker("nightly")
+            or item.get_closest_marker("slow")
+            or where.startswith("lab/")
+            or any(name in str(value) for value in values for name in BIG)
+        ):
+            item.add_marker(pytest.mark.nightly)
+        else:
+            item.add_marker(pytest.mark.engine if where.startswith(ENGINE) else pytest.mark.unit)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_readme_commands_run_in_their_order(folder: Path) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("spectool ")]
     cache = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}  # what `setup` makes
@@ -83,7 +83,7 @@ def test_readme_commands_run_in_their_order(folder: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_readme_python_runs(folder: Path) -> None:
     (code,) = blocks("python")
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)

@@ -59,7 +59,7 @@ def without_extras(lines: list[str], folder: Path) -> dict[str, tuple[int, str, 
     return dict(zip(lines, map(tuple, json.loads(done.stdout.splitlines()[-1])), strict=True))
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_core_works_and_the_rest_names_its_extra(tmp_path: Path) -> None:
     (tmp_path / "pl.txt").write_text("Wczoraj wieczorem w domu kultury.\nWczoraj rano w domu.\n" * 8, encoding="utf-8")
     found = without_extras([*CORE, *NEEDY], tmp_path)

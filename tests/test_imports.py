@@ -89,7 +89,7 @@ def test_help_is_light(arguments: list[str]) -> None:
     assert not loaded & set(HEAVY)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_offline_commands_need_no_models(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Dzień dobry, mówi Ola.\nDobry wieczór!\n", encoding="utf-8")
     build = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "14KB", "-o", "pl.dict"]

@@ -73,7 +73,7 @@ with make(Path(sys.argv[2])) as partial:
 """
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_what_a_killed_run_leaves_is_removed_by_the_next_one(tmp_path: Path, kind: str, sent: signal.Signals) -> None:

@@ -61,7 +61,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("number", [20, pytest.param(120, marks=pytest.mark.system)])
+@pytest.mark.parametrize("number", [20, pytest.param(120, marks=pytest.mark.nightly)])
 def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
     assert_harmless("dictionary", example_dictionary, number, tmp_path, TRIES)
 

@@ -103,7 +103,7 @@ def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "x.align"
 
 
-@pytest.mark.parametrize("number", [20, pytest.param(200, marks=pytest.mark.system)])
+@pytest.mark.parametrize("number", [20, pytest.param(200, marks=pytest.mark.nightly)])
 def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> None:
     assert_harmless(example_alignment, number, tmp_path)
 

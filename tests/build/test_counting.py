@@ -59,7 +59,7 @@ def test_windows_of_the_samples(sample: str, min_count: int) -> None:
     agree(counted(corpus, TARGET, 4, min_count), expected, min_count)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["bielik-11b-v2.5", "qwen2.5", "t5-small"])
 def test_windows_of_real_tokenizers(
     name: str, tmp_path: Path, shared: Path, real: Callable[[str], Tokenizer], monkeypatch: pytest.MonkeyPatch
@@ -185,7 +185,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_order_of_sets_does_not_reach_the_dictionary(tmp_path: Path) -> None:
     for seed in ("0", "1", "77"):
         command = [sys.executable, "-m", "spectool.cli", "build-dict", "--tokenizer", str(TOKENIZER)]

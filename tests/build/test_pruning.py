@@ -46,7 +46,7 @@ def pruned(tokenizer: Tokenizer, texts: list[str], ids: int | None = None) -> tu
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.system) if name == "t5-small" else name for name in KINDS]
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == "t5-small" else name for name in KINDS]
 )
 def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
     real: Callable[[str], Tokenizer], lines: list[str], name: str

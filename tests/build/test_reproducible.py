@@ -33,7 +33,7 @@ def test_these_are_all_stages() -> None:
     assert writing - _TIMES == {stage[0] for stage in STAGES}
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage[0])
 def test_equal_inputs_give_equal_bytes(tmp_path: Path, lines: list[str], stage: tuple[str, ...]) -> None:
     corpus = tmp_path / "corpus"

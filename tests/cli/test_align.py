@@ -27,7 +27,7 @@ def changeable(manifest: Manifest) -> tuple[dict[str, Any], Manifest]:
     return statistics, replace(manifest, statistics=statistics)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ def test_a_system_error_is_one_line(work: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spectool.cli", "build-dict", "--tokenizer", TOKENIZER]
     command += ["--corpus", "sample:uk", "-o", str(tmp_path / "x.dict")]

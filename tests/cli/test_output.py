@@ -121,7 +121,7 @@ def test_a_reader_that_goes_away(work: Path) -> None:
         assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_text_that_the_locale_lacks_neither_ends_a_command_nor_is_misread(work: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "iso-8859-2", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for command in (["--help"], ["inspect", work / "uk.dict", "--lookup", "комп"]):
@@ -139,7 +139,7 @@ def test_the_default_place_is_the_users_cache(tmp_path: Path) -> None:
     assert process("verify", facts["path"]).returncode == 0
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_emulation_of_real_text(shared: Path, tmp_path: Path) -> None:
     """A dictionary of the bundled sample already saves passes on other text."""
     tokenizer = shared / "tokenizers" / "bielik-11b-v2.5" / "tokenizer.json"

@@ -42,8 +42,8 @@ def manifest_of(out: Path) -> Manifest:
     "command",
     [
         BUILD,
-        pytest.param(("align", "--draft", OTHER, "--target", TOKENIZER), marks=pytest.mark.system),
-        pytest.param(("prune-draft", "--draft", str(demo_path("draft"))), marks=pytest.mark.system),
+        pytest.param(("align", "--draft", OTHER, "--target", TOKENIZER), marks=pytest.mark.nightly),
+        pytest.param(("prune-draft", "--draft", str(demo_path("draft"))), marks=pytest.mark.nightly),
     ],
     ids=["build-dict", "align", "prune-draft"],
 )

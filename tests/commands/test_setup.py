@@ -43,7 +43,7 @@ def kept(found: dict[str, Any]) -> dict[str, bool]:
     return {step["step"]: step["kept"] for step in found["steps"]}
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
     assert kept(found) == {"dictionary": False, "doctor": False, "bench": False}
@@ -161,7 +161,7 @@ def timed(number: int, speeds: Sequence[float], fault: str | None = None) -> Blo
     return block(f"p{number}", [generation(NO_DRAFTS, 0, seconds, fault=fault), *drafted])
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_written(
     tmp_path: Path, sent: signal.Signals

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from spectool import CorpusError
 from spectool.corpora import open_corpus
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 READ = """
 import sys

@@ -104,7 +104,7 @@ def test_half_a_character_is_no_draft() -> None:
     assert bytes_only["none"] == [2.0, 2.0, 4.0]
 
 
-@pytest.mark.parametrize("length", [2, *(pytest.param(length, marks=pytest.mark.system) for length in (1, 4))])
+@pytest.mark.parametrize("length", [2, *(pytest.param(length, marks=pytest.mark.nightly) for length in (1, 4))])
 def test_nothing_is_lost_between_equals(length: int, bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = ["ala ma kota", "the target is the text", "a", "ko " * 50]
     for tokenizer in (bundled, other_bundled, byte_level(("k", "o"))):
@@ -138,7 +138,7 @@ def test_the_sample_is_limited_and_long_texts_are_cut() -> None:
     assert translation_ceiling(draft, target, ["  ", ""], counterpart, [3]).characters == 0
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_spelling_inside_a_word(real: Callable[[str], Tokenizer]) -> None:
     tokenizer = sentence_piece(("▁", "k"), ("▁k", "o"), ("k", "o"))
     names = [[tokenizer.backend.id_to_token(i) for i in ids] for ids in encode_inside(tokenizer, ["ko", " ko", ""])]

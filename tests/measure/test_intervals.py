@@ -58,7 +58,7 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
 
 @pytest.mark.parametrize(("kind", "noise"), [*product(["normal"], (0.1, 0.2, 0.4)), *product(list(NOISES)[1:], (0.2,))])
 @pytest.mark.parametrize(
-    "n", [pytest.param(8, marks=pytest.mark.system), 20, pytest.param(100, marks=pytest.mark.system)]
+    "n", [pytest.param(8, marks=pytest.mark.nightly), 20, pytest.param(100, marks=pytest.mark.nightly)]
 )
 def test_equal_speeds_are_called_different_in_one_run_of_twenty(n: int, kind: str, noise: float) -> None:
     runs, seed = 2000, [SEED, n, round(100 * noise), list(NOISES).index(kind)]

@@ -114,7 +114,7 @@ def matches(value: Any, schema: Any) -> bool:
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("verify", ["exact", "rejection"])
 @pytest.mark.parametrize(
-    "drafting", ["forced tokens alone", "draft model", pytest.param("guesses", marks=pytest.mark.system)]
+    "drafting", ["forced tokens alone", "draft model", pytest.param("guesses", marks=pytest.mark.nightly)]
 )
 def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verify: Any) -> None:
     model, sampling = tiny_model(vocabulary=8, scale=2.0), Sampling(temp=0.9, top_p=0.95)
@@ -155,7 +155,7 @@ def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verif
     assert total.accepted > 0 and not total.failures
 
 
-@pytest.mark.system  # ten seconds
+@pytest.mark.nightly  # ten seconds
 def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
     model, tokenizer, _ = demo()
     grammar = Grammar(tokenizer, "regex", "[b-d]?(a{1000}){1000}")
@@ -190,7 +190,7 @@ CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "
         pytest.param(
             lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}),
             "(?i)schema",
-            marks=pytest.mark.system,  # ten seconds
+            marks=pytest.mark.nightly,  # ten seconds
         ),
         (
             lambda t: Grammar(t, "json_schema", CLOSED | {"patternProperties": {"^a$": {"type": "integer"}}}),

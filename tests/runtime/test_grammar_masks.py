@@ -61,7 +61,7 @@ def test_masks_are_those_of_brute_force(pattern: str) -> None:
     assert forced or "mo" not in pattern
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["qwen2.5", "mistral-7b-v0.1", "llama-3.2", "gemma-3"])
 def test_masks_of_real_tokenizers(name: str, shared: Path) -> None:
     from transformers import AutoTokenizer

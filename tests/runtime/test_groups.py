@@ -35,7 +35,7 @@ print(fixed == expected)
 """
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_automatic_lengths_are_refused_where_processes_would_not_agree(tmp_path: Path) -> None:
     ports = []
     for _ in range(2):

@@ -32,7 +32,7 @@ print(json.dumps({name: file for name, file in ours.items() if file and Path(fil
 """
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_generation_imports_only_the_runtime(tmp_path: Path) -> None:
     target, sample = open_tokenizer(demo_path("target")), open_corpus(str(sample_path("pl")))
     count_and_build(

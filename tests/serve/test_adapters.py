@@ -19,7 +19,7 @@ from spectool.tests.serve.test_answers import CALL
 if TYPE_CHECKING:
     from anthropic import Anthropic
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 SAID = alone(CHAT).removeprefix(" ")

@@ -19,7 +19,7 @@ from spectool.tests.serve.questions import (
 )
 from spectool.tests.serve.servers import client, exchange, post
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Łódź"}}\n</tool_call>'
 

@@ -18,7 +18,7 @@ from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
 from spectool.tests.serve.test_adapters import anthropic
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 USER = {"role": "user", "content": "a"}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}

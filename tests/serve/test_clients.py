@@ -30,7 +30,7 @@ from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, chattin
 from spectool.tests.serve.servers import client, connect, exchange, get, post, serving
 from spectool.tests.serve.test_adapters import anthropic
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 TEXT = "/v1/completions"
 QUESTION = {"messages": [{"role": "user", "content": "a"}]}
 

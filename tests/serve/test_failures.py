@@ -16,7 +16,7 @@ from spectool.serve.server import Server
 from spectool.tests.serve.questions import PROMPTS, alone, complete, eventually
 from spectool.tests.serve.servers import TARGET, without_drafter
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 
 @contextmanager

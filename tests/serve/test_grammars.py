@@ -41,7 +41,7 @@ def posted(server: Server, address: str, body: dict[str, Any]) -> tuple[int, Any
     return status, json.loads(data)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_openai_s_client_gets_json_of_its_schema_streamed_and_not(chatting: Server) -> None:
     whole = ask(chatting, response_format=FORM, n=2)
     for choice in whole.choices:
@@ -61,7 +61,7 @@ def named(tool: str) -> Any:
     return {"type": "function", "function": {"name": tool}}
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_calls_that_are_required_are_made(chatting: Server) -> None:
     for choice in ("required", named("time")):
         answer = ask(chatting, tools=TOOL, tool_choice=choice).choices[0]
@@ -89,7 +89,7 @@ def test_calls_that_are_required_are_made(chatting: Server) -> None:
     assert [item["name"] for item in response["output"]] == ["time"] and response["tool_choice"] == choice
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_other_forms_and_addresses(chatting: Server) -> None:
     forms: dict[str, Callable[[str], bool]] = {
         '{"choice": ["tak", "nie"]}': lambda text: text in ("tak", "nie"),
@@ -148,7 +148,7 @@ def test_what_cannot_be_enforced_is_refused(chatting: Server, fields: Any, named
     assert message.startswith(named) and reason in message and "rules" not in message  # a word of ours
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) -> None:
     deep: Any = {"type": "string"}
     for _ in range(80):

@@ -29,7 +29,7 @@ from spectool.tests.serve.questions import PROMPTS, alone, complete, series
 from spectool.tests.serve.servers import client, exchange, post, serving
 from spectool.tests.serve.test_refusals import refusal
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 

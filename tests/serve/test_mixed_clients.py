@@ -64,7 +64,7 @@ def state_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM"])
 def test_the_server_stays_as_it_is(tmp_path: Path, end: str) -> None:
     seed, stopped, samples, results = time.time_ns() % 10**6, Event(), list[list[int]](), Counter[str]()

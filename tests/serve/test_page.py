@@ -112,7 +112,7 @@ def browsing(folder: Path) -> Iterator[Page]:
         os.close(commands)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome in PATH")
 def test_a_conversation_in_a_browser(chatting: Server, tmp_path: Path) -> None:
     with browsing(tmp_path) as page:
@@ -178,7 +178,7 @@ def test_the_server_s_own_page_may_ask_and_others_may_not(chatting: Server) -> N
     assert "default-src 'none'" in exchange(chatting, get("/"))[1]["content-security-policy"]
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome in PATH")
 def test_the_page_asks_for_a_key(tmp_path: Path) -> None:
     model = chatting_model(tmp_path)

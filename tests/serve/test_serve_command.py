@@ -23,7 +23,7 @@ from openai import OpenAI
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 TARGET = str(demo_path("target"))
 OTHER = str(demo_path("other"))

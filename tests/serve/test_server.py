@@ -31,7 +31,7 @@ from spectool.tests.serve.questions import (
 )
 from spectool.tests.serve.servers import TARGET, client, exchange, get, serving, with_history, without_drafter
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 
 def with_all(tokenizer: Any) -> Drafter | None:

@@ -51,7 +51,7 @@ def answered(server: Server, prompt: str, stops: list[str], streamed: bool) -> t
 
 
 @pytest.mark.slow
-@pytest.mark.system
+@pytest.mark.nightly
 def test_every_stop_text_ends_the_answer_where_it_is(seed: int = 3336) -> None:
     rng = random.Random(seed)
     answers = {prompt: answer(prompt) for prompt in [*PROMPTS, "Wczoraj wieczorem w domu kultury"]}

@@ -13,7 +13,7 @@ from spectool.serve.server import Server
 from spectool.tests.runtime.renumbered import renumbered_target
 from spectool.tests.serve.servers import TARGET, client, serving, without_drafter
 
-pytestmark = [pytest.mark.system, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("interpreted")]
 PROMPT = "Wczoraj wieczorem w domu"
 TOKENS = 24
 

@@ -172,7 +172,7 @@ def test_a_file_written_otherwise_is_the_same_tokenizer(folder: Path) -> None:
         open_tokenizer(source).require(recorded, "pl.dict", "")
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["gpt2", "t5-small", "qwen2.5"])
 def test_many_ids_or_merges_that_changed_are_met_by_the_sample(shared: Path, name: str) -> None:
     """As of two vocabularies trained alike: one token in a hundred is another, or the later merges are."""

@@ -149,7 +149,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
     return opened
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_real_folders_are_what_transformers_makes_of_them(shared: Path) -> None:
     directories = [path.parent for path in sorted((shared / "tokenizers").glob("*/tokenizer.json"))]
     assert len(directories) >= 17

@@ -108,7 +108,7 @@ def test_every_kind_of_fault_is_found(
         assert ("KeyError" if wrong == "error" else "joined are [") in found.example
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_side_that_fails_goes_through_text(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +142,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither merges nor text: the alignment is written, and both `align` and `verify` fail."""
     wrong = Reference.read
@@ -203,7 +203,7 @@ def test_an_example_shows_where_the_difference_is() -> None:
     assert compared.example == "after '' the tokenizer writes [0 'ab', 4 '\\\\xc5'], joined are [0 'ab']"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_closer_of_ids_and_text_is_taken(
     tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +231,7 @@ def test_what_could_hardly_be_compared_is_said(bundled: Tokenizer) -> None:
     assert str(found) == "nothing could be compared: none of 99 texts is kept by both tokenizers"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["phi-3-mini", "qwen2.5", "gemma-3", "llama-3.2", "falcon-7b"])
 def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokenizer], corpus: Path) -> None:
     """Both directions, other seeds than that of `align`."""

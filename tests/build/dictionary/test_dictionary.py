@@ -101,7 +101,7 @@ def kills(rounds: int, out: Path) -> None:
     assert [path.name for path in out.parent.iterdir()] == [out.name], "scratch of the killed ones is removed"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_killed_builds_leave_the_old_artifact_or_the_new_one(tmp_path: Path) -> None:
     kills(6, tmp_path / "x.dict")
 

@@ -69,7 +69,7 @@ def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, l
     return count_corpus(corpus, tokenizer, ORDERS, 1), tokenizer.encode_batch([document.text for document in corpus])
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_equals_the_twin_on_real_text(counted: tuple[Counts, list[list[int]]]) -> None:
     counts, documents = counted
     smoothed = smooth(open_windows(counts), DISCOUNT)

@@ -17,7 +17,7 @@ ONE = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--toke
 HISTORY = (*ONE, "--drafter", "history")
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = work / "cache"
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(cache / name))

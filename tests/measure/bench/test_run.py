@@ -17,7 +17,7 @@ from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.measure.bench.recorded import TARGET, options, replayed
 from spectool.tests.running import run
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 
 def test_every_prompt_is_decoded_in_every_configuration(measured: Path) -> None:

@@ -128,7 +128,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
     assert row.draft_seconds < TOLERANCE
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("alone", [True, False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from spectool.tests.measure.predict.predicting import TARGET, figures, run
 from spectool.tokenization.opening import open_tokenizer
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 
 def test_only_so_many_tokens_are_replayed(work: Path) -> None:

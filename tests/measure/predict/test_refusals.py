@@ -6,7 +6,7 @@ import pytest
 
 from spectool.tests.measure.predict.predicting import TARGET, error_of, run
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 
 def test_texts_that_are_not_there(tmp_path: Path, replaying: list[object]) -> None:

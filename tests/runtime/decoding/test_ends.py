@@ -81,7 +81,7 @@ def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list
         assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
 @pytest.mark.parametrize("wrong", [0.0, 0.4, None])
 def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -> None:

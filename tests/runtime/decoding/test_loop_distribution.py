@@ -160,7 +160,7 @@ def test_exact_match_keeps_the_distribution_at_length(model: Any, noisy: Any, ki
     check_loop(model, drafter_of("model", noisy), kind, "exact", MANY_RUNS, opaque)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
     """As many draws find a drafter that tells another distribution than it drew from."""
 

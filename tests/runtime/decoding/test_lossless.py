@@ -126,7 +126,7 @@ def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | No
 
 @pytest.mark.filterwarnings("ignore:drafts end where the text is 64 tokens long")
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.system) if kind in LARGE else kind for kind in (*KINDS, *LONE)]
+    "kind", [pytest.param(kind, marks=pytest.mark.nightly) if kind in LARGE else kind for kind in (*KINDS, *LONE)]
 )
 def test_every_model_class_and_kind_of_cache(kind: str) -> None:
     check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
@@ -144,7 +144,7 @@ def test_the_draft_length_changes_nothing() -> None:
         check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("ministral3", marks=pytest.mark.system)])
+@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("ministral3", marks=pytest.mark.nightly)])
 def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
     model = tiny_model(kind)
     noisy = perturbed(model, kind=kind, noise=0.01)

@@ -95,7 +95,7 @@ def test_right_drafts_before_the_refused_one_are_kept() -> None:
 @pytest.mark.parametrize(
     ("drafter", "verify", "runs"),
     [
-        pytest.param("stubborn", "rejection", 500, marks=pytest.mark.system),
+        pytest.param("stubborn", "rejection", 500, marks=pytest.mark.nightly),
         ("guesses", "exact", 150),
         ("model", "exact", 100),
         ("model", "rejection", 150),

@@ -111,7 +111,7 @@ def next_context(rng: random.Random, ids: list[int], answer: tuple[list[int], bo
 
 @pytest.mark.parametrize("bos", [None, BOS])
 @pytest.mark.parametrize("size", [None, 50])
-@pytest.mark.parametrize("seed, floor", [pytest.param(0, 0.0, marks=pytest.mark.system), (1, 0.05)])
+@pytest.mark.parametrize("seed, floor", [pytest.param(0, 0.0, marks=pytest.mark.nightly), (1, 0.05)])
 def test_drafts_equal_those_without_a_cache(
     monkeypatch: pytest.MonkeyPatch, model: Any, bos: int | None, size: int | None, seed: int, floor: float
 ) -> None:

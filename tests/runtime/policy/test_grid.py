@@ -60,7 +60,7 @@ def best_speed(
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("look_up", LOOK_UPS)
-@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.system)])
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.nightly)])
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str
 ) -> None:

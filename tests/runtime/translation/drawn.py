@@ -17,7 +17,7 @@ LENGTH = 3  # tokens that are drawn
 
 def first(every: Iterable[Any], *quick: object, slow: object = None) -> list[Any]:
     """Return cases of which all but the ``quick`` ones are left to the system tier, and one to the slow tier."""
-    marks = {each: () if each in quick else pytest.mark.slow if each == slow else pytest.mark.system for each in every}
+    marks = {each: () if each in quick else pytest.mark.slow if each == slow else pytest.mark.nightly for each in every}
     return [pytest.param(each, marks=mark) for each, mark in marks.items()]
 
 

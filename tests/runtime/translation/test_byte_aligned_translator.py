@@ -69,7 +69,7 @@ def test_commits_in_steps_equal_one_commit(pair: str, world: Callable[[str], Wor
     check()
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()
@@ -181,7 +181,7 @@ def test_one_translator_for_many_texts(pair: str, world: Callable[[str], World],
             assert np.array_equal(used.constraint().extensions, fresh.constraint().extensions)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World]) -> None:
     """A newline is a byte token of this target; a second one leaves the first as it is."""
     here = world("qwen2.5:bielik-11b-v2.5")
@@ -219,7 +219,7 @@ CODE = "".join(
 DATA = json.dumps([{"name": name, "sizes": [1, None, {"a": "b"}]} for name in ("kot", "pies", "lis", "sowa")], indent=2)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", [CODE, DATA], ids=["code", "JSON"])
 def test_the_first_id_of_a_short_proposal_is_that_of_a_long_one(text: str, world: Callable[[str], World]) -> None:
     """Line ends belong to the token before them, spaces to the one after, and the draft cuts elsewhere."""
@@ -238,7 +238,7 @@ def test_the_first_id_of_a_short_proposal_is_that_of_a_long_one(text: str, world
     assert min(right.values()) > 0.97 * right[8], right
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_a_line_end_would_absorb_is_settled_once_the_text_has_shown_it_to_stand(
     world: Callable[[str], World],
 ) -> None:

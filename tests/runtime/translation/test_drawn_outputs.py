@@ -204,7 +204,7 @@ def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, pr
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("byte-level to SentencePiece", marks=pytest.mark.system), "pending bytes"]
+    "name", [pytest.param("byte-level to SentencePiece", marks=pytest.mark.nightly), "pending bytes"]
 )
 def test_the_output_is_the_targets(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
     assert least_p_value(name, translator(name), QUICK, right, seed=41) > LEVEL
@@ -269,7 +269,7 @@ def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[s
     assert least_p_value(WRONG[propose], translator(WRONG[propose]), QUICK, propose, seed=41) < LEVEL
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("least", [0.0, 0.1])
 def test_the_loop_keeps_the_distribution_with_models(
     least: float, translator: Callable[[str], ByteAlignedTranslator]
@@ -331,7 +331,7 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
     assert draw_tokens(NextTokens(scorer, rows, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
 
 
-@pytest.mark.parametrize("drawn_right", [True, pytest.param(False, marks=pytest.mark.system)])
+@pytest.mark.parametrize("drawn_right", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_way_that_has_more_accepted_is_asked(
     drawn_right: bool, translator: Callable[[str], ByteAlignedTranslator]
 ) -> None:
@@ -360,7 +360,7 @@ def test_the_way_that_has_more_accepted_is_asked(
         assert greedy.tokens and greedy.distribution is None
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")

@@ -39,7 +39,7 @@ KINDS = {
 }
 PAIRS = (
     "target:other",
-    pytest.param("other:target", marks=pytest.mark.system),
+    pytest.param("other:target", marks=pytest.mark.nightly),
     "qwen2.5:bielik-11b-v2.5",
     *(
         pytest.param(pair, marks=pytest.mark.slow)

@@ -73,7 +73,7 @@ _ALIKE = "ByteLevel with a space before"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.system) if name == _ALIKE else name for name in JOINED]
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == _ALIKE else name for name in JOINED]
 )
 def test_steps_on_which_ids_are_joined(name: str, byte_level: Backend, rng: Any) -> None:
     tokenizer = made(byte_level, pre_tokenizer=pre_tokenizers.Sequence(JOINED[name]))
