@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool.commands.shared.console import open_text, say, show, table
+from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.options import Finite, command, option
+from spectool.measure.table import table
 
 if TYPE_CHECKING:
     from spectool.commands.setup_steps import SetupStep

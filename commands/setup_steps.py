@@ -32,9 +32,8 @@ from spectool.commands.shared.console import progress, say
 from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.corpora import Corpus, open_corpus
 from spectool.measure.bench.prompts import LANGUAGES
-from spectool.measure.bench.results import verdicts
+from spectool.measure.bench.results import Options, Run, verdict_of
 from spectool.measure.bench.run import run_benchmark
-from spectool.measure.bench.run_file import Options, Run
 from spectool.measure.doctor import measure_costs
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
@@ -123,7 +122,7 @@ class Setup:
             asked = Options(
                 model=self.model,
                 drafters={name: drafter_of(options[name]) for name in drafters},
-                prompts=(self.language if built_in else text.spec,),
+                prompts=self.language if built_in else text.spec,
                 count=count,
                 window=0 if built_in else _WINDOW,
                 tokens=tokens,
@@ -138,10 +137,10 @@ class Setup:
     def outcome(self) -> dict[str, Any]:
         """What the benchmark says, when all steps are made, and the command to use from now on, if it tells."""
         assert self.run is not None
-        (verdict,) = verdicts(self.run)
+        verdict = verdict_of(self.run)
         speedups = {one.drafter: one.speedup.value for one in verdict.results}
         best, options = PLAIN, ["--num-draft-tokens", "0"]
-        if verdict.pays:
+        if verdict.pays and verdict.fastest:
             best = verdict.fastest.drafter
         elif verdict.pays is None and speedups.get(LOOK_UPS, 0) > 1:  # they cost next to nothing where they do not pay
             best = LOOK_UPS
@@ -152,12 +151,11 @@ class Setup:
         return {
             "run": str(self.run.path),
             "pays": verdict.pays,
-            "unfit": verdict.unfit,
             "verdict": verdict.sentence,
             "configurations": [one.figures() for one in verdict.results],
             "looping_or_echoing": [one.figures() for one in verdict.apart],
-            "recommended": best if verdict.enough else None,
-            "command": command if verdict.enough else None,
+            "recommended": best if verdict.fastest else None,
+            "command": command if verdict.fastest else None,
         }
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import opened, progress, say, show, table
+from spectool.commands.shared.console import opened, progress, say, show
 from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
+from spectool.measure.table import table
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 

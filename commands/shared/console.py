@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import zip_longest
@@ -181,15 +181,6 @@ def _named(key: str, value: Any, depth: int = 1) -> str:
 def without_controls(text: str) -> str:
     """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
-
-
-def table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """Rows in aligned columns, the first to the left and the others to the right."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    shape = "  ".join(f"{{:{'>' if place else '<'}{width}}}" for place, width in enumerate(widths))
-    return "\n".join(shape.format(*line).rstrip() for line in lines)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.load_model import check_drafting
 from spectool.commands.shared.model_options import DraftingChoice, drafting_options
-from spectool.measure.bench.run_file import DrafterSpec
+from spectool.measure.bench.results import DrafterSpec
 
 _BY_DEFAULT = {"dictionaries": "--no-dict", "history": "--no-history"}  # and what turns each off
 _SETTINGS = ("alignment", "min_probability")  # of something that drafts, which draft nothing themselves

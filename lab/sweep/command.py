@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import show, table
+from spectool.commands.shared.console import show
 from spectool.commands.shared.options import command, option, text_options
+from spectool.measure.table import table
 
 
 @command("sweep")

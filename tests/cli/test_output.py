@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.artifact import read_manifest
-from spectool.commands.shared.console import say_opening, show, table
+from spectool.commands.shared.console import say_opening, show
+from spectool.measure.table import table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import OTHER, TOKENIZER, process, run
 

@@ -15,8 +15,8 @@ import pytest
 
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
-from spectool.measure.bench.run_file import PLAIN as NO_DRAFTS
-from spectool.measure.bench.run_file import Block
+from spectool.measure.bench.results import PLAIN as NO_DRAFTS
+from spectool.measure.bench.results import Block
 from spectool.measure.degenerate import LOOPS
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.runs import block, generation, run_of
