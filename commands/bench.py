@@ -71,7 +71,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         named[name] = spec
     run = run_benchmark(Options(drafters=named, **settings), out, say, progress)
     if not as_json:
-        click.echo(page(run))
+        click.echo(page(run), nl=False)
         say(f"\nthis page: {out / PAGE}")
         return
     verdict = verdict_of(run)

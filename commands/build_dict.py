@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import (
+    announce,
+    check_first,
+    model_of,
+    open_text,
+    print_result,
+    say,
+    say_next,
+    tokenizer_with_notes,
+)
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -52,8 +61,8 @@ def build_dict(
     out: Path | None,
     max_bytes: int,
     min_count: int | None,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Build a dictionary for a tokenizer from plain text.
 
@@ -70,11 +79,11 @@ def build_dict(
     source = open_text(corpus, **reads)
     options = BackoffOptions(max_bytes, min_count=min_count or least_count(source))
     check_first(Dictionary.format, out, tokenizer)
-    target = opened(tokenizer)
+    target = tokenizer_with_notes(tokenizer)
     path = out or dictionary_path(corpus, target.fingerprint, options)
-    with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
-        manifest = count_and_build(target, source, path, options, say)
-        finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})
+    announce(path, Dictionary.format, {"target": target.fingerprint})
+    manifest = count_and_build(target, source, path, options, say)
+    print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 

@@ -1,14 +1,13 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.options import Finite, command, option
-from spectool.measure.table import table
 
 if TYPE_CHECKING:
     from spectool.commands.setup_steps import SetupStep
@@ -60,6 +59,7 @@ def setup(
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
     from spectool.corpora import preset_for
+    from spectool.measure.bench.page import summary_table
 
     if len(set(map(slug, corpora))) < len(corpora):
         raise click.UsageError(
@@ -76,11 +76,26 @@ def setup(
     except (CorpusError, MissingExtra) as error:
         raise error if corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
     steps = [_made(step) for step in wanted.steps()]
-    found = {"model": model, "language": language, "steps": steps, **wanted.outcome()}
+    verdict, recommended, then = wanted.outcome()
     if as_json:
-        show(found, as_json=True)
-    else:
-        _show_outcome(found, seconds)
+        facts: dict[str, Any] = {
+            "model": model,
+            "language": language,
+            "steps": steps,
+            "run": str(wanted.run and wanted.run.path),
+        }
+        facts |= {"pays": verdict.pays, "verdict": verdict.sentence, "recommended": recommended, "command": then}
+        facts |= {"configurations": [one.figures() for one in verdict.results]}
+        show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
+        return
+    click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
+    if then is None:
+        click.echo("Nothing is recommended, because too little real text was written to measure on.")
+        return
+    if verdict.pays is None:
+        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
+    click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
+    click.echo("`spectool chat` and `spectool serve` take the same options.")
 
 
 def _show_plan(plan: Sequence["SetupStep"]) -> None:
@@ -103,23 +118,6 @@ def _made(step: "SetupStep") -> dict[str, object]:
             raise KeyboardInterrupt(_STOPPED) from stop
     taken = round(time.perf_counter() - began, 1)
     return {"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken}
-
-
-def _show_outcome(found: Mapping[str, Any], seconds: float) -> None:
-    rows = [
-        [each["drafter"] + text, f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}", str(each["prompts"])]
-        for key, text in (("configurations", ""), ("looping_or_echoing", ", on text that loops or echoes"))
-        for each in found[key]
-    ]
-    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass", "prompts"], rows))
-    click.echo(f"\n{found['verdict']}")
-    if found["pays"] is None and not found["unfit"]:
-        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
-    if found["recommended"] is None:
-        click.echo("Nothing is recommended, because too little real text was written to measure on.")
-        return
-    click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
-    click.echo("`spectool chat` and `spectool serve` take the same options.")
 
 
 def _minutes(seconds: float) -> str:

@@ -32,7 +32,7 @@ from spectool.commands.shared.console import progress, say
 from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.corpora import Corpus, open_corpus
 from spectool.measure.bench.prompts import LANGUAGES
-from spectool.measure.bench.results import Options, Run, verdict_of
+from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
 from spectool.runtime.loading import load_model, open_dictionaries
@@ -134,29 +134,22 @@ class Setup:
             return SetupStep("bench", what, self.seconds, False, make)
         return SetupStep("bench", f"{what}, on {count} prompts", step * count * tokens, False, make)
 
-    def outcome(self) -> dict[str, Any]:
-        """What the benchmark says, when all steps are made, and the command to use from now on, if it tells."""
+    def outcome(self) -> tuple[Verdict, str | None, str | None]:
+        """What the benchmark says, once all steps are made, and what to use from now on, if it tells: drafter and command."""
         assert self.run is not None
         verdict = verdict_of(self.run)
+        if verdict.fastest is None:
+            return verdict, None, None
         speedups = {one.drafter: one.speedup.value for one in verdict.results}
         best, options = PLAIN, ["--num-draft-tokens", "0"]
-        if verdict.pays and verdict.fastest:
+        if verdict.pays:
             best = verdict.fastest.drafter
         elif verdict.pays is None and speedups.get(LOOK_UPS, 0) > 1:  # they cost next to nothing where they do not pay
             best = LOOK_UPS
         if best != PLAIN:
             options = ["--no-dict", "--no-history"] if best == DRAFT else []  # the others find the dictionary
             options += [] if best == LOOK_UPS else self.draft_options
-        command = shlex.join(["spectool", "generate", "--model", self.model, *options])
-        return {
-            "run": str(self.run.path),
-            "pays": verdict.pays,
-            "verdict": verdict.sentence,
-            "configurations": [one.figures() for one in verdict.results],
-            "looping_or_echoing": [one.figures() for one in verdict.apart],
-            "recommended": best if verdict.fastest else None,
-            "command": command if verdict.fastest else None,
-        }
+        return verdict, best, shlex.join(["spectool", "generate", "--model", self.model, *options])
 
 
 def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], texts: Sequence[Corpus]) -> bool:

@@ -77,8 +77,8 @@ def fairness(
     length: int,
     seed: int,
     out: Path | None,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Measure which languages a draft serves badly.
 

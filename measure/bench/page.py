@@ -36,7 +36,8 @@ def page(run: Run) -> str:
         "model": options.model,
         **run.facts,
     }
-    return "\n\n".join([*parts, "## What was measured", "\n".join(f"- {name}: {measured[name]}" for name in measured)])
+    lines = [f"- {name}: {_in_words(value)}" for name, value in measured.items()]
+    return "\n\n".join([*parts, "## What was measured", "\n".join(lines)]) + "\n"
 
 
 def command_of(run: Run, one: Result) -> str:
@@ -56,6 +57,10 @@ def summary_table(verdict: Verdict) -> str:
             rows.append(figures | {"drafter": one.drafter + text})
     header = [name.replace("_", " ") for name in rows[0]] if rows else []
     return table(header, [list(map(_cell, row.values())) for row in rows])
+
+
+def _in_words(fact: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fact.items()) if isinstance(fact, dict) else str(fact)
 
 
 def _cell(value: Any) -> str:

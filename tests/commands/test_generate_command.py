@@ -117,7 +117,7 @@ def test_a_prediction_is_followed(tmp_path: Path) -> None:
         assert found["target_passes"] <= 6 and found["sources"]["prediction"]["accepted"] >= 30
     file.write_bytes(b"\xff")
     refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
-    assert refused.exit_code == 1 and f"{file}: not UTF-8 at byte 0" in refused.stderr
+    assert refused.exit_code == 2 and f"{file}: not UTF-8 at byte 0" in refused.stderr
 
 
 def test_nothing_drafted_is_said() -> None:
