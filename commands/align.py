@@ -47,10 +47,9 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool,
     Then drafts are lost, but the output stays the same.
 
     \b
-    string free      share of drafts that are translated without encoding any text
-    lossy texts      passages that a tokenizer does not keep, left out here
-    lost joins       share of translated tokens that differ
-    riskiest tokens  those that following text replaces most often
+    string free  share of drafts that are translated without encoding any text
+    lossy texts  passages that a tokenizer does not keep, left out here
+    lost joins   share of translated tokens that differ
 
     \b
     Example:
@@ -73,7 +72,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool,
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
     announce(path, Alignment.format, {"draft": drafting, "target": targeted})
     manifest = build_alignment(*sides, source, path, say)
-    judged = judgement(Alignment(path))
+    judged = judgement(manifest)
     print_result(path, manifest, as_json, **judged)
     require_checked(path, manifest, say)
     if not as_json:

@@ -98,24 +98,16 @@ def dictionary_path(text: str, fingerprint: str, options: BackoffOptions) -> Pat
     return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options)}.dict")
 
 
-_LEAST, _NEXT_TO_ANOTHER, _USEFUL = 20_000, 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
-
-
 def amount_of_text(tokens: int) -> str:
-    """A sentence about how much a dictionary of this much text saves.
+    """A sentence about how much a dictionary of this much text saves, by the tables in docs/dictionaries.md.
 
     >>> amount_of_text(24_597)
     '24,597 tokens: enough for documents like these. Use a general dictionary as well, from a million tokens or more'
     """
-    if tokens < _LEAST:
-        said = (
-            "too little text to help much. From about 20,000 on, documents like yours are worth using along with a "
-            "general dictionary, which needs a million"
-        )
-    elif tokens < _NEXT_TO_ANOTHER:
+    if tokens < 20_000:
+        said = "too little text to help much. Documents like yours help from 20,000 on, text in general from a million"
+    elif tokens < 1_000_000:
         said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"
-    elif tokens < _USEFUL:
-        said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:
         said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
     return f"{tokens:,} tokens: {said}"

@@ -62,7 +62,7 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     elif kind == "spectool-alignment":
         from spectool.commands.shared.align_summary import judgement
 
-        facts |= judgement(opened)
+        facts |= judgement(opened.manifest)
     show(facts, as_json)
     if kind == "spectool-alignment" and facts["usable"] and not as_json:
         sides = opened.manifest.tokenizers

@@ -1,18 +1,11 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.options import Finite, command, option
-
-if TYPE_CHECKING:
-    from spectool.commands.setup_steps import SetupStep
-
-_STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
 
 
 @command("setup")
@@ -69,22 +62,18 @@ def setup(
         open_text(spec)  # says which files are left out
     for name in filter(None, (model, draft)):
         model_directory(name)  # which may have to be fetched
-    say("checking the models, and what earlier runs have made")
+    say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
+    say("You can stop with Ctrl-C and continue later with the same command.")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     try:
-        _show_plan(list(wanted.steps()))
+        texts = list(map(wanted.text, wanted.corpora))
     except (CorpusError, MissingExtra) as error:
         raise error if corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
-    steps = [_made(step) for step in wanted.steps()]
+    wanted.make(texts)
     verdict, recommended, then = wanted.outcome()
     if as_json:
-        facts: dict[str, Any] = {
-            "model": model,
-            "language": language,
-            "steps": steps,
-            "run": str(wanted.run and wanted.run.path),
-        }
-        facts |= {"pays": verdict.pays, "verdict": verdict.sentence, "recommended": recommended, "command": then}
+        facts: dict[str, Any] = {"steps": wanted.steps, "verdict": verdict.sentence, "pays": verdict.pays}
+        facts |= {"recommended": recommended, "command": then, "run": str(wanted.run and wanted.run.path)}
         facts |= {"configurations": [one.figures() for one in verdict.results]}
         show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
         return
@@ -96,29 +85,3 @@ def setup(
         click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
     click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
     click.echo("`spectool chat` and `spectool serve` take the same options.")
-
-
-def _show_plan(plan: Sequence["SetupStep"]) -> None:
-    for step in plan:
-        say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
-    say(
-        f"{_minutes(sum(step.seconds for step in plan if not step.kept))} in all, longer with a slow model. Close "
-        "other programs, because passes are timed. You can stop with Ctrl-C and continue later with the same command."
-    )
-
-
-def _made(step: "SetupStep") -> dict[str, object]:
-    """Make a step unless it is kept, and say how long it took."""
-    began = time.perf_counter()
-    if not step.kept:
-        say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
-        try:
-            step.make()
-        except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(_STOPPED) from stop
-    taken = round(time.perf_counter() - began, 1)
-    return {"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken}
-
-
-def _minutes(seconds: float) -> str:
-    return f"about {max(2, seconds):.0f} seconds" if seconds < 90 else f"about {seconds / 60:.0f} minutes"

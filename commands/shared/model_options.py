@@ -98,15 +98,6 @@ min_draft_prob_option = partial(
     help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
     "history, 0.4 for draft models.",
 )
-verify_option = partial(
-    option,
-    "--verify",
-    type=click.Choice(["exact", "rejection"]),
-    default="rejection",
-    show_default=True,
-    help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-    "draft model's, by rejection sampling.",
-)
 template_variables_option = partial(
     option,
     "--chat-template-config",
@@ -187,7 +178,15 @@ _drafting_options = option_group(
         rare=True,
     ),
     min_draft_prob_option(heading="Drafting", rare=True),
-    verify_option(heading="Drafting", rare=True),
+    _drafting(
+        "--verify",
+        type=click.Choice(["exact", "rejection"]),
+        default="rejection",
+        show_default=True,
+        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
+        "draft model's, by rejection sampling.",
+        rare=True,
+    ),
 )
 
 

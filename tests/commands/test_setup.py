@@ -73,15 +73,22 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path
     lines = [line for line in sample_path("pl").read_text(encoding="utf-8").splitlines() if line]
     rows = "".join(json.dumps({"text": line}) + "\n" for line in lines)
     (folder / "a.jsonl").write_text(rows, encoding="utf-8")
-    plan = Setup(str(TARGET), "pl", [f"hf:{folder}#text"], None, True, 0.5)
-    step = next(plan.steps())
-    assert (step.name, step.kept) == ("text", False)
-    step.make()
-    (fetched,) = cache.glob("texts/*")
-    assert [json.loads(line)["text"] for line in fetched.read_text(encoding="utf-8").splitlines()] == lines
-    assert next(plan.steps()).kept
+    spec = f"hf:{folder}#text"
+
+    def fetched() -> bool:
+        """Find the text; return whether it was fetched, and not kept."""
+        wanted = Setup(str(TARGET), "pl", [spec], None, True, 0.5)
+        wanted.text(spec)
+        ((name, kept),) = ((step["step"], step["kept"]) for step in wanted.steps)
+        assert name == "text"
+        return not kept
+
+    assert fetched()
+    (file,) = cache.glob("texts/*")
+    assert [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()] == lines
+    assert not fetched()
     (folder / "a.jsonl").write_text(rows[: rows.index("\n") + 1], encoding="utf-8")
-    assert not next(plan.steps()).kept
+    assert fetched()
 
 
 @pytest.mark.parametrize(
