@@ -76,9 +76,10 @@ for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
   drafts+=(--drafter "name=$draft,draft-model=$folder/$draft,alignment=$folder/$draft.align")
 done
 for prompts in "${prompts_pl[@]}"; do
+  name=${prompts%% *}
   # shellcheck disable=SC2086  # an option may follow
-  measure ${prompts%% *} bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
+  measure "${name//:/-}" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
 done
 for prompts in "${prompts_uk[@]}"; do
-  measure "$prompts" gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts "$prompts"
+  measure "${prompts//:/-}" gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts "$prompts"
 done

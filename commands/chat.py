@@ -48,9 +48,7 @@ def chat(
     from spectool.commands.conversation import Conversation
 
     try:
-        conversation = Conversation(
-            target, tokenizer, system_prompt=system_prompt, variables=template_variables, **arguments
-        )
+        conversation = Conversation(target, tokenizer, system_prompt, template_variables, **arguments)
     except SpectoolError as error:
         raise SpectoolError(f"{model}: {error}") from error
     typed, failed = sys.stdin.isatty(), False

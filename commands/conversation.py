@@ -5,7 +5,7 @@ next      <system><user> ... <assistant> ... <user> ?   the same in the template
                                             ^ fed from here, where the two differ
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
@@ -21,13 +21,7 @@ class Conversation:
     """Turns of a chat with one model; ``messages`` are all so far."""
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        *,
-        system_prompt: str | None = None,
-        variables: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, model: Any, tokenizer: Any, system_prompt: str | None = None, variables: Any = None, **options: Any
     ) -> None:
         """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer.
 
@@ -40,7 +34,7 @@ class Conversation:
             )
         self._model, self._tokenizer = model, tokenizer
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
-        self._variables = dict(variables or {})
+        self._variables = variables or {}
         self._held = TextCache(model, options.pop("max_kv_size", None))
         self._seed, self._turns = options.pop("seed", None), 0
         self._options = options

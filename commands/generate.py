@@ -144,16 +144,14 @@ def _grammar(schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
 
 def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
-    length: dict[str, Any] = {}
-    if drafting.policy and drafting.drafted_passes:
-        length["draft length"] = round(drafting.proposed / drafting.drafted_passes, 1)
+    by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": by_drafter(drafting),
-        **length,
+        **({"draft length": round(drafting.proposed / drafting.drafted_passes, 1)} if by_policy else {}),
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
         "peak memory GB": round(response.peak_memory, 3),
@@ -163,16 +161,13 @@ def _figures(response: Any) -> dict[str, Any]:
 
 def _say_figures(facts: dict[str, Any]) -> None:
     """Write the figures of `_figures` to stderr."""
-    if drafters := facts.pop("sources"):
-        facts["accepted by source"] = in_words(drafters)
-    else:
-        facts["acceptance"] = "nothing was drafted"
-    if "draft length" in facts:
-        facts["draft length"] = f"{facts['draft length']} on average (auto)"
+    if facts["acceptance"] is None:
+        facts |= {"acceptance": "nothing was drafted", "sources": None}
     if facts["tokens"] < _TIMED:
         facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():
-        say(f"{key:<24}  {value}")
+        if value is not None:
+            say(f"{key:<24}  {in_words(value)}")
 
 
 def _read_prompt(prompt: str | None) -> str:
