@@ -61,8 +61,8 @@ def tune_draft(
     batch: int,
     length: int,
     valid_rows: int,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Fine-tune a draft model towards a target's probabilities on text, for mlx-lm to load from OUT.
 
