@@ -144,9 +144,9 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
             parts = [_named(*each) for each in value.items()]
         else:
             parts = [in_words(each) for each in (value if isinstance(value, list | tuple) else [value])]
-        lines = [line for part in parts or ["none"] for line in _wrapped(part)]
+        lines = [line for part in map(without_controls, parts or ["none"]) for line in _wrapped(part) or [part]]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {without_controls(line)}")
+            click.echo(f"{name:<{width}}  {line}")
 
 
 def in_words(value: Any, depth: int = 0) -> str:
