@@ -200,9 +200,8 @@ def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> N
     facts |= {f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()}
     if "plain_text" in inputs:
         facts |= {"documents": inputs.get("documents", 0), "plain text": inputs["plain_text"]}
-    facts |= {
-        of: inputs[name] for name, of in (("licence", "licence of the text"), ("repaired",) * 2) if inputs.get(name)
-    }
+    for name, said in (("licence", "licence of the text"), ("repaired", "repaired")):
+        facts |= {said: inputs[name]} if inputs.get(name) else {}
     facts |= {name.replace("_", " "): value for name, value in more.items()}
     show(facts | ({"statistics": manifest.statistics} if as_json else {}), as_json)
 
