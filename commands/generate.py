@@ -167,7 +167,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
         facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():
         if value is not None:
-            say(f"{key:<24}  {in_words(value)}")
+            say(f"{'accepted by source' if key == 'sources' else key:<24}  {in_words(value)}")
 
 
 def _read_prompt(prompt: str | None) -> str:

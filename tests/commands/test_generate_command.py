@@ -143,7 +143,7 @@ def test_the_source_of_the_gain_is_said() -> None:
     ((name, counts),) = facts["sources"].items()
     assert name == "model" and counts["accepted"] > 0
     said = CliRunner().invoke(main, command).stderr
-    assert f"sources                   model (proposed {counts['proposed']}, accepted {counts['accepted']})" in said
+    assert f"accepted by source        model (proposed {counts['proposed']}, accepted {counts['accepted']})" in said
 
 
 @pytest.mark.parametrize("end", [["--stop", "codziennie"], ["-m", "17"]])
