@@ -23,11 +23,7 @@ class Conversation:
     def __init__(
         self, model: Any, tokenizer: Any, system_prompt: str | None = None, variables: Any = None, **options: Any
     ) -> None:
-        """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer.
-
-        Raises:
-            RuntimeUnsupported: The model has no chat template.
-        """
+        """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer."""
         if not tokenizer.has_chat_template:
             raise RuntimeUnsupported(
                 "this model has no chat template, which a conversation needs. To continue a text: spectool generate"
@@ -46,11 +42,7 @@ class Conversation:
         self._held.forget()
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
-        """Stream the answer to ``text``. If it is ended early, its beginning stays in the conversation.
-
-        Raises:
-            SpectoolError: The template or the model refuses ``text``; the conversation is unchanged.
-        """
+        """Stream the answer to ``text``. If it is ended early, its beginning stays; if ``text`` is refused, nothing does."""
         messages = [*self.messages, {"role": "user", "content": text}]
         seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1

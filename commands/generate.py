@@ -171,11 +171,7 @@ def _say_figures(facts: dict[str, Any]) -> None:
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """The prompt, or standard input without one line end at its end.
-
-    Raises:
-        SpectoolError: The prompt is empty or not UTF-8.
-    """
+    """The prompt, or standard input without one line end at its end."""
     if prompt is not None and prompt != "-":
         where, text = "--prompt", decoded(prompt, "--prompt: ")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):

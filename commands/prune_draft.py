@@ -71,11 +71,7 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
 
 
 def model_directory(draft: str) -> Path:
-    """The directory of a model, which is downloaded if it is given by its hub id.
-
-    Raises:
-        SpectoolError: There is no such model.
-    """
+    """The directory of a model, which is downloaded if it is given by its hub id."""
     if Path(draft).is_dir():
         return Path(draft)
     from huggingface_hub import snapshot_download

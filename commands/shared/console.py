@@ -62,9 +62,6 @@ def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> 
 
     Without a ``format_name``, a model is written. Without ``out``, it will write in the user's cache, under a name that
     depends on the tokenizer.
-
-    Raises:
-        SpectoolError: ``out`` must not be replaced, nothing can be written there, or a tokenizer is not there.
     """
     from spectool.tokenization.opening import open_tokenizer
 
@@ -183,11 +180,7 @@ def without_controls(text: str) -> str:
 
 
 def announce(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
-    """Say what artifact will be replaced by one for tokenizers with these fingerprints, by role.
-
-    Raises:
-        ArtifactError: ``out`` must not be replaced.
-    """
+    """Say what artifact will be replaced by one for tokenizers with these fingerprints, by role."""
     if replaced := require_replaceable(out, format_name, fingerprints):
         corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
@@ -207,11 +200,7 @@ def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> N
 
 
 def decoded(given: bytes | str, where: str = "") -> str:
-    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates.
-
-    Raises:
-        SpectoolError: It is not UTF-8; the message begins with ``where``, such as ``standard input: ``.
-    """
+    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates."""
     try:
         return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
     except UnicodeDecodeError as error:

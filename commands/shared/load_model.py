@@ -22,12 +22,7 @@ _NEEDING = {
 
 
 def check_drafting(drafting: DraftingChoice) -> None:
-    """Check the dictionaries and the alignment that are named before a model is loaded, which takes longer.
-
-    Raises:
-        UsageError: An alignment is named without a draft model.
-        ArtifactError: One is damaged.
-    """
+    """Check the dictionaries and the alignment that are named before a model is loaded, which takes longer."""
     if drafting.alignment is not None and drafting.draft_model is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
     for artifact in drafting.dictionaries:
@@ -40,11 +35,7 @@ def check_drafting(drafting: DraftingChoice) -> None:
 
 
 def check_model(name: str) -> None:
-    """Check that a model is there, unless it may be on the hub.
-
-    Raises:
-        RuntimeUnsupported: There is nothing of that name.
-    """
+    """Check that a model is there, unless it may be on the hub."""
     if not is_there(name):
         from spectool.runtime.loading import load_model
 
@@ -64,9 +55,6 @@ def open_model(
 
     Returns:
         The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
-
-    Raises:
-        SpectoolError: Something that is named cannot be used.
     """
     check_drafting(drafting)
     source_of = click.get_current_context().get_parameter_source

@@ -34,16 +34,10 @@ def is_built_in(spec: str) -> bool:
 
 
 def load_prompts(spec: str, tokenizer: Tokenizer, count: int | None, window: int) -> list[BenchPrompt]:
-    """The prompts of a source.
+    """The first ``count`` prompts of a language, such as ``pl`` or ``pl:list``, or of a corpus.
 
-    Args:
-        spec: A language of built-in prompts, possibly with a kind (``pl:list``), or a corpus.
-        tokenizer: Of the target, whose tokens a window has.
-        count: Number of prompts; None for all built-in ones, and for `_COUNT` of a corpus.
-        window: Tokens of a prompt from a corpus, one a document; 0 takes whole documents.
-
-    Raises:
-        CorpusError: The source cannot be read, or has no prompt.
+    By default these are all of a language and `_COUNT` of a corpus. A ``window`` is the number of tokens to take from
+    the beginning of each document of a corpus; 0 takes whole documents.
     """
     try:
         prompts = _built_in(spec) if is_built_in(spec) else _of_corpus(spec, tokenizer, window)

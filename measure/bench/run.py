@@ -54,12 +54,7 @@ class Configuration(NamedTuple):
 
 
 def run_benchmark(options: Options, out: Path, say: Callable[[str], object], progress: StartProgress) -> Run:
-    """Measure a run into the new folder ``out``, and write its page. After Ctrl-C the page has what was measured.
-
-    Raises:
-        ArtifactError: ``out`` exists already, or an artifact is damaged or for another tokenizer.
-        RuntimeUnsupported: A model cannot be loaded, or cannot be drafted for.
-    """
+    """Measure a run into the new folder ``out``, and write its page. After Ctrl-C the page has what was measured."""
     require_new(out)
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
     target, tokenizer, weights = _load(options, say)
