@@ -42,7 +42,7 @@ class Conversation:
         self._held.forget()
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
-        """Stream the answer to ``text``. If it is ended early, its beginning stays; if ``text`` is refused, nothing does."""
+        """Stream the answer to ``text``. Its beginning stays if it is ended early; nothing if ``text`` is refused."""
         messages = [*self.messages, {"role": "user", "content": text}]
         seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1
