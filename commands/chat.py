@@ -113,7 +113,8 @@ def _turns() -> Iterator[str]:
         if line and line.endswith("\\"):
             begun = begun[:-1] + "\n"
             continue
-        yield begun
+        if line is not None or begun:
+            yield begun
         if line is None:
             return
         begun = ""
