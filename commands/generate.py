@@ -87,6 +87,8 @@ def generate(
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
+        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate

@@ -241,7 +241,8 @@ def _as_typed(message: str, context: click.Context | None) -> str:
         return message
     option = f"--{name.replace('_', '-')}"
     known = any(option in parameter.opts for parameter in context.command.params)
-    return f"{option}{colon}{problem}" if known else message
+    value = name in map(str, context.params.values())  # a model or file of that name
+    return f"{option}{colon}{problem}" if known and not value else message
 
 
 def in_a_line(error: Exception) -> str:

@@ -82,14 +82,11 @@ def open_model(
     drafter = None if fixed == 0 else load_drafter(tokenizer, **drafting.sources, say=say)
     costs = known_costs(model)
     most = costs.longest_exact if costs is not None and costs.exact else None
-    if drafter is None:
-        pass
-    elif fixed and most is not None and fixed > most:
+    if drafter is not None and fixed and most is not None and fixed > most:
         say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
-    elif fixed is None and most == 0:
+    elif drafter is not None and fixed is None and most == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
-    elif drafter.name == "history":
-        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
+        drafter = None
     sampler = Sampling(**{each: settings.pop(each) for each in SAMPLING}, xtc_special_tokens=kept_by_xtc(tokenizer))
     penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
     mx.eval(model.parameters())
