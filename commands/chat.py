@@ -103,21 +103,25 @@ def _turns() -> Iterator[str]:
     while True:
         try:
             line = _line("… " if begun else "> ")
+        except UnicodeDecodeError as error:
+            say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
+            begun = ""
+            continue
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
             say("\nCtrl-D or /quit ends the conversation.")
             begun = ""
             continue
-        begun += line or ""
-        if line and line.endswith("\\"):
-            begun = begun[:-1] + "\n"
-            continue
-        if line is not None or begun:
-            yield begun
         if line is None:
-            return
+            break
+        if line.endswith("\\"):
+            begun += line[:-1] + "\n"
+            continue
+        yield begun + line
         begun = ""
+    if begun:
+        yield begun
 
 
 def _line(prompt: str) -> str | None:
@@ -135,6 +139,3 @@ def _line(prompt: str) -> str | None:
     except EOFError:
         say("")
         return None
-    except UnicodeDecodeError as error:
-        say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
-        return ""
