@@ -56,11 +56,11 @@ def generate(
     ignore_chat_template: bool,
     model: str,
     adapter_path: Path | None,
-    prediction: str | None,
+    prediction: tuple[Path, str] | None,
     drafting: DraftingChoice,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    json_schema: str | None,
+    json_schema: tuple[Path, str] | None,
     prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
@@ -107,16 +107,17 @@ def generate(
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
     arguments["own_text"] = templates and prefill_response is None
     if json_schema is not None:
-        arguments["grammar"] = _grammar(json_schema, tokenizer, encoded, chat=not ignore_chat_template)
+        arguments["grammar"] = _grammar(*json_schema, tokenizer, encoded, chat=not ignore_chat_template)
     display = None
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
         display = Display(tokenizer, styles, own_text=arguments["own_text"] and json_schema is None)
         arguments["on_cycle"] = display.echo
+    arguments["prediction"] = prediction and prediction[1]
     pieces: list[str] = []
     try:
-        for response in stream_generate(target, tokenizer, encoded, prediction=prediction, **arguments):
+        for response in stream_generate(target, tokenizer, encoded, **arguments):
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
@@ -132,7 +133,7 @@ def generate(
         _say_figures(facts)
 
 
-def _grammar(schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+def _grammar(path: Path, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
@@ -141,7 +142,7 @@ def _grammar(schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     try:
         return Grammar(tokenizer, "json_schema", schema, reasoning=reasoning)
     except SpectoolError as error:
-        raise SpectoolError(f"--json-schema: {error}") from error
+        raise SpectoolError(f"{path}: {error}") from error
 
 
 def _figures(response: Any) -> dict[str, Any]:

@@ -65,13 +65,13 @@ class TextFile(click.Path):
         super().__init__(exists=True, dir_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text."""
+        """Its path and its text."""
         path = Path(str(super().convert(value, param, ctx)))
         try:
             text = decoded(path.read_bytes(), f"{path}: ")
         except (OSError, SpectoolError) as error:
             self.fail(f"{error}.", param, ctx)
-        return text or self.fail(f"{path}: expected text, got an empty file.", param, ctx)
+        return (path, text) if text else self.fail(f"{path}: expected text, got an empty file.", param, ctx)
 
 
 class JsonObject(click.types.StringParamType):
