@@ -35,10 +35,7 @@ _PURPOSES = {
         "predict": "spectool.commands.predict:predict",
         "bench": "spectool.commands.bench:bench",
     },
-    "Any artifact": {
-        "inspect": "spectool.commands.inspect:inspect",
-        "verify": "spectool.commands.verify:verify",
-    },
+    "Any artifact": {"inspect": "spectool.commands.inspect:inspect"},
     "Experiments": {"lab": "spectool.cli:lab"},
 }
 _LAB_PURPOSES = {

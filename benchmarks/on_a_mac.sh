@@ -7,18 +7,17 @@
 #
 # What exists already is not made again, so the script can be stopped at any time and started again; a run that was
 # stopped is then measured anew. Within a run,
-# plain decoding and all configurations take turns in a random order for each prompt. Before each prompt the machine
-# rests for PAUSE seconds (20 by default). Close other programs, and keep the machine on mains power.
+# plain decoding and all configurations take turns in a random order for each prompt. Close other programs, and keep the
+# machine on mains power.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=no
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
-pause=${PAUSE:-20}
 text_pl=wiki-pl text_uk=wiki-uk
 options=(--tokens 128 --num-draft-tokens 2 --num-draft-tokens 4 --num-draft-tokens auto)
-prompts_pl=(--prompts wiki-pl --window 256 --prompts pl:instruction --prompts pl:question --count 36)
-prompts_uk=(--prompts uk:instruction --prompts uk:question --count 20)
+prompts_pl=("wiki-pl --window 256" pl:instruction pl:question)
+prompts_uk=(uk:instruction uk:question)
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -43,8 +42,8 @@ if [ $quick = yes ]; then
   link qwen2.5-1.5b gemma3-270m
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
-  text_pl=sample:pl text_uk=sample:uk pause=0
-  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(--prompts pl:question) prompts_uk=(--prompts uk:question)
+  text_pl=sample:pl text_uk=sample:uk
+  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(pl:question) prompts_uk=(uk:question)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
   fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4
@@ -67,7 +66,7 @@ measure() {
   shift 2
   if [ ! -e "$run" ]; then
     rm -rf "$unfinished"
-    spectool bench --model "$model" "$@" "${options[@]}" --pause "$pause" -o "$unfinished"
+    spectool bench --model "$model" "$@" "${options[@]}" -o "$unfinished"
     mv "$unfinished" "$run"
   fi
   echo "the page: $run/report.md"
@@ -76,5 +75,11 @@ drafts=()
 for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
   drafts+=(--drafter "name=$draft,draft-model=$folder/$draft,alignment=$folder/$draft.align")
 done
-measure pl bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" "${prompts_pl[@]}"
-measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" "${prompts_uk[@]}"
+for prompts in "${prompts_pl[@]}"; do
+  name=${prompts%% *}
+  # shellcheck disable=SC2086  # an option may follow
+  measure "${name//:/-}" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
+done
+for prompts in "${prompts_uk[@]}"; do
+  measure "${prompts//:/-}" gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts "$prompts"
+done

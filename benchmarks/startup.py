@@ -48,7 +48,6 @@ def main(pairs: tuple[str, ...], turns: int) -> None:
         commands = {
             "inspect dictionary": ("inspect", place["dictionary"], "--lookup", "Qırım"),
             "inspect alignment": ("inspect", place["alignment"]),
-            "verify alignment": ("verify", place["alignment"]),
             "inspect tokenizer": ("inspect", place["target"]),
         }
         for name, command in commands.items():

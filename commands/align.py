@@ -7,7 +7,16 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import (
+    announce,
+    check_first,
+    model_of,
+    open_text,
+    print_result,
+    say,
+    say_next,
+    tokenizer_with_notes,
+)
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -30,7 +39,7 @@ from spectool.commands.shared.options import (
 )
 @out_option
 @text_options
-def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[str, Any], as_json: bool) -> None:
+def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool, **reads: Any) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
 
     Only the tokenizers are read, so you can judge a pair before you download its models. The report ends with a
@@ -38,10 +47,9 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
     Then drafts are lost, but the output stays the same.
 
     \b
-    string free      share of drafts that are translated without encoding any text
-    lossy texts      passages that a tokenizer does not keep, left out here
-    lost joins       share of translated tokens that differ
-    riskiest tokens  those that following text replaces most often
+    string free  share of drafts that are translated without encoding any text
+    lossy texts  passages that a tokenizer does not keep, left out here
+    lost joins   share of translated tokens that differ
 
     \b
     Example:
@@ -54,7 +62,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
 
     source = open_text(corpus, **reads)
     check_first(Alignment.format, out, draft, target)
-    sides = opened(draft), opened(target)
+    sides = tokenizer_with_notes(draft), tokenizer_with_notes(target)
     drafting, targeted = (side.fingerprint for side in sides)
     if drafting == targeted:
         raise click.UsageError(
@@ -62,11 +70,11 @@ def align(draft: str, target: str, corpus: str, out: Path | None, reads: dict[st
             f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
     path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
-    with stage(path, Alignment.format, as_json, {"draft": drafting, "target": targeted}) as finish:
-        manifest = build_alignment(*sides, source, path, say)
-        judged = judgement(Alignment(path))
-        finish(manifest, judged)
-        require_checked(path, manifest, say)
+    announce(path, Alignment.format, {"draft": drafting, "target": targeted})
+    manifest = build_alignment(*sides, source, path, say)
+    judged = judgement(manifest)
+    print_result(path, manifest, as_json, **judged)
+    require_checked(path, manifest, say)
     if not as_json:
         shown = ["inspect", *["--"] * str(path).startswith("-"), str(path)]
         say(f"all figures: spectool {shlex.join(shown)}")

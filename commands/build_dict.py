@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import check_first, model_of, open_text, opened, say, say_next, stage
+from spectool.commands.shared.console import (
+    announce,
+    check_first,
+    model_of,
+    open_text,
+    print_result,
+    say,
+    say_next,
+    tokenizer_with_notes,
+)
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -52,8 +61,8 @@ def build_dict(
     out: Path | None,
     max_bytes: int,
     min_count: int | None,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Build a dictionary for a tokenizer from plain text.
 
@@ -70,11 +79,11 @@ def build_dict(
     source = open_text(corpus, **reads)
     options = BackoffOptions(max_bytes, min_count=min_count or least_count(source))
     check_first(Dictionary.format, out, tokenizer)
-    target = opened(tokenizer)
+    target = tokenizer_with_notes(tokenizer)
     path = out or dictionary_path(corpus, target.fingerprint, options)
-    with stage(path, Dictionary.format, as_json, {"target": target.fingerprint}) as finish:
-        manifest = count_and_build(target, source, path, options, say)
-        finish(manifest, {"text": amount_of_text(manifest.statistics["tokens"])})
+    announce(path, Dictionary.format, {"target": target.fingerprint})
+    manifest = count_and_build(target, source, path, options, say)
+    print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
@@ -89,24 +98,16 @@ def dictionary_path(text: str, fingerprint: str, options: BackoffOptions) -> Pat
     return default_path(f"{slug(text)}.{fingerprint[:8]}.backoff-{digest(options)}.dict")
 
 
-_LEAST, _NEXT_TO_ANOTHER, _USEFUL = 20_000, 100_000, 1_000_000  # tokens, by the tables in docs/dictionaries.md
-
-
 def amount_of_text(tokens: int) -> str:
-    """A sentence about how much a dictionary of this much text saves.
+    """A sentence about how much a dictionary of this much text saves, by the tables in docs/dictionaries.md.
 
     >>> amount_of_text(24_597)
     '24,597 tokens: enough for documents like these. Use a general dictionary as well, from a million tokens or more'
     """
-    if tokens < _LEAST:
-        said = (
-            "too little text to help much. From about 20,000 on, documents like yours are worth using along with a "
-            "general dictionary, which needs a million"
-        )
-    elif tokens < _NEXT_TO_ANOTHER:
+    if tokens < 20_000:
+        said = "too little text to help much. Documents like yours help from 20,000 on, text in general from a million"
+    elif tokens < 1_000_000:
         said = "enough for documents like these. Use a general dictionary as well, from a million tokens or more"
-    elif tokens < _USEFUL:
-        said = "enough for documents like these. A general dictionary gains more from a million tokens on"
     else:
         said = "enough for a useful dictionary. Ten times as much text saves more passes, though not ten times as many"
     return f"{tokens:,} tokens: {said}"

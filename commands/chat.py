@@ -12,7 +12,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say
 from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
+from spectool.commands.shared.model_options import DraftingChoice, model_options
 from spectool.commands.shared.options import command
 
 _HELP = """/reset   forget the conversation so far
@@ -29,8 +29,7 @@ def chat(
     drafting: DraftingChoice,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    sampling: SamplingChoice,
-    cache: CacheChoice,
+    **settings: Any,
 ) -> None:
     """Chat with a model: the same answers, faster.
 
@@ -44,14 +43,12 @@ def chat(
     """
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
+    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
 
     from spectool.commands.conversation import Conversation
 
     try:
-        conversation = Conversation(
-            target, tokenizer, system_prompt=system_prompt, variables=template_variables, **arguments
-        )
+        conversation = Conversation(target, tokenizer, system_prompt, template_variables, **arguments)
     except SpectoolError as error:
         raise SpectoolError(f"{model}: {error}") from error
     typed, failed = sys.stdin.isatty(), False

@@ -5,7 +5,7 @@ next      <system><user> ... <assistant> ... <user> ?   the same in the template
                                             ^ fed from here, where the two differ
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
@@ -21,26 +21,16 @@ class Conversation:
     """Turns of a chat with one model; ``messages`` are all so far."""
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        *,
-        system_prompt: str | None = None,
-        variables: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, model: Any, tokenizer: Any, system_prompt: str | None = None, variables: Any = None, **options: Any
     ) -> None:
-        """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer.
-
-        Raises:
-            RuntimeUnsupported: The model has no chat template.
-        """
+        """Start a conversation with an mlx-lm model; ``options`` are those of `stream_generate` for every answer."""
         if not tokenizer.has_chat_template:
             raise RuntimeUnsupported(
                 "this model has no chat template, which a conversation needs. To continue a text: spectool generate"
             )
         self._model, self._tokenizer = model, tokenizer
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
-        self._variables = dict(variables or {})
+        self._variables = variables or {}
         self._held = TextCache(model, options.pop("max_kv_size", None))
         self._seed, self._turns = options.pop("seed", None), 0
         self._options = options
@@ -52,11 +42,7 @@ class Conversation:
         self._held.forget()
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
-        """Stream the answer to ``text``. If it is ended early, its beginning stays in the conversation.
-
-        Raises:
-            SpectoolError: The template or the model refuses ``text``; the conversation is unchanged.
-        """
+        """Stream the answer to ``text``. Its beginning stays if it is ended early; nothing if ``text`` is refused."""
         messages = [*self.messages, {"role": "user", "content": text}]
         seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
         self._turns += 1

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, table
+from spectool.commands.shared.console import say
 from spectool.commands.shared.options import command
+from spectool.measure.table import table
 
 _DRAFT_TOKENS = 8
 _MIN_DRAFT_PROB = 0.3  # a wrong draft token costs as much as a right one

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from spectool.artifacts.pass_costs import PassCosts, costs_path, require_writable, save_costs
-from spectool.commands.shared.console import say, say_next, show, table
+from spectool.commands.shared.console import say, say_next, show
 from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
+from spectool.measure.table import table
 
 _BAR = 24  # characters of a pass as long as the longest one
 

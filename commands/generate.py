@@ -2,7 +2,6 @@
 
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,40 +10,35 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
-from spectool.commands.shared.load_model import longest_exact, open_model
-from spectool.commands.shared.model_options import CacheChoice, DraftingChoice, SamplingChoice, model_options
-from spectool.commands.shared.options import Text, command, option
+from spectool.commands.shared.load_model import open_model
+from spectool.commands.shared.model_options import DraftingChoice, model_options
+from spectool.commands.shared.options import Text, TextFile, command, option
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
-_prompt = partial(option, heading="Model and prompt")
+_PROMPT = "Model and prompt"
 
 
 @command("generate", json=False)
-@_prompt("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.")
-@_prompt(
+@option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
+@option(
     "--prefill-response",
     type=Text(),
     metavar="TEXT",
     help="Beginning of the answer, which the model continues.",
+    heading=_PROMPT,
     rare=True,
 )
-@_prompt("--ignore-chat-template", is_flag=True, help="Give the prompt to the model without its template.", rare=True)
+@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT, rare=True)
 @model_options
 @option(
     "--prediction",
-    "prediction_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=TextFile(),
     metavar="FILE",
     help="Text that the answer is likely to repeat, such as a file to be edited.",
     heading="Drafting",
 )
 @option(
-    "--json-schema",
-    "schema_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Answer in JSON that fits the schema in this file.",
-    heading="Sampling",
+    "--json-schema", type=TextFile(), metavar="FILE", help="Answer in JSON that fits this schema.", heading="Sampling"
 )
 @option(
     "--prompt-cache-file",
@@ -62,16 +56,15 @@ def generate(
     ignore_chat_template: bool,
     model: str,
     adapter_path: Path | None,
-    prediction_file: Path | None,
+    prediction: tuple[Path, str] | None,
     drafting: DraftingChoice,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    sampling: SamplingChoice,
-    cache: CacheChoice,
-    schema_file: Path | None,
+    json_schema: tuple[Path, str] | None,
     prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Generate text faster, with the same output.
 
@@ -83,19 +76,19 @@ def generate(
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
         spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 -p "Hej"
     """
-    templated: dict[str, Any] = {"--system-prompt": system_prompt, "--prefill-response": prefill_response}
-    templated["--chat-template-config"] = template_variables or None
-    needing = [option for option, given in templated.items() if given is not None]
+    templated: dict[str, Any] = {"system-prompt": system_prompt, "prefill-response": prefill_response}
+    templated["chat-template-config"] = template_variables or None
+    needing = next((f"--{name}" for name, given in templated.items() if given is not None), None)
     if ignore_chat_template and needing:
-        raise click.UsageError(f"{needing[0]} needs the chat template, which --ignore-chat-template leaves out")
-    if show_drafts and (as_json or sampling.stop_strings):
+        raise click.UsageError(f"{needing} needs the chat template, which --ignore-chat-template leaves out")
+    if show_drafts and (as_json or settings["stop_strings"]):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
-    if prompt_cache_file is not None and cache.max_kv_size is not None:
+    if prompt_cache_file is not None and settings["max_kv_size"] is not None:
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
     text = _read_prompt(prompt)
-    prediction = None if prediction_file is None else _read_file(prediction_file, "text that the answer may repeat")
-    schema = None if schema_file is None else _read_file(schema_file, "a JSON schema")
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, sampling, cache)
+    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
+        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
@@ -103,38 +96,28 @@ def generate(
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
     if needing and not templates:
-        raise SpectoolError(f"{model}: has no chat template, which {needing[0]} needs. Leave it out")
-    if not as_json:
-        drafter = arguments["drafter"]
-        plain = drafting.num_draft_tokens is None and longest_exact(target) == 0
-        if drafter is not None and drafter.name == "history" and not plain:
-            say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
+        raise SpectoolError(f"{model}: has no chat template, which {needing} needs. Leave it out")
     if prompt_cache_file is not None:
-        arguments["prompt_cache"] = load_prompt_cache(prompt_cache_file, target, model, cache.kv_bits)
-        if arguments["drafter"] is not None:
-            say("drafts come from the new part of the prompt alone, because a saved prompt does not list its tokens")
-        if system_prompt is not None:
-            say("--system-prompt is not read, because the saved prompt is the beginning of the conversation")
+        arguments["prompt_cache"] = load_prompt_cache(prompt_cache_file, target, model, settings["kv_bits"])
+        say("the saved prompt begins the conversation, so --system-prompt is not read; drafts come from the new part")
     if templates:
         render = rendered_after if prompt_cache_file else rendered
         encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
     else:
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
-    own_text = templates and prefill_response is None
-    if schema is not None:
-        arguments["grammar"] = _grammar(f"{schema_file}: ", schema, tokenizer, encoded, chat=not ignore_chat_template)
-
+    arguments["own_text"] = templates and prefill_response is None
+    if json_schema is not None:
+        arguments["grammar"] = _grammar(*json_schema, tokenizer, encoded, chat=not ignore_chat_template)
     display = None
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
-        display = Display(tokenizer, styles, own_text=own_text and schema is None)
+        display = Display(tokenizer, styles, own_text=arguments["own_text"] and json_schema is None)
+        arguments["on_cycle"] = display.echo
+    arguments["prediction"] = prediction and prediction[1]
     pieces: list[str] = []
-    on_cycle = display.echo if display else None
     try:
-        for response in stream_generate(
-            target, tokenizer, encoded, prediction=prediction, own_text=own_text, on_cycle=on_cycle, **arguments
-        ):
+        for response in stream_generate(target, tokenizer, encoded, **arguments):
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
@@ -145,12 +128,12 @@ def generate(
     facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
-        return
-    click.echo(display.finish() if display else "")
-    _say_figures(facts)
+    else:
+        click.echo(display.finish() if display else "")
+        _say_figures(facts)
 
 
-def _grammar(where: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+def _grammar(path: Path, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar
@@ -159,21 +142,19 @@ def _grammar(where: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -
     try:
         return Grammar(tokenizer, "json_schema", schema, reasoning=reasoning)
     except SpectoolError as error:
-        raise SpectoolError(f"{where}{error}") from error
+        raise SpectoolError(f"{path}: {error}") from error
 
 
 def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
-    length: dict[str, Any] = {}
-    if drafting.policy and drafting.drafted_passes:
-        length["draft length"] = round(drafting.proposed / drafting.drafted_passes, 1)
+    by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": by_drafter(drafting),
-        **length,
+        **({"draft length": round(drafting.proposed / drafting.drafted_passes, 1)} if by_policy else {}),
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
         "peak memory GB": round(response.peak_memory, 3),
@@ -183,24 +164,17 @@ def _figures(response: Any) -> dict[str, Any]:
 
 def _say_figures(facts: dict[str, Any]) -> None:
     """Write the figures of `_figures` to stderr."""
-    if drafters := facts.pop("sources"):
-        facts["accepted by source"] = in_words(drafters)
-    else:
-        facts["acceptance"] = "nothing was drafted"
-    if "draft length" in facts:
-        facts["draft length"] = f"{facts['draft length']} on average (auto)"
+    if facts["acceptance"] is None:
+        facts |= {"acceptance": "nothing was drafted", "sources": None}
     if facts["tokens"] < _TIMED:
         facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
     for key, value in facts.items():
-        say(f"{key:<24}  {value}")
+        if value is not None:
+            say(f"{'accepted by source' if key == 'sources' else key:<24}  {in_words(value)}")
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """The prompt, or standard input without one line end at its end.
-
-    Raises:
-        SpectoolError: The prompt is empty or not UTF-8.
-    """
+    """The prompt, or standard input without one line end at its end."""
     if prompt is not None and prompt != "-":
         where, text = "--prompt", decoded(prompt, "--prompt: ")
     elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
@@ -210,12 +184,4 @@ def _read_prompt(prompt: str | None) -> str:
         text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
     if not text:
         raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
-    return text
-
-
-def _read_file(path: Path, expected: str) -> str:
-    """The text of a file that an option names, which must not be empty."""
-    text = decoded(path.read_bytes(), f"{path}: ")
-    if not text:
-        raise SpectoolError(f"{path}: expected {expected}, got an empty file. Leave it out")
     return text

@@ -24,22 +24,23 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "sta
 )
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
 def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, as_json: bool) -> None:
-    """Explain an artifact or a tokenizer.
+    """Explain an artifact or a tokenizer, and check artifacts for damage.
 
-    PATH may be the name of an artifact in your cache folder.
+    PATH may be the name of an artifact in your cache folder. Of an artifact, the checksum and all rules of its format
+    are checked; the exit status is 1 if it is damaged.
 
     \b
     Examples:
         spectool inspect pl.dict --lookup "na przykład"
         spectool inspect ./Bielik-11B
     """
-    from spectool.artifacts.artifact import open_artifact
+    from spectool.artifacts.artifact import verify_artifact
     from spectool.artifacts.default_paths import find_artifact
 
     file = find_artifact(Path(path))
     ours = any((file / name).is_file() for name in ("manifest.json", "run.jsonl"))  # an old artifact, a run of bench
     is_tokenizer = (not ours or (file / "tokenizer.json").is_file()) and (file.suffix == ".json" or not file.is_file())
-    opened: Any = None if is_tokenizer else open_artifact(file)
+    opened: Any = None if is_tokenizer else verify_artifact(file)
     kind = "tokenizer" if is_tokenizer else opened.format
     source_of = click.get_current_context().get_parameter_source
     for name in ("lookup", "entries", "tokenizer"):
@@ -61,7 +62,7 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
     elif kind == "spectool-alignment":
         from spectool.commands.shared.align_summary import judgement
 
-        facts |= judgement(opened)
+        facts |= judgement(opened.manifest)
     show(facts, as_json)
     if kind == "spectool-alignment" and facts["usable"] and not as_json:
         sides = opened.manifest.tokenizers

@@ -20,10 +20,7 @@ def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str |
     facts = {} if lookup is None or tokenizer is None else explain(dictionary, tokenizer, lookup)
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
-    facts["sample entries"] = [
-        _entry(dictionary, tokenizer, each.context, [each.token], each.probability) for each in chosen
-    ]
-    return facts
+    return facts | {"sample entries": [_entry(dictionary, tokenizer, each.context, each) for each in chosen]}
 
 
 def explain(dictionary: Dictionary, tokenizer: "Tokenizer", text: str) -> dict[str, Any]:
@@ -33,17 +30,15 @@ def explain(dictionary: Dictionary, tokenizer: "Tokenizer", text: str) -> dict[s
     chain, probability = list[dict[str, Any]](), 1.0
     while len(chain) < _STEPS and (match := dictionary.look_up(tokens)) is not None:
         probability *= match.probability
-        found = _entry(dictionary, tokenizer, tokens[-match.length :], [match.token], match.probability)
+        found = _entry(dictionary, tokenizer, tokens[-match.length :], match)
         chain.append(found | {"in_all": round(probability, 4)})
         tokens.append(match.token)
     return {"tokens": split, "proposal": chain}
 
 
-def _entry(
-    dictionary: Dictionary, tokenizer: "Tokenizer | None", context: Sequence[int], tokens: Sequence[int], p: float
-) -> dict[str, Any]:
-    shown = [_shown(dictionary, tokenizer, part) for part in (context, tokens)]
-    return {"after": shown[0], "comes": shown[1], "probability": round(p, 4)}
+def _entry(dictionary: Dictionary, tokenizer: "Tokenizer | None", context: Sequence[int], entry: Any) -> dict[str, Any]:
+    after, comes = (_shown(dictionary, tokenizer, part) for part in (context, [entry.token]))
+    return {"after": after, "comes": comes, "probability": round(entry.probability, 4)}
 
 
 def _shown(dictionary: Dictionary, tokenizer: "Tokenizer | None", tokens: Sequence[int]) -> str:

@@ -38,7 +38,6 @@ def predict(
     dictionaries: tuple[Path, ...],
     history: bool,
     min_draft_prob: float | None,
-    reads: Mapping[str, Any],
     as_json: bool,
     **machine: Any,
 ) -> None:
@@ -75,7 +74,7 @@ def predict(
     machines = _measured(tokenizer) if machine["here"] else {}
     if chip := machine["chip"]:
         machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
-    text = open_text(corpus, **reads)
+    text = open_text(corpus, encoding=machine["encoding"], documents=machine["documents"])
     if not dictionaries and not history:
         raise click.UsageError("nothing to draft from: give --dict FILE, or leave out --no-history")
     if not dictionaries and tokenizer is None:

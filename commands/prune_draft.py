@@ -1,11 +1,17 @@
 """The command ``prune-draft``."""
 
-import statistics
-import time
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import check_first, open_text, opened, progress, say, say_next, stage
+from spectool.commands.shared.console import (
+    check_first,
+    open_text,
+    print_result,
+    progress,
+    say,
+    say_next,
+    tokenizer_with_notes,
+)
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -16,7 +22,7 @@ from spectool.commands.shared.options import (
 )
 
 _CONTEXT = 64  # tokens before a pass that is timed
-_TURNS, _PASSES = 5, 6  # of each model, in turns
+_ROUNDS = 10  # of timed passes of each model, in turns
 
 
 @command("prune-draft")
@@ -37,9 +43,7 @@ _TURNS, _PASSES = 5, 6  # of each model, in turns
     help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )
 @text_options
-def prune_draft(
-    draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, reads: dict[str, Any], as_json: bool
-) -> None:
+def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool, **reads: Any) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.
 
     Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
@@ -57,23 +61,17 @@ def prune_draft(
     sources = [open_text(corpus, **reads) for corpus in corpora]
     check_first(None, out)
     directory = model_directory(draft)
-    whole = opened(directory)
-    with stage(out, None, as_json) as finish:
-        manifest = prune_model(directory, whole, sources, out, say, ids)
-        times = dict(zip(("before", "after"), _times(directory, out), strict=True))
-        facts = {**manifest.statistics, "pass ms": times}
-        facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
-        finish(manifest, facts)
+    whole = tokenizer_with_notes(directory)
+    manifest = prune_model(directory, whole, sources, out, say, ids)
+    facts = {**manifest.statistics, "pass ms": dict(zip(("before", "after"), _times(directory, out), strict=True))}
+    facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
+    print_result(out, manifest, as_json, **facts)
     if not as_json:
         say_next(["align", "--draft", str(out)], "--target TARGET")
 
 
 def model_directory(draft: str) -> Path:
-    """The directory of a model, which is downloaded if it is given by its hub id.
-
-    Raises:
-        SpectoolError: There is no such model.
-    """
+    """The directory of a model, which is downloaded if it is given by its hub id."""
     if Path(draft).is_dir():
         return Path(draft)
     from huggingface_hub import snapshot_download
@@ -92,23 +90,14 @@ def model_directory(draft: str) -> Path:
 
 
 def _times(*models: Path) -> list[float]:
-    """Median milliseconds of a one-token pass of each model, measured in turns."""
-    import mlx.core as mx
-
-    from spectool.runtime.caches.text_cache import TextCache
+    """Least milliseconds of a plain pass of each model."""
     from spectool.runtime.loading import load_model
+    from spectool.runtime.policy.measuring import Passes
 
     say("timing passes of both models")
-    token, found = mx.array([0]), [[0.0] * 0 for _ in models]
-    with progress("timing", len(models) * _TURNS * _PASSES, "passes") as update:
-        caches = [TextCache(load_model(str(model))[0]) for model in models]
-        for cache in caches:
-            mx.eval(cache.feed(mx.zeros(_CONTEXT, mx.int32)), cache.feed(token))
-        for _ in range(_TURNS):
-            for cache, times in zip(caches, found, strict=True):
-                for _ in range(_PASSES):
-                    begun = time.perf_counter()
-                    mx.eval(mx.argmax(cache.feed(token)))
-                    times.append((time.perf_counter() - begun) * 1000)
-                update(_PASSES)
-    return [statistics.median(times) for times in found]
+    with progress("timing", _ROUNDS, "passes") as update:
+        passes, times = [Passes(load_model(str(model))[0], _CONTEXT) for model in models], list[list[float]]()
+        for _ in range(_ROUNDS):
+            times.append([each.run_plain() for each in passes])
+            update(1)
+    return [1000 * min(each) for each in zip(*times, strict=True)]

@@ -1,18 +1,11 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
-import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from spectool.commands.shared.console import open_text, say, show, table
+from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.options import Finite, command, option
-
-if TYPE_CHECKING:
-    from spectool.commands.setup_steps import SetupStep
-
-_STOPPED = "Interrupted. What is finished is kept; the same command continues from there."
 
 
 @command("setup")
@@ -59,6 +52,7 @@ def setup(
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
     from spectool.corpora import preset_for
+    from spectool.measure.bench.page import summary_table
 
     if len(set(map(slug, corpora))) < len(corpora):
         raise click.UsageError(
@@ -68,58 +62,26 @@ def setup(
         open_text(spec)  # says which files are left out
     for name in filter(None, (model, draft)):
         model_directory(name)  # which may have to be fetched
-    say("checking the models, and what earlier runs have made")
+    say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
+    say("You can stop with Ctrl-C and continue later with the same command.")
     wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
     try:
-        _show_plan(list(wanted.steps()))
+        texts = list(map(wanted.text, wanted.corpora))
     except (CorpusError, MissingExtra) as error:
         raise error if corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
-    steps = [_made(step) for step in wanted.steps()]
-    found = {"model": model, "language": language, "steps": steps, **wanted.outcome()}
+    wanted.make(texts)
+    verdict, recommended, then = wanted.outcome()
     if as_json:
-        show(found, as_json=True)
-    else:
-        _show_outcome(found, seconds)
-
-
-def _show_plan(plan: Sequence["SetupStep"]) -> None:
-    for step in plan:
-        say(f"{step.name:<12}  {step.what}: {'there already' if step.kept else _minutes(step.seconds)}")
-    say(
-        f"{_minutes(sum(step.seconds for step in plan if not step.kept))} in all, longer with a slow model. Close "
-        "other programs, because passes are timed. You can stop with Ctrl-C and continue later with the same command."
-    )
-
-
-def _made(step: "SetupStep") -> dict[str, object]:
-    """Make a step unless it is kept, and say how long it took."""
-    began = time.perf_counter()
-    if not step.kept:
-        say(f"\n{step.name}: {step.what}, {_minutes(step.seconds)}")
-        try:
-            step.make()
-        except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(_STOPPED) from stop
-    taken = round(time.perf_counter() - began, 1)
-    return {"step": step.name, "what": step.what, "kept": step.kept, "seconds": taken}
-
-
-def _show_outcome(found: Mapping[str, Any], seconds: float) -> None:
-    rows = [
-        [each["drafter"] + text, f"{each['speedup']:.2f}", f"{each['tokens_per_pass']:.2f}", str(each["prompts"])]
-        for key, text in (("configurations", ""), ("looping_or_echoing", ", on text that loops or echoes"))
-        for each in found[key]
-    ]
-    click.echo("\n" + table(["drafter", "speed-up", "tokens per pass", "prompts"], rows))
-    click.echo(f"\n{found['verdict']}")
-    if found["pays"] is None and not found["unfit"]:
-        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
-    if found["recommended"] is None:
+        facts: dict[str, Any] = {"steps": wanted.steps, "verdict": verdict.sentence, "pays": verdict.pays}
+        facts |= {"recommended": recommended, "command": then, "run": str(wanted.run and wanted.run.path)}
+        facts |= {"configurations": [one.figures() for one in verdict.results]}
+        show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
+        return
+    click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
+    if then is None:
         click.echo("Nothing is recommended, because too little real text was written to measure on.")
         return
-    click.echo(f'Recommended: {found["recommended"]}. From now on:\n\n  {found["command"]} --prompt "…"\n')
+    if verdict.pays is None:
+        click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
+    click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
     click.echo("`spectool chat` and `spectool serve` take the same options.")
-
-
-def _minutes(seconds: float) -> str:
-    return f"about {max(2, seconds):.0f} seconds" if seconds < 90 else f"about {seconds / 60:.0f} minutes"

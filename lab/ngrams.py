@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import opened, progress, say, show, table
+from spectool.commands.shared.console import progress, say, show, tokenizer_with_notes
 from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
+from spectool.measure.table import table
 
 _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
 
@@ -56,8 +57,8 @@ def ngrams(
     strategies: tuple[str, ...],
     lengths: tuple[int, ...],
     max_tokens: int | None,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Replay a text with an n-gram draft of another tokenizer, once for each strategy and draft length.
 
@@ -79,7 +80,7 @@ def ngrams(
     from spectool.runtime.drafters.translated import TranslatedDrafter
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
-    sides = opened(draft), opened(target)
+    sides = tokenizer_with_notes(draft), tokenizer_with_notes(target)
     aligned = Alignment(find_artifact(alignment, ".align"))
     translators = {name: make_translator(name, aligned, *sides) for name in strategies}
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")

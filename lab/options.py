@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from spectool.artifacts.default_paths import slug
-from spectool.commands.shared.options import Finite, Whole, option, together
+from spectool.commands.shared.options import Finite, Whole, option, option_group
 
 count_option = partial(option, type=Whole(1), metavar="N", show_default=True)
 """A whole number of 1 or more."""
@@ -22,7 +22,7 @@ seed_option = partial(option, "--seed", type=Whole(0), default=0, show_default=T
 """The seed of what is random."""
 
 
-run_options = together(
+run_options = option_group(
     count_option("--steps", required=True, help="Number of training steps."),
     count_option("--measure-every", help="Steps between two measurements of held-out text; by default a tenth."),
     count_option("--checkpoint-every", help="Steps between two checkpoints; by default a twentieth of all."),

@@ -9,29 +9,21 @@ from collections.abc import Sequence
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 LOOPS, ECHOES = "loops", "echoes its prompt"
-"""What an output may do."""
-
-LOOPING = 0.45  # share of runs of `_RUN` tokens that occur before: tables and code have up to 0.4, loops 0.6 and more
-ECHOED = 0.25  # share of an output that is the beginning of its prompt: a heading that repeats a question has 0.1
+_LOOPING = 0.45  # share of runs of `_RUN` tokens that occur before: tables and code have up to 0.4, loops 0.6 and more
+_ECHOED = 0.25  # share of an output that is the beginning of its prompt: a heading that repeats a question has 0.1
 _RUN = 4  # tokens
 _SHORT = 16  # characters, with which an answer may well begin as its question does
 
 
 def fault_of(output: Sequence[int], text: str, prompt: str) -> str | None:
-    """`LOOPS` or `ECHOES` if an output is no real text, else None.
-
-    Args:
-        output: Token ids.
-        text: The same as text.
-        prompt: Text of the prompt.
-    """
+    """`LOOPS` or `ECHOES` if an output, as token ids and as text, is no real answer to a prompt, else None."""
     # Good text may begin to loop, so the second half counts by itself as well.
-    if max(repeated_share(output), repeated_share(output[len(output) // 2 :])) >= LOOPING:
+    if max(repeated_share(output), repeated_share(output[len(output) // 2 :])) >= _LOOPING:
         return LOOPS
     written, asked = (" ".join(each.casefold().split()) for each in (text, prompt))
     shared = common_prefix(written, asked)
     # An answer may begin as its question does. An echo repeats most of the question, and has little else to say.
-    return ECHOES if shared >= max(ECHOED * len(written), min(len(asked), len(written)) / 2, _SHORT) else None
+    return ECHOES if shared >= max(_ECHOED * len(written), min(len(asked), len(written)) / 2, _SHORT) else None
 
 
 def repeated_share(output: Sequence[int]) -> float:

@@ -24,7 +24,6 @@ from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
 INPUTS = 3  # texts on which the bits of logits are compared
 _TEXT = 2048  # token ids of text for these
-LEAST_SAMPLES = 3  # of each number of rows that there is time for
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
 NEARLY_FREE = 1.1  # times a pass over one row
 
@@ -48,7 +47,7 @@ def measure_costs(
     """
     began = perf_counter()
     progress("timing passes")
-    found, plain = time_passes(model, lambda each: _PASSES * seconds, fewest=LEAST_SAMPLES)
+    found, plain = time_passes(model, lambda each: _PASSES * seconds)
     progress("comparing bits")
     same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), began + _BITS * seconds)
     return PassCosts(name, machine_name(), found, plain, tuple(same))

@@ -102,9 +102,7 @@ def test_offline_commands_need_no_models(tmp_path: Path) -> None:
         ["inspect", "pl.dict", "--lookup", "w"],
         ["inspect", "x.align"],
         ["inspect", TOKENIZER],
-        ["verify", "pl.dict", "x.align"],
     ]
     for arguments in commands:
         assert not loaded_by(command(*arguments), tmp_path) & {"mlx", "mlx_lm", "datasets"}, arguments
     assert not loaded_by(command("inspect", "pl.dict", "--lookup", "w"), tmp_path) & {"pyarrow", "tqdm", "transformers"}
-    assert not loaded_by(command("verify", "pl.dict"), tmp_path) & {"transformers"}

@@ -2,38 +2,26 @@
 
 from typing import Any
 
-import numpy as np
-
 from spectool import SpectoolError
-from spectool.artifacts.alignment import SIDES, Alignment, Side
+from spectool.artifacts.alignment import SIDES
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import LOST, checked_sides
 
-_RISKIEST = 5  # tokens of each side
 
-
-def judgement(alignment: Alignment) -> dict[str, Any]:
+def judgement(manifest: Manifest) -> dict[str, Any]:
     """The figures of an alignment that decide about it, and the verdict: ``usable`` is None where nothing tells."""
-    s = alignment.manifest.statistics
+    s = manifest.statistics
     try:
-        usable, verdict = judge(alignment.manifest)
+        usable, verdict = judge(manifest)
         counts = {side: s[f"{side}_to_{other}"] for side, other in SIDES}
         found = {
             "string free": {side: each["string_free"] for side, each in counts.items()},
             "lossy texts": {side: each["lossy_texts"] for side, each in counts.items()},
-            "lost joins": {side: check.share for side, _, check in checked_sides(alignment.manifest)},
+            "lost joins": {side: check.share for side, _, check in checked_sides(manifest)},
         }
     except (SpectoolError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         usable, verdict, found = None, "none, because the report of this alignment lacks a figure: align again", {}
-    risky = {"draft": riskiest(alignment.draft), "target": riskiest(alignment.target)}
-    return found | {"riskiest tokens": risky, "usable": usable, "verdict": verdict}
-
-
-def riskiest(side: Side) -> list[str]:
-    """The tokens of one side that following text replaces most often, with how often it does."""
-    risks = np.nan_to_num(side.risks.astype(np.float64))
-    ids = [token for token in np.argsort(-risks, kind="stable")[:_RISKIEST].tolist() if risks[token]]
-    return [f"{side.token_bytes[token].decode('utf-8', 'backslashreplace')!r} {risks[token]:.0%}" for token in ids]
+    return found | {"usable": usable, "verdict": verdict}
 
 
 def judge(manifest: Manifest) -> tuple[bool | None, str]:

@@ -5,8 +5,7 @@ import os
 import re
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import zip_longest
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
-_WIDTH = 100  # characters of a value before it is wrapped
 _DEEPEST = 4  # levels of a value
 _OPENED_PER_SECOND = 2_000_000  # bytes of a tokenizer.json
 _DIGEST = re.compile("[0-9a-f]{64}")
-_wrapped = partial(wrap, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
+_wrapped = partial(wrap, width=100, break_long_words=False, break_on_hyphens=False)
 
 
 def without_colours() -> bool:
@@ -64,20 +62,25 @@ def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> 
 
     Without a ``format_name``, a model is written. Without ``out``, it will write in the user's cache, under a name that
     depends on the tokenizer.
-
-    Raises:
-        SpectoolError: ``out`` must not be replaced, nothing can be written there, or a tokenizer is not there.
     """
-    from spectool.tokenization.hub_names import looks_like_hub_id
     from spectool.tokenization.opening import open_tokenizer
 
     if out is None:
         require_writable(default_path("new"))
+    elif format_name is None:
+        require_new(out)
     else:
-        require_new(out) if format_name is None else require_replaceable(out, format_name)
+        require_replaceable(out, format_name)
     for name in tokenizers:
-        if not looks_like_hub_id(name) and not os.path.lexists(Path(name).expanduser()):
+        if not is_there(name):
             open_tokenizer(name)  # says what it looked for
+
+
+def is_there(model: str) -> bool:
+    """Whether a model or tokenizer is on the disk, or may be on the hub."""
+    from spectool.tokenization.hub_names import looks_like_hub_id
+
+    return looks_like_hub_id(model) or os.path.lexists(Path(model).expanduser())
 
 
 def say_opening(source: str | Path) -> None:
@@ -88,7 +91,7 @@ def say_opening(source: str | Path) -> None:
     say(f"opening {source}" + (f", which takes about {seconds:.0f} seconds" if seconds >= 2 else ""))
 
 
-def opened(source: str | Path) -> "Tokenizer":
+def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
     """The tokenizer of that name, with its notes on stderr, and which text it does not keep."""
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
@@ -134,20 +137,13 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        lines = [line for part in _parts(value) for line in (_wrapped(part) if len(part) > _WIDTH else [part])]
+        if isinstance(value, Mapping):
+            parts = [_named(*each) for each in value.items()]
+        else:
+            parts = [in_words(each) for each in (value if isinstance(value, list | tuple) else [value])]
+        lines = [line for part in map(without_controls, parts or ["none"]) for line in _wrapped(part) or [part]]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {without_controls(line)}")
-
-
-def _parts(value: Any) -> list[str]:
-    """What is printed of a value, one part after the other, each on a line of its own."""
-    if not isinstance(value, Mapping):
-        return list(map(in_words, value if isinstance(value, list | tuple) else [value])) or ["none"]
-    parts = list[str]()
-    for key, each in value.items():
-        table = isinstance(each, Mapping) and each and all(isinstance(row, Mapping) for row in each.values())
-        parts += [_named(f"{key} {name}", row) for name, row in each.items()] if table else [_named(key, each)]
-    return parts or ["none"]
+            click.echo(f"{name:<{width}}  {line}")
 
 
 def in_words(value: Any, depth: int = 0) -> str:
@@ -183,60 +179,28 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """Rows in aligned columns, the first to the left and the others to the right."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    shape = "  ".join(f"{{:{'>' if place else '<'}{width}}}" for place, width in enumerate(widths))
-    return "\n".join(shape.format(*line).rstrip() for line in lines)
-
-
-@contextmanager
-def stage(
-    out: Path, format_name: str | None, as_json: bool, fingerprints: Mapping[str, str] | None = None
-) -> Iterator[Callable[..., None]]:
-    """A function for the end of a stage that writes ``out``: it prints the result, given the manifest and more facts.
-
-    ``fingerprints`` are those of the artifact's tokenizers, by role. Without a ``format_name``, a model is written.
-
-    Raises:
-        ArtifactError: ``out`` must not be replaced.
-    """
-    if format_name is None:
-        require_new(out)
-    elif replaced := require_replaceable(out, format_name, fingerprints or {}):
+def announce(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
+    """Say what artifact will be replaced by one for tokenizers with these fingerprints, by role."""
+    if replaced := require_replaceable(out, format_name, fingerprints):
         corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
-    started = time.perf_counter()
 
-    def finish(manifest: Manifest, more: Mapping[str, Any] | None = None) -> None:
-        facts: dict[str, Any] = {
-            "path": escaped_name(out),
-            "bytes": sum(file.stat().st_size for file in (out.iterdir() if out.is_dir() else [out])),
-            "seconds": round(time.perf_counter() - started, 1),
-            **{f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()},
-        }
-        if division := manifest.inputs.get("plain_text"):
-            facts |= {"documents": manifest.inputs.get("documents", 0), "plain text": division}
-        if licence := manifest.inputs.get("licence"):
-            facts["licence of the text"] = licence
-        if repaired := manifest.inputs.get("repaired"):
-            facts["repaired"] = repaired
-        facts |= more or {}
-        if as_json:
-            facts["statistics"] = manifest.statistics
-        show(facts, as_json)
 
-    yield finish
+def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> None:
+    """Print what a stage has written, with ``more`` facts of its own."""
+    inputs, files = manifest.inputs, out.iterdir() if out.is_dir() else [out]
+    facts: dict[str, Any] = {"path": escaped_name(out), "bytes": sum(file.stat().st_size for file in files)}
+    facts |= {f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()}
+    if "plain_text" in inputs:
+        facts |= {"documents": inputs.get("documents", 0), "plain text": inputs["plain_text"]}
+    for name, said in (("licence", "licence of the text"), ("repaired", "repaired")):
+        facts |= {said: inputs[name]} if inputs.get(name) else {}
+    facts |= {name.replace("_", " "): value for name, value in more.items()}
+    show(facts | ({"statistics": manifest.statistics} if as_json else {}), as_json)
 
 
 def decoded(given: bytes | str, where: str = "") -> str:
-    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates.
-
-    Raises:
-        SpectoolError: It is not UTF-8; the message begins with ``where``, such as ``standard input: ``.
-    """
+    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates."""
     try:
         return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -273,13 +237,12 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
 def _as_typed(message: str, context: click.Context | None) -> str:
     """An error that begins with the name of an argument, with the option for it if one was typed."""
     name, colon, problem = message.partition(":")
+    if context is None or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        return message
     option = f"--{name.replace('_', '-')}"
-    typed = context is not None and any(
-        option in parameter.opts and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        for parameter in context.command.params
-        if name not in map(str, context.params.values())  # nor a model or file of that name
-    )
-    return f"{option}{colon}{problem}" if typed else message
+    known = any(option in parameter.opts for parameter in context.command.params)
+    value = name in map(str, context.params.values())  # a model or file of that name
+    return f"{option}{colon}{problem}" if known and not value else message
 
 
 def in_a_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.load_model import check_drafting
 from spectool.commands.shared.model_options import DraftingChoice, drafting_options
-from spectool.measure.bench.run_file import DrafterSpec
+from spectool.measure.bench.results import DrafterSpec
 
 _BY_DEFAULT = {"dictionaries": "--no-dict", "history": "--no-history"}  # and what turns each off
 _SETTINGS = ("alignment", "min_probability")  # of something that drafts, which draft nothing themselves
@@ -22,12 +22,7 @@ def _choose(drafting: DraftingChoice) -> DraftingChoice:
 
 
 def drafter_of(options: Sequence[str]) -> DrafterSpec:
-    """The drafter of some options.
-
-    Raises:
-        UsageError: There is no such option, or nothing drafts.
-        ArtifactError: A dictionary or an alignment is damaged or not there.
-    """
+    """The drafter of some options."""
     defaults = {"dictionaries": (), "history": False}
     with _choose.make_context("drafter", list(options), default_map=defaults) as context:
         drafting: DraftingChoice = _choose.invoke(context)
@@ -44,11 +39,7 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
 
 
 def named_drafter(text: str) -> tuple[str, DrafterSpec]:
-    """The drafter of a text such as ``name=both,dict=pl.dict,history``, and its name.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
+    """The drafter of a text such as ``name=both,dict=pl.dict,history``, and its name."""
     parts = [part.partition("=") for part in text.split(",")]
     options = [word for key, _, value in parts if key != "name" for word in (f"--{key}", value) if word]
     made_of = "+".join(Path(value).name or key for key, _, value in parts)

@@ -1,8 +1,9 @@
 """Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +12,8 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, gathered, option, together
+from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, option, option_group
 from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
-
-_NO_DICTIONARIES = "spectool.no_dictionaries"  # whether --no-dict is given, in the meta of a command's context
 
 
 class DraftLength(click.IntRange):
@@ -39,6 +38,7 @@ class DraftingChoice:
     """What drafts, and how much: the options of `drafting_options`."""
 
     dictionaries: tuple[str | Path, ...] = ()
+    no_dict: bool = False
     history: bool = True
     draft_model: str | None = None
     alignment: Path | None = None
@@ -59,42 +59,11 @@ class DraftingChoice:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SamplingChoice:
-    """How tokens are chosen, and where the text ends: the options of `_sampling_options`."""
-
-    temp: float
-    top_p: float
-    top_k: int
-    min_p: float
-    xtc_probability: float
-    xtc_threshold: float
-    seed: int | None
-    repetition_penalty: float | None
-    max_tokens: int
-    stop_strings: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheChoice:
-    """How the prompt is read and the key-value cache is kept: the options of `_cache_options`."""
-
-    max_kv_size: int | None
-    prefill_step_size: int
-    kv_bits: int | None
-    kv_group_size: int
-    quantized_kv_start: int
-
-
-def _without_dictionaries(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    context.meta[_NO_DICTIONARIES] = given
-
-
 def _dictionaries(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str | Path, ...]:
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
-    if context.meta.get(_NO_DICTIONARIES):
+    if context.params["no_dict"]:
         if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
             raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
@@ -128,15 +97,6 @@ min_draft_prob_option = partial(
     metavar="P",
     help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
     "history, 0.4 for draft models.",
-)
-verify_option = partial(
-    option,
-    "--verify",
-    type=click.Choice(["exact", "rejection"]),
-    default="rejection",
-    show_default=True,
-    help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-    "draft model's, by rejection sampling.",
 )
 template_variables_option = partial(
     option,
@@ -175,13 +135,12 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
 
 
 _PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
+_count = Whole(1)
 _drafting = partial(option, heading="Drafting")
-_rare_sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
+_sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
 _cache = partial(option, show_default=True, heading="Cache", rare=True)
 
-drafting_options = gathered(
-    DraftingChoice,
-    "drafting",
+_drafting_options = option_group(
     _drafting(
         "--dict",
         "dictionaries",
@@ -193,14 +152,7 @@ drafting_options = gathered(
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
-    _drafting(
-        "--no-dict",
-        is_flag=True,
-        is_eager=True,  # before --dict
-        expose_value=False,
-        callback=_without_dictionaries,
-        help="Draft without dictionaries.",
-    ),
+    _drafting("--no-dict", is_flag=True, is_eager=True, help="Draft without dictionaries."),  # before --dict
     _drafting("--history/--no-history", default=True, show_default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
     _drafting(
@@ -226,14 +178,35 @@ drafting_options = gathered(
         rare=True,
     ),
     min_draft_prob_option(heading="Drafting", rare=True),
-    verify_option(heading="Drafting", rare=True),
+    _drafting(
+        "--verify",
+        type=click.Choice(["exact", "rejection"]),
+        default="rejection",
+        show_default=True,
+        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
+        "draft model's, by rejection sampling.",
+        rare=True,
+    ),
 )
-"""Options that say what drafts, which a command gets as ``drafting``."""
 
-_count = Whole(1)
-_sampling_options = gathered(
-    SamplingChoice,
-    "sampling",
+
+def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options that say what drafts, which a command gets as a `DraftingChoice`, its argument ``drafting``."""
+
+    @wraps(command)
+    def run(*args: Any, **values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in DraftingChoice.__annotations__}
+        return command(*args, drafting=DraftingChoice(**chosen), **values)
+
+    return _drafting_options(run)
+
+
+model_options = option_group(
+    model_option(heading=_PROMPT),
+    adapter_option(heading=_PROMPT),
+    drafting_options,
+    option("--system-prompt", type=Text(), metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
+    template_variables_option(heading=_PROMPT, rare=True),
     option(
         "-m",
         "--max-tokens",
@@ -245,7 +218,7 @@ _sampling_options = gathered(
         heading="Sampling",
     ),
     sampling_option("temp", heading="Sampling"),
-    _rare_sampling(
+    _sampling(
         "--stop",
         "stop_strings",
         type=Text(empty=False),
@@ -253,52 +226,18 @@ _sampling_options = gathered(
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
-    _rare_sampling(
-        "--seed",
-        type=Whole(0, 2**64 - 1),
-        metavar="N",
-        help="Seed of the sampler; reproducing a text also needs a fixed draft length.",
-    ),
+    _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; reproducing a text also needs a fixed draft length."),
     *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLING if name != "temp"),
-    _rare_sampling(
-        "--repetition-penalty", type=Finite(0, min_open=True), help="Divide the logits of the last 20 tokens by this."
-    ),
-)
-
-_cache_options = gathered(
-    CacheChoice,
-    "cache",
+    _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
     _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
     _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
     kv_bits_option(help="Quantise the key-value cache.", heading="Cache", rare=True),
-    _cache(
-        "--kv-group-size",
-        type=click.Choice(GROUP_SIZES),
-        default=64,
-        help="Group size of the quantised cache.",
-    ),
+    _cache("--kv-group-size", type=click.Choice(GROUP_SIZES), default=64, help="Group size of the quantised cache."),
     _cache(
         "--quantized-kv-start",
         type=Whole(0),
         default=QUANTIZED_KV_START,
         help="Quantise the cache once it holds this many tokens.",
     ),
-)
-
-model_options = together(
-    model_option(heading=_PROMPT),
-    adapter_option(heading=_PROMPT),
-    drafting_options,
-    option(
-        "--system-prompt",
-        type=Text(),
-        metavar="TEXT",
-        help="System message of the conversation.",
-        heading=_PROMPT,
-        rare=True,
-    ),
-    template_variables_option(heading=_PROMPT, rare=True),
-    _sampling_options,
-    _cache_options,
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""

@@ -4,10 +4,10 @@ import json
 import math
 import re
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import Any, TypedDict
+from typing import Any
 
 import click
 
@@ -55,6 +55,23 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class TextFile(click.Path):
+    """A file with text in UTF-8, which is read at once, because a command checks all arguments first."""
+
+    def __init__(self) -> None:
+        """Accept what exists and is no directory."""
+        super().__init__(exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Its path and its text."""
+        path = Path(str(super().convert(value, param, ctx)))
+        try:
+            text = decoded(path.read_bytes(), f"{path}: ")
+        except (OSError, SpectoolError) as error:
+            self.fail(f"{error}.", param, ctx)
+        return (path, text) if text else self.fail(f"{path}: expected text, got an empty file.", param, ctx)
 
 
 class JsonObject(click.types.StringParamType):
@@ -158,7 +175,7 @@ def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], clic
     return make
 
 
-def together(*options: Decorator) -> Decorator:
+def option_group(*options: Decorator) -> Decorator:
     """One decorator that adds several options, in their order."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,35 +186,8 @@ def together(*options: Decorator) -> Decorator:
     return add
 
 
-def gathered(kind: type, name: str, *options: Decorator) -> Decorator:
-    """A decorator that adds options whose values a command gets as one argument.
-
-    Args:
-        kind: A dataclass or typed dictionary with a field for each option.
-        name: Name of the argument.
-        options: The options.
-    """
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def run(*args: Any, **values: Any) -> Any:
-            values[name] = kind(**{name: values.pop(name) for name in kind.__annotations__})
-            return command(*args, **values)
-
-        return together(*options)(run)
-
-    return add
-
-
-class _Reads(TypedDict):
-    encoding: str | None
-    documents: str | None
-
-
 _rare = partial(option, rare=True)
-text_options = gathered(
-    _Reads,
-    "reads",
+text_options = option_group(
     _rare("--encoding", metavar="NAME", help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default."),
     _rare(
         "--documents",
@@ -205,4 +195,4 @@ text_options = gathered(
         help="What counts as a document in plain text; by default chosen for each file.",
     ),
 )
-"""Options of every command that reads text, which it gets as ``reads``, arguments of `open_corpus`."""
+"""Options of every command that reads text: arguments of `open_corpus`."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import show, table
+from spectool.commands.shared.console import show
 from spectool.commands.shared.options import Finite, Whole, command, option, out_option, target_option, text_options
 from spectool.lab.options import by_name, count_option, seed_option
+from spectool.measure.table import table
 
 
 @command("fairness")
@@ -76,8 +77,8 @@ def fairness(
     length: int,
     seed: int,
     out: Path | None,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Measure which languages a draft serves badly.
 

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import click
 
-from spectool.commands.shared.console import table
 from spectool.commands.shared.options import command
+from spectool.measure.table import table
 
 
 @command("tables", json=False)
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-def tables(run: Path) -> None:
-    """Print a run of `spectool bench` as the tables of the paper on cross-family drafting.
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+def tables(runs: tuple[Path, ...]) -> None:
+    """Print runs of `spectool bench` as the tables of the paper on cross-family drafting.
 
     These are acceptance, speed-up and break-even by kind of text, speed-up by acceptance, the published cost model
-    fitted to the run, and tokens per pass next to what independent acceptance would give.
+    fitted to the runs, and tokens per pass next to what independent acceptance would give.
 
     \b
     Example:
-        spectool lab tables bielik.bench
+        spectool lab tables bielik-pl.bench bielik-wiki.bench
     """
     from spectool import require_extra
 
@@ -44,7 +44,7 @@ def tables(run: Path) -> None:
         "The cost model fitted to every drafter, and its break-even acceptance (Table 7)": cost_model,
         "Tokens per pass as measured, and if draft tokens were accepted independently": tokens_per_pass,
     }
-    frames = trial_frames(read_run(run))
+    frames = trial_frames(*map(read_run, runs))
     for caption, make in makers.items():
         if (frame := make(frames)) is not None:
             flat = frame.reset_index().astype(str)

@@ -18,7 +18,19 @@ from scipy import stats
 from scipy.optimize import curve_fit
 
 from spectool.lab.paper_tables.trials import Frame
-from spectool.measure.intervals import LEVEL, Estimate, mean_interval
+from spectool.measure.intervals import LEVEL, Estimate, interval_ends
+
+
+def mean_interval(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with its interval, without one if there are too few values.
+
+    >>> mean_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    Estimate(value=3.5, low=1.0, high=6.0, n=6)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    ends = interval_ends(array[None])
+    low, high = (None, None) if ends is None else ends[:, 0].tolist()
+    return Estimate(float(array.mean()), low, high, len(array))
 
 
 class CostModel(NamedTuple):

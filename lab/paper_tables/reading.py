@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
-from spectool.measure.bench.run_file import RUN_FILE, Block, DrafterSpec, Generation, Options, Run
+from spectool.measure.bench.results import RUN_FILE, Block, DrafterSpec, Generation, Options, Run
 
 
 def read_run(folder: Path) -> Run:

@@ -9,6 +9,7 @@ Source: paper on cross-family speculative decoding for Polish, Tables 2 to 11, w
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from statistics import geometric_mean
+from typing import Any
 
 import pandas as pd
 
@@ -19,11 +20,12 @@ from spectool.lab.paper_tables.cost_model import (
     fit_cost,
     fixed_lengths,
     geometric_tokens,
+    mean_interval,
 )
 from spectool.lab.paper_tables.trials import Frame, TrialFrames
-from spectool.measure.bench.results import NO_FIGURE, cell
-from spectool.measure.intervals import Estimate, mean_interval, speedup_interval
+from spectool.measure.intervals import Estimate, speedup_interval
 
+NO_FIGURE = "—"
 _ABSURD = 10.0  # a break-even acceptance from here on is only reported as large
 _BUCKETS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)  # lower ends, as in the paper's Table 6
 _BUCKET_NAMES = (
@@ -31,6 +33,15 @@ _BUCKET_NAMES = (
     *(f"{low:.0%} to {high:.0%}" for low, high in pairwise(_BUCKETS[1:])),
     f"{_BUCKETS[-1]:.0%} and more",
 )
+
+
+def cell(value: Any, spec: str = ".2f") -> str:
+    """A figure as text, or `NO_FIGURE` if there is none.
+
+    >>> cell(1.2345), cell(0.4157, ".0%"), cell(None), cell(float("nan"))
+    ('1.23', '42%', '—', '—')
+    """
+    return NO_FIGURE if value is None or value != value else format(value, spec)
 
 
 def speed_by_kind(frames: TrialFrames) -> Frame:
@@ -71,7 +82,7 @@ def draft_length(frames: TrialFrames) -> Frame | None:
 
 def cost_model(frames: TrialFrames) -> Frame | None:
     """Table 7: the model fitted to every drafter; None without fixed draft lengths or for few prompts."""
-    sizes = frames.run.facts["weights"]
+    sizes = frames.weights
     some = fixed_lengths(frames.trials)
     lengths = sorted(some.k.astype(int).unique())
     rows = {}

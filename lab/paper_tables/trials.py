@@ -1,20 +1,20 @@
-"""The trials of a run as data frames: one row for each prompt and configuration, and one for each cycle."""
+"""The trials of runs as data frames: one row for each prompt and configuration, and one for each cycle."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.measure.bench.run_file import Run
-from spectool.measure.intervals import too_short
+from spectool.measure.bench.results import TOO_SHORT, Run
 
 Frame: TypeAlias = Any  # pandas ships no types
 
 
 @dataclass(frozen=True, eq=False)
 class TrialFrames:
-    """A run for tables.
+    """Runs for tables.
 
     Columns of ``trials``, for the prompts that count in a verdict:
 
@@ -29,19 +29,20 @@ class TrialFrames:
     ``cycles`` has ``proposed`` and ``accepted`` draft tokens, with scope, temperature and label.
     """
 
-    run: Run
+    weights: Mapping[str, int]  # bytes of the target and by drafter
     trials: Frame
     cycles: Frame
 
 
-def trial_frames(run: Run) -> TrialFrames:
-    """The trials and cycles of a run.
+def trial_frames(*runs: Run) -> TrialFrames:
+    """The trials and cycles of some runs of one target.
 
     Raises:
         ArtifactError: Every prompt has some output that is too short, or no real text.
     """
     rows, cycles = [], list[Frame]()
-    for block in (each for each in run.blocks if each.counts):
+    counting = [(each, block) for each in runs for block in each.blocks if block.long_enough and not block.fault]
+    for run, block in counting:
         by_configuration, plain = block.by_configuration, block.plain
         for one in (by_configuration[each] for each in run.options.configurations[1:]):
             label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"
@@ -54,9 +55,10 @@ def trial_frames(run: Run) -> TrialFrames:
             rows.append(names | drafter | times | sums | rates)
             cycles.append(pd.DataFrame({**names, "proposed": one.proposed, "accepted": one.accepted}))
     if not rows:
-        raise ArtifactError(f"{run.path}: {too_short(0)}")
+        raise ArtifactError(f"{runs[0].path}: {TOO_SHORT}")
     trials = pd.DataFrame(rows)
     trials["k"] = pd.to_numeric(trials.k)
     trials["acceptance"] = trials.accepted / trials.proposed
     trials["speedup"] = trials.rate / trials.plain_rate
-    return TrialFrames(run, trials, pd.concat(cycles))
+    weights = {name: size for each in runs for name, size in each.facts["weights"].items()}
+    return TrialFrames(weights, trials, pd.concat(cycles))

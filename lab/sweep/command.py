@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import show, table
+from spectool.commands.shared.console import show
 from spectool.commands.shared.options import command, option, text_options
+from spectool.measure.table import table
 
 
 @command("sweep")
@@ -21,7 +22,7 @@ from spectool.commands.shared.options import command, option, text_options
     help="Folder of runs.parquet. Runs that it already has are not measured again.",
 )
 @text_options
-def sweep(grid: Path, out: Path, reads: dict[str, Any], as_json: bool) -> None:
+def sweep(grid: Path, out: Path, as_json: bool, **reads: Any) -> None:
     """Build and replay a grid of dictionaries; print the best of each kind, and keep all runs.
 
     GRID is a TOML file that names tokenizers and languages. What it leaves out is as in the DictSpec paper, so these

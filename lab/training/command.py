@@ -89,8 +89,8 @@ def train_draft(
     min_count: int,
     softmax_classes: int,
     valid_tokens: int,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, show, table
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -16,6 +16,7 @@ from spectool.commands.shared.options import (
 )
 from spectool.lab.options import by_name, corpora_option, count_option, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
+from spectool.measure.table import table
 
 
 @command("tune-draft")
@@ -60,8 +61,8 @@ def tune_draft(
     batch: int,
     length: int,
     valid_rows: int,
-    reads: dict[str, Any],
     as_json: bool,
+    **reads: Any,
 ) -> None:
     """Fine-tune a draft model towards a target's probabilities on text, for mlx-lm to load from OUT.
 

@@ -1,33 +1,21 @@
-"""The page of a run in Markdown: the verdict first, then one table, and what the figures depend on."""
+"""The page of a run in Markdown: the verdict first, then a table, and what the figures depend on."""
 
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from textwrap import indent
+from typing import Any
 
-from spectool.measure.bench.results import (
-    FIGURES,
-    Result,
-    Verdict,
-    differences,
-    summary_table,
-    verdicts,
-)
-from spectool.measure.bench.run_file import Run
+from spectool.measure.bench.results import Result, Run, Verdict, differences, verdict_of
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST
+from spectool.measure.table import table
 
-_MARKED = re.compile(r"([\\`*_\[\]<>|#$&~])")
 _TABLE = f"""\
-Speed-up is tokens per second against plain decoding of the same prompt: the geometric mean over prompts, and where it
-would lie for other prompts of these kinds on this machine. Fewer than {FEWEST} prompts have no interval; take
-{ENOUGH_PROMPTS} or more of each kind. Text that loops or echoes its prompt is easy to guess, so its speeds say nothing
-about real text. k is the draft length; auto chooses it in every pass, and 0 where drafting does not pay.
-"""
-_SAMENESS = """\
-A pass over several tokens rounds differently from single steps, so two tokens with almost the same logit may swap: the
-two best logits are then at most about 0.125 apart. Please report larger gaps, because they are not rounding.
-"""
-_PAYS = {
-    False: "decode plainly here, with --num-draft-tokens 0, or try a drafter that is cheaper or guesses better.",
+A speed-up is tokens per second against plain decoding of the same prompt: the geometric mean over prompts, and the ends
+of its 95% interval for other prompts of this kind on this machine. Fewer than {FEWEST} prompts have none; take
+{ENOUGH_PROMPTS} or more. Prompts with an output of fewer than {LEAST} tokens are left out. Text that loops or echoes
+its prompt is easy to guess, so its speeds say nothing about real text."""
+_ADVICE = {
+    True: "use it:",
+    False: "decode plainly, with --num-draft-tokens 0, or try a drafter that is cheaper or guesses better.",
     None: "keep the default draft length auto, which stops drafting where it does not pay. More prompts "
     "(spectool bench --count) make intervals narrower.",
 }
@@ -35,55 +23,56 @@ _PAYS = {
 
 def page(run: Run) -> str:
     """What a run says."""
-    found = verdicts(run)
-    header, rows = summary_table(found)
-    lines = [f"# {_escaped(run.path.resolve().name)}: does drafting pay?", ""]
-    for verdict in found:
-        lines += [f"**{_escaped(verdict.sentence)}**", "", *_next_step(run, verdict)]
-    if rows:
-        rule = ["---"] * (len(header) - len(FIGURES)) + ["---:"] * len(FIGURES)
-        lines += ["## All configurations", "", _row(header), f"| {' | '.join(rule)} |", *map(_row, rows), "", _TABLE]
-    lines += ["## Is the output the same?", ""]
-    lines += [f"Output that differs from plain decoding's: {differences(run)['differences']}.", "", _SAMENESS]
-    return "\n".join([*lines, "## What was measured", "", *_measured(run), ""])
+    verdict, options = verdict_of(run), run.options
+    parts = [f"# {run.path.resolve().name}: does drafting pay?", verdict.sentence]
+    if verdict.fastest:
+        parts.append(f"What to do next: {_ADVICE[verdict.pays]}")
+        parts += [f'    {command_of(run, verdict.fastest)} --prompt "…"'] if verdict.pays else []
+    parts += [indent(summary_table(verdict), "    "), _TABLE, "## Is the output the same?", _sameness(differences(run))]
+    measured = {
+        "prompts": f"{len(run.blocks)} from {options.prompts}, each decoded in all configurations, one after the other "
+        "in an order that changes",
+        "outputs": f"at most {options.tokens} tokens, temperature {options.temp:g}, seed {options.seed}",
+        "model": options.model,
+        **run.facts,
+    }
+    lines = [f"- {name}: {_in_words(value)}" for name, value in measured.items()]
+    return "\n\n".join([*parts, "## What was measured", "\n".join(lines)]) + "\n"
 
 
 def command_of(run: Run, one: Result) -> str:
     """The command that generates with a configuration."""
-    given = [*run.options.drafters[one.drafter].command]
-    given += ["--num-draft-tokens", one.length] if one.num_draft_tokens else []
-    given += ["--temp", f"{one.temperature:g}"] if one.temperature else []
-    return shlex.join(["spectool", "generate", "--model", run.options.model, *given])
+    given = ["--model", run.options.model, *run.options.drafters[one.drafter].command]
+    given += ["--num-draft-tokens", str(one.num_draft_tokens)] if one.num_draft_tokens else []
+    given += ["--temp", f"{run.options.temp:g}"] if run.options.temp else []
+    return shlex.join(["spectool", "generate", *given])
 
 
-def _next_step(run: Run, verdict: Verdict) -> list[str]:
-    if verdict.pays:
-        return ["What to do next: use it.", "", f'    {command_of(run, verdict.fastest)} --prompt "…"', ""]
-    return [f"What to do next: {_PAYS[verdict.pays]}", ""] if verdict.enough else []
+def summary_table(verdict: Verdict) -> str:
+    """A row for each configuration; a speed-up without an interval is left out, as it may mislead."""
+    rows = list[dict[str, Any]]()
+    for text, results in (("", verdict.results), (", on text that loops or echoes", verdict.apart)):
+        for one in results:
+            figures = one.figures() | ({} if one.speedup.low else {"speedup": None})
+            rows.append(figures | {"drafter": one.drafter + text})
+    header = [name.replace("_", " ") for name in rows[0]] if rows else []
+    return table(header, [list(map(_cell, row.values())) for row in rows])
 
 
-def _measured(run: Run) -> Iterator[str]:
-    """What the figures depend on."""
-    options, short = run.options, {block.prompt for block in run.blocks if not block.long_enough}
-    temperatures = " and ".join(f"{temperature:g}" for temperature in options.temperatures)
-    facts = {
-        "prompts": f"{len({block.prompt for block in run.blocks})} from {', '.join(options.prompts)}, each decoded in "
-        f"all configurations, one after the other in an order that changes; {len(short)} left out, because of an "
-        f"output of fewer than {LEAST} tokens",
-        "outputs": f"at most {options.tokens} tokens, at temperature {temperatures}, seed {options.seed}",
-        "model": options.model,
-        "weights": ", ".join(f"{name} {size:,} bytes" for name, size in run.facts["weights"].items()),
-        "machine": run.facts["machine"],
-        "versions": ", ".join(f"{name} {number}" for name, number in run.facts["versions"].items()),
-        "begun": run.facts["began"],
-    }
-    return (f"- {name}: {_escaped(value)}" for name, value in facts.items())
+def _in_words(fact: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fact.items()) if isinstance(fact, dict) else str(fact)
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
+def _cell(value: Any) -> str:
+    return "—" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _escaped(text: str) -> str:
-    """Text without what has a meaning in Markdown."""
-    return _MARKED.sub(r"\\\1", text)
+def _sameness(found: dict[str, Any]) -> str:
+    if not found["outputs"]:
+        return "Outputs above temperature 0 are drawn, so they are not compared."
+    said = f"{found['different']:,} of {found['outputs']:,} outputs ({found['tokens']:,} tokens) leave plain decoding's"
+    if found["different"]:
+        said += f", the first after {found['first_difference']:,} tokens. The two best logits there are "
+        said += f"{found['largest_gap']:.3g} apart at most: a pass over several tokens rounds differently from single "
+        said += "steps, so two tokens with almost the same logit may swap. Please report gaps far above 0.125"
+    return f"{said}."

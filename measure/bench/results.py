@@ -1,43 +1,148 @@
-"""What a run says: speed-ups with intervals, whether drafting pays, and whether the texts are the same.
+"""A run, and what it says: speed-ups with intervals, whether drafting pays, and whether the texts are the same.
+
+A run is a folder with ``run.jsonl``, which only ``bench`` writes, and the page ``report.md``. The first line of
+``run.jsonl`` says what was measured and where. Every further line is a `Block`, written as soon as it is measured.
 
 A speed-up is taken inside a block, against plain decoding of the same prompt. Means and intervals are over prompts.
-There is a verdict for each source of prompts at each temperature, in which all configurations decode the same prompts.
 Blocks with an output that loops or echoes its prompt have speeds of their own, and no part in the verdict.
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from spectool.measure.bench.run_file import PLAIN, Block, Generation, Run
 from spectool.measure.degenerate import ECHOES, LOOPS
-from spectool.measure.intervals import FEWEST, LEVEL, Estimate, speedup_interval, too_short
+from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST, LEVEL, Estimate, speedup_interval
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
-NO_FIGURE = "—"
-FIGURES = ("k", "speed-up", "95% interval", "acceptance", "tokens per pass", "prompts")
-"""Columns of a summary table, after those that name its rows."""
+RUN_FILE, PAGE = "run.jsonl", "report.md"
+PLAIN = "plain"  # the drafter of plain decoding
+UNFIT, TOO_SHORT = "This model is unfit for measuring", "This run is too short to tell whether drafting pays"
 _OF_SEVERAL = {LOOPS: "loop", ECHOES: "echo their prompt"}
-_SAYS = {True: "drafting pays", False: "drafting does not pay", None: "it is not clear yet whether drafting pays"}
+_SAYS = {True: "Drafting pays", False: "Drafting does not pay", None: "It is not clear yet whether drafting pays"}
+
+
+@dataclass(frozen=True)
+class DrafterSpec:
+    """What drafts."""
+
+    command: tuple[str, ...]  # the options of `spectool generate` for it
+    sources: Mapping[str, Any]  # arguments of `load_drafter`
+    verify: str | None = None  # as for `generate_step`
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run measures."""
+
+    model: str  # directory or hub id of the target
+    drafters: Mapping[str, DrafterSpec]  # by the name that tables have
+    prompts: str  # their source, as `load_prompts` takes it
+    count: int | None = None  # of prompts
+    window: int = 0  # tokens of a prompt from a corpus; 0 for whole documents
+    num_draft_tokens: tuple[int | None, ...] = (None,)  # None for automatic
+    tokens: int = 128  # maximum number after each prompt
+    temp: float = 0.0
+    seed: int = 0  # of the order in a block, and of sampling
+    ignore_eos: bool = False  # go on after the model ends its text
+
+    @property
+    def configurations(self) -> list[tuple[str, int | None]]:
+        """Drafter and draft length of every generation of a block, plain decoding first."""
+        return [(PLAIN, 0), *product(self.drafters, self.num_draft_tokens)]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a configuration wrote after a prompt, and how long it took."""
+
+    drafter: str  # as the options name it, or `PLAIN`
+    num_draft_tokens: int | None  # 0 for plain decoding; None if chosen while decoding
+    output: tuple[int, ...]
+    seconds: float  # from when the target has read the prompt to the last token; the drafter reads it meanwhile
+    draft_seconds: float = 0.0  # of those, in the drafter
+    proposed: tuple[int, ...] = ()  # draft tokens of each cycle
+    accepted: tuple[int, ...] = ()  # of those
+    fault: str | None = None  # `LOOPS` or `ECHOES`
+    gap: float | None = None  # where the output leaves plain decoding's: distance of the two best logits
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens in the output."""
+        return len(self.output)
+
+    @property
+    def passes(self) -> int:
+        """Number of passes of the target after the prompt."""
+        return len(self.proposed) or len(self.output)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One prompt at one temperature, decoded in every configuration."""
+
+    prompt: str  # its name
+    source: str  # language of a built-in prompt, or corpus
+    kind: str  # of text
+    temperature: float
+    prompt_tokens: int
+    generations: tuple[Generation, ...]  # in the order in which they ran
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether every output has `LEAST` tokens or more."""
+        return min(one.tokens for one in self.generations) >= LEAST
+
+    @property
+    def fault(self) -> str | None:
+        """What the first output that is no real text does; None if all of them are real text."""
+        return next((one.fault for one in self.generations if one.fault), None)
+
+    @property
+    def by_configuration(self) -> dict[tuple[str, int | None], Generation]:
+        """The generations by drafter and draft length."""
+        return {(one.drafter, one.num_draft_tokens): one for one in self.generations}
+
+    @property
+    def plain(self) -> Generation:
+        """That of plain decoding."""
+        return self.by_configuration[PLAIN, 0]
+
+
+@dataclass
+class Run:
+    """What is measured of a run."""
+
+    path: Path
+    options: Options
+    facts: dict[str, Any]  # "began", "machine", "versions", and "weights": bytes of the target and by drafter
+    blocks: list[Block] = field(default_factory=list)
+
+    def append(self, block: Block) -> None:
+        """Add a block, and write it."""
+        begin = [] if self.blocks else [{"options": asdict(self.options), **self.facts}]
+        self.blocks.append(block)
+        with (self.path / RUN_FILE).open("a", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(line, default=str) + "\n" for line in [*begin, asdict(block)])
 
 
 @dataclass(frozen=True)
 class Result:
     """What a configuration did, and how much faster than plain decoding it was."""
 
-    source: str  # of the prompts
-    temperature: float
     drafter: str
     num_draft_tokens: int | None  # k; None if chosen while decoding
     pairs: Sequence[tuple[Generation, Generation]]  # with plain decoding of the same prompt, one pair for each prompt
 
     @property
-    def length(self) -> str:
-        """The draft length in words."""
-        return "auto" if self.num_draft_tokens is None else str(self.num_draft_tokens)
+    def speedups(self) -> list[float]:
+        """The speed-up of each prompt."""
+        return [plain.seconds / plain.tokens / (one.seconds / one.tokens) for one, plain in self.pairs]
 
     @cached_property
     def speedup(self) -> Estimate:
@@ -45,124 +150,85 @@ class Result:
         return speedup_interval(self.speedups)
 
     @property
-    def speedups(self) -> list[float]:
-        """The speed-up of each prompt."""
-        return [plain.seconds / plain.tokens / (one.seconds / one.tokens) for one, plain in self.pairs]
-
-    @property
-    def acceptance(self) -> float | None:
-        """Accepted / proposed draft tokens; None if none was proposed."""
-        proposed = sum(sum(one.proposed) for one, _ in self.pairs)
-        return sum(sum(one.accepted) for one, _ in self.pairs) / proposed if proposed else None
-
-    @property
-    def tokens_per_pass(self) -> float:
-        """Committed tokens / passes of the target."""
-        return sum(one.tokens for one, _ in self.pairs) / sum(one.passes for one, _ in self.pairs)
+    def length(self) -> int | str:
+        """The draft length, or ``auto``."""
+        return "auto" if self.num_draft_tokens is None else self.num_draft_tokens
 
     def figures(self) -> dict[str, Any]:
-        """The main figures for programs; "different" is None for drawn outputs, which are not compared."""
+        """The main figures; "acceptance" is None if nothing was proposed."""
+        ran = [one for one, _ in self.pairs]
+        proposed, accepted = (sum(sum(getattr(one, of)) for one in ran) for of in ("proposed", "accepted"))
         return {
-            "source": self.source,
-            "temperature": self.temperature,
             "drafter": self.drafter,
-            "num_draft_tokens": self.num_draft_tokens,
+            "draft_length": self.length,
             "prompts": self.speedup.n,
             "speedup": self.speedup.value,
             "low": self.speedup.low,
             "high": self.speedup.high,
-            "acceptance": self.acceptance,
-            "tokens_per_pass": self.tokens_per_pass,
-            "different": None if self.temperature else sum(one.gap is not None for one, _ in self.pairs),
+            "acceptance": accepted / proposed if proposed else None,
+            "tokens_per_pass": sum(one.tokens for one in ran) / sum(one.passes for one in ran),
         }
+
+
+def judged(results: Sequence[Result]) -> tuple[bool | None, Result, Estimate]:
+    """Whether drafting pays, None if that is not clear; the fastest configuration; and how much faster it is.
+
+    That interval allows for having chosen the fastest (Bonferroni): the luckiest of many looks faster than it is.
+    """
+    fastest = max(results, key=lambda one: one.speedup.value)
+    found = speedup_interval(fastest.speedups, 1 - (1 - LEVEL) / len(results))
+    if all(one.speedup.high is not None and one.speedup.high < 1 for one in results):
+        return False, fastest, found  # true of all of them, so nothing was chosen
+    return True if found.low is not None and found.low > 1 else None, fastest, found
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on the prompts of one source at one temperature."""
+    """What a run says of drafting."""
 
-    scope: str  # source and temperature, in words
     results: Sequence[Result]  # of every configuration, on real text; none if no prompt counts
-    apart: Sequence[Result] = ()  # the same on text that loops or echoes
-    faults: Counter[str] = field(default_factory=Counter)  # prompts with such text, by what it does
-    prompts: int = 0  # with such text or without
+    apart: Sequence[Result]  # the same on text that loops or echoes
+    sentence: str
+    pays: bool | None = None  # None if that is not clear
+    fastest: Result | None = None  # None if there is too little real text
 
-    @property
-    def unfit(self) -> bool:
-        """Whether the model wrote mostly text that loops or echoes, so that nothing can be measured on it."""
-        return 2 * self.faults.total() > self.prompts
 
-    @cached_property
-    def fastest(self) -> Result:
-        """The configuration with the largest speed-up."""
-        return max(self.results, key=lambda one: one.speedup.value)
-
-    @cached_property
-    def allowing(self) -> Estimate:
-        """The speed-up of the fastest, with an interval that allows for having chosen it (Bonferroni).
-
-        The luckiest of many configurations looks faster than it is.
-        """
-        return speedup_interval(self.fastest.speedups, 1 - (1 - LEVEL) / len(self.results))
-
-    @property
-    def enough(self) -> bool:
-        """Whether there is enough real text for an interval."""
-        return bool(self.results) and not self.unfit and self.fastest.speedup.n >= FEWEST
-
-    @property
-    def pays(self) -> bool | None:
-        """Whether drafting pays; None if that is not clear."""
-        if not self.enough:
-            return None
-        if all(one.speedup.high is not None and one.speedup.high < 1 for one in self.results):
-            return False  # true of all of them, so nothing was chosen
-        return True if self.allowing.low is not None and self.allowing.low > 1 else None
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in words, beginning with its scope."""
-        faults = " and ".join(f"{n} {what if n == 1 else _OF_SEVERAL[what]}" for what, n in self.faults.items())
-        if self.unfit:
-            return (
-                f"{self.scope}: this model is unfit for measuring: of its outputs after {self.prompts} prompts, "
-                f"{faults}, and drafts are nearly always right about such text. Choose one that writes this language."
-            )
-        apart = f" Not counted: of {self.prompts} outputs, {faults}." if faults else ""
-        if not self.enough:
-            return f"{self.scope}: {too_short(self.fastest.speedup.n if self.results else 0)}.{apart}"
-        found, number = self.fastest.speedup, len(self.results)
-        which = f"The fastest of {number} configurations" if number > 1 else "The only configuration"
-        interval = f"95% interval {found.ends} over {found.n} prompts"
-        interval += f"; {self.allowing.ends} allowing for the choice of the fastest" if number > 1 else ""
-        return (
-            f"{self.scope}: {_SAYS[self.pays]}. {which}, {self.fastest.drafter}, k = {self.fastest.length}, is "
-            f"{found.value:.2f} times as fast as plain decoding ({interval}).{apart}"
+def verdict_of(run: Run) -> Verdict:
+    """The verdict, on the blocks whose outputs are long enough and real text."""
+    long = [block for block in run.blocks if block.long_enough]
+    real, apart = [each for each in long if not each.fault], [each for each in long if each.fault]
+    results, looping = _results(run, real), _results(run, apart)
+    faults = Counter(block.fault for block in apart if block.fault)
+    said = " and ".join(f"{n} {what if n == 1 else _OF_SEVERAL[what]}" for what, n in faults.items())
+    said = f" Of {len(long)} outputs, {said}; they are not counted." if faults else ""
+    if len(apart) > len(real):
+        return Verdict(results, looping, f"{UNFIT}.{said} Choose one that writes this language.")
+    if len(real) < FEWEST:
+        short = (
+            f"{TOO_SHORT}: {len(real)} prompts have {LEAST} tokens or more of real text in every output, and an "
+            f"interval needs {FEWEST}. Run `spectool bench` again with another -o, --count {ENOUGH_PROMPTS} and "
+            f"--ignore-eos.{said}"
         )
-
-
-def verdicts(run: Run) -> list[Verdict]:
-    """A verdict for every source and temperature, on the blocks that count."""
-    sources = list(dict.fromkeys(block.source for block in run.blocks))
-    temperatures = sorted({block.temperature for block in run.blocks})
-    found = []
-    for source, temperature in product(sources, temperatures):
-        own = [block for block in run.blocks if (block.source, block.temperature) == (source, temperature)]
-        long = [block for block in own if block.long_enough]
-        real, apart = [block for block in long if block.counts], [block for block in long if not block.counts]
-        scope = f"{source}, temperature {temperature:g}" if len(temperatures) > 1 else source
-        faults = Counter(block.fault for block in apart if block.fault)
-        found += [Verdict(scope, _results(run, real), _results(run, apart), faults, len(long))] if own else []
-    return found
+        return Verdict(results, looping, short)
+    pays, fastest, found = judged(results)
+    several = len(results) > 1
+    which = f"The fastest of {len(results)} configurations" if several else "The only configuration"
+    chosen = f"; {_ends(found)} allowing for the choice of the fastest" if several else ""
+    sentence = (
+        f"{_SAYS[pays]}. {which}, {fastest.drafter}, k = {fastest.length}, is {found.value:.2f} times as fast as plain "
+        f"decoding (95% interval {_ends(fastest.speedup)} over {len(real)} prompts{chosen}).{said}"
+    )
+    return Verdict(results, looping, sentence, pays, fastest)
 
 
 def _results(run: Run, blocks: Sequence[Block]) -> list[Result]:
     """The result of every configuration on some blocks, none without a block."""
-    return [
-        Result(blocks[0].source, blocks[0].temperature, *each, [(b.by_configuration[each], b.plain) for b in blocks])
-        for each in run.options.configurations[1:]
-        if blocks
-    ]
+    pairs = {each: [(b.by_configuration[each], b.plain) for b in blocks] for each in run.options.configurations[1:]}
+    return [Result(*each, of) for each, of in pairs.items() if of]
+
+
+def _ends(found: Estimate) -> str:
+    return "too few for an interval" if found.low is None else f"{found.low:.2f} to {found.high:.2f}"
 
 
 def differences(run: Run) -> dict[str, Any]:
@@ -170,39 +236,13 @@ def differences(run: Run) -> dict[str, Any]:
 
     Tokens are compared up to the first that differs, because all after it are another text.
     """
-    blocks = [block for block in run.blocks if block.temperature == 0]
+    blocks = [] if run.options.temp else run.blocks
     pairs = [(one, block.plain) for block in blocks for one in block.generations if one.drafter != PLAIN]
-    left = {i: common_prefix(one.output, plain.output) for i, (one, plain) in enumerate(pairs) if one.gap is not None}
-    number, gap = len(left), max((one.gap for one, _ in pairs if one.gap is not None), default=None)
-    tokens = sum(left.get(place, one.tokens - 1) + 1 for place, (one, _) in enumerate(pairs))
-    said = f"{number:,} of {len(pairs):,} outputs, {tokens:,} tokens"
-    if number:
-        said += f", the first after {min(left.values()):,}; the two best logits there are {gap:.3g} apart at most"
+    places = [common_prefix(one.output, plain.output) for one, plain in pairs if one.gap is not None]
     return {
-        "differences": said if pairs else "not compared, because outputs above temperature 0 are drawn",
-        "compared": {"outputs": len(pairs), "tokens": tokens},
-        "different": number if pairs else None,
-        "first_difference": min(left.values(), default=None),
-        "largest_gap": gap,
+        "outputs": len(pairs),
+        "tokens": sum(one.tokens for one, _ in pairs if one.gap is None) + sum(place + 1 for place in places),
+        "different": len(places),
+        "first_difference": min(places, default=None),
+        "largest_gap": max((one.gap for one, _ in pairs if one.gap is not None), default=None),
     }
-
-
-def summary_table(found: Sequence[Verdict]) -> tuple[list[str], list[list[str]]]:
-    """Header, and a row for each configuration; a speed-up without an interval is left out, as it may mislead."""
-    several, rows = len(found) > 1 or any(verdict.apart for verdict in found), []
-    for verdict in found:
-        text = f"{verdict.scope}, looping or echoing"
-        for scope, one in [(verdict.scope, one) for one in verdict.results] + [(text, one) for one in verdict.apart]:
-            speed = [NO_FIGURE, ""] if one.speedup.low is None else [cell(one.speedup.value), one.speedup.ends]
-            rest = [cell(one.acceptance, ".0%"), cell(one.tokens_per_pass), str(one.speedup.n)]
-            rows.append([scope] * several + [one.drafter, one.length, *speed, *rest])
-    return ["text"] * several + ["drafter", *FIGURES], rows
-
-
-def cell(value: Any, spec: str = ".2f") -> str:
-    """A figure as text, or `NO_FIGURE` if there is none.
-
-    >>> cell(1.2345), cell(0.4157, ".0%"), cell(None), cell(float("nan"))
-    ('1.23', '42%', '—', '—')
-    """
-    return NO_FIGURE if value is None or value != value else format(value, spec)

@@ -136,11 +136,12 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
     """What passes of a draft model take in plain passes of its target; by the size of both where neither is known."""
     costs = costs_of(draft, measure=measure)
     if costs is None or known is None:
-        share = _bytes(draft) / max(1, _bytes(target))
+        share = weight_bytes(draft) / max(1, weight_bytes(target))
         return DraftCost(share, share / 8)
     plain = known.plain[min(known.plain)]
     return DraftCost(costs.curve[1] / plain, min(time / rows for rows, time in costs.curve.items()) / plain)
 
 
-def _bytes(model: Any) -> int:
+def weight_bytes(model: Any) -> int:
+    """The size of an MLX model's weights."""
     return sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))

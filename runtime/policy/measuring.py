@@ -17,6 +17,7 @@ DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is f
 ROWS = (1, 2, 8, 4, 17, 3, 12, 6, 5, 32)  # where passes are slow, the first of these
 _CHAINED = 3  # plain passes that are timed together, each begun before the token of the one before it is read
 _SHALLOW, _LATEST = 0.7, 0.85  # of the time, when the short context should be done, and the long one is left out
+_FEW = 32  # plain passes: where there is time for no more, the long context is left out
 _REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
 
 
@@ -60,43 +61,44 @@ def time_passes(
     seconds: Callable[[float], float],
     *,
     depths: Sequence[int] = DEPTHS,
-    fewest: int = 2,
     progress: Callable[[float], object] = lambda share: None,
 ) -> tuple[dict[int, dict[int, float]], dict[int, float]]:
     """Seconds of passes by context and rows, and of plain passes by context.
 
     The least of several times is taken, because other programs only ever make a pass longer, and sizes take turns.
-    Those that do not fit into the time are left out.
+    Sizes that there is no time to measure twice are left out.
 
     Args:
         model: An mlx-lm model.
         seconds: The time for all of it, given the seconds of a plain pass.
         depths: Tokens of context.
-        fewest: Samples of each size that there has to be time for, or it is left out.
         progress: Called with the share of the time that has passed.
     """
     began, found, plain = perf_counter(), dict[int, dict[int, float]](), dict[int, float]()
     budget = 0.0
     for depth in depths:
-        if found and perf_counter() > began + _LATEST * budget:
+        if found and (budget < _FEW * min(plain.values()) or perf_counter() > began + _LATEST * budget):
             break
         passes = Passes(model, depth)
         plain[depth] = passes.run_plain()
         budget = budget or seconds(plain[depth])
-        until = began + budget * (1.0 if depth == depths[-1] else _SHALLOW)
+        all_of_it = depth == depths[-1] or budget < _FEW * plain[depth]
+        until = began + budget * (1.0 if all_of_it else _SHALLOW)
         times: dict[int, float] = {}
         for rows in ROWS:
-            expected = max(times.values(), default=plain[depth]) * max(1.0, rows / max(times, default=1))
-            again = sum(times.values()) + expected + _CHAINED * plain[depth]  # a round of all sizes
-            if len(times) > 1 and perf_counter() + 2 * expected + (fewest - 1) * again > until:
+            at_worst = max(times.values(), default=plain[depth]) * max(1.0, rows / max(times, default=1))
+            if len(times) > 1 and perf_counter() + at_worst > until:
                 continue
-            passes.run(rows)  # the first pass of a size prepares the others
+            first = passes.run(rows)  # the first pass of a size prepares the others
+            if len(times) > 1 and perf_counter() + 2 * first + sum(times.values()) > until:
+                continue
             times[rows] = passes.run(rows)
             progress(min(1.0, (perf_counter() - began) / budget))
-        while perf_counter() + sum(times.values()) + _CHAINED * plain[depth] < until:
-            plain[depth] = min(plain[depth], passes.run_plain())
+        while perf_counter() + sum(times.values()) < until:
             for rows in times:
                 times[rows] = min(times[rows], passes.run(rows))
+            if perf_counter() + _CHAINED * plain[depth] < until:
+                plain[depth] = min(plain[depth], passes.run_plain())
             progress(min(1.0, (perf_counter() - began) / budget))
         found[depth] = {rows: times[rows] for rows in sorted(times)}
     return found, plain

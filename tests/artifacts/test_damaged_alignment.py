@@ -61,8 +61,7 @@ def test_other_versions_without_their_tokenizers(path: Path, version: int, token
         Alignment(path)
     if tokenizers == {}:
         assert f"version {version} " in str(raised.value) and "align --draft DRAFT --target TARGET" in str(raised.value)
-    for command in ("inspect", "verify"):
-        assert str(raised.value).replace("\n", " ") in error_of(run(command, path)), "before any missing figure"
+    assert str(raised.value).replace("\n", " ") in error_of(run("inspect", path)), "before any missing figure"
 
 
 def test_flipped_bits_are_found(path: Path, rng: random.Random) -> None:

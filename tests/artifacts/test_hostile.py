@@ -27,7 +27,6 @@ def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     yield lambda: [list(Dictionary(path).entries()) for _ in range(2)]
     yield lambda: hostile.command("inspect", path, "--lookup", "w tym roku", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
-    yield lambda: hostile.command("verify", path)
     yield lambda: hostile.command(
         "predict", "--dict", path, "--dict", path, "--corpus", "sample:pl", "--max-tokens", 50
     )

@@ -26,7 +26,6 @@ def alignment(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     """What users do with an alignment."""
     yield lambda: translate(path)
     yield lambda: hostile.command("inspect", path)
-    yield lambda: hostile.command("verify", path)
 
 
 def translate(path: Path) -> None:

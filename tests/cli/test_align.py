@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.manifest import Manifest
-from spectool.commands.shared.align_summary import judge, judgement, riskiest
+from spectool.commands.shared.align_summary import judge, judgement
 
 from ..running import OTHER, TOKENIZER, run
 
@@ -49,26 +47,16 @@ def test_the_judgement_is_in_json_and_inspect(work: Path, good: Manifest) -> Non
     assert found["statistics"] == good.statistics and found["usable"] is True
     assert found["verdict"] == judge(good)[1]
     inspected = json.loads(run("inspect", work / "x.align", "--json").stdout)
-    judged = {name.replace(" ", "_"): value for name, value in judgement(Alignment(work / "x.align")).items()}
+    judged = {name.replace(" ", "_"): value for name, value in judgement(good).items()}
     assert judged.items() <= inspected.items() and judged.items() <= found.items()
     assert inspected["statistics"] == good.statistics
     shown = run("inspect", work / "x.align").stdout
-    assert "verdict " in shown and "lossy texts " in shown and judged["riskiest_tokens"]["target"][0] in shown
+    assert "verdict " in shown and "lossy texts " in shown
 
 
-def test_the_riskiest_tokens_are_those_of_the_map(work: Path) -> None:
-    side = Alignment(work / "x.align").target
-    shown = riskiest(side)
-    assert len(shown) == 5
-    assert shown[0].endswith(f"{np.nanmax(side.risks):.0%}")
-    assert riskiest(replace(side, risks=np.full(len(side.risks), np.nan, np.float16))) == []
-
-
-def test_a_report_that_lacks_figures_gets_no_verdict(work: Path) -> None:
-    alignment = Alignment(work / "x.align")
-    for statistics in ({}, {"draft_to_target": 3}, {**alignment.manifest.statistics, "target": []}):
-        alignment.manifest = replace(alignment.manifest, statistics=statistics)
-        judged = judgement(alignment)
+def test_a_report_that_lacks_figures_gets_no_verdict(good: Manifest) -> None:
+    for statistics in ({}, {"draft_to_target": 3}, {**good.statistics, "target": []}):
+        judged = judgement(replace(good, statistics=statistics))
         assert judged["usable"] is None and "lacks a figure" in judged["verdict"]
 
 

@@ -48,7 +48,6 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("doctor --model BAD --draft-model nope", "nope: no such directory"),
         ("inspect BAD --lookup", "requires an argument"),
         ("inspect gone", "gone: no such file or directory"),
-        ("verify gone", "gone: no such file"),
         ("demo --max-tokens 8", "No such option '--max-tokens'"),
         ("setup BAD --language pl --corpus gone.txt", "gone.txt"),
         ("setup BAD --language pl --corpus sample:pl --draft-model nope", "nope: no such directory"),

@@ -23,7 +23,7 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert "sample:xx: no such sample" in error_of(run(*build[:3], "--corpus", "sample:xx", "-o", out))
     assert "exists and is not a whole artifact" in error_of(run(*build, tmp_path / "file"))
     assert "is not a writable directory" in error_of(run(*build, tmp_path / "file" / "x"))
-    assert "no such file" in error_of(run("verify", missing))
+    assert "no such file" in error_of(run("inspect", missing))
     assert "no such file" in error_of(run("predict", "--dict", missing, "--corpus", "sample:pl"))
     assert "is a spectool-alignment, expected a spectool-dictionary" in error_of(
         run("predict", "--dict", work / "x.align", "--corpus", "sample:pl", "--tokenizer", TOKENIZER)
@@ -64,11 +64,11 @@ def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    done = process("--debug", "verify", tmp_path / "gone")
+    done = process("--debug", "inspect", tmp_path / "gone")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "spectool.ArtifactError" in done.stderr
-    plain = process("verify", tmp_path / "gone")
+    plain = process("inspect", tmp_path / "gone")
     assert plain.returncode == 1
     assert plain.stderr.startswith(f"Error: {tmp_path / 'gone'}: no such file")
     assert len(plain.stderr.splitlines()) == 1
@@ -79,8 +79,7 @@ def test_verify_finds_a_flipped_byte(work: Path, tmp_path: Path, name: str) -> N
     data = (work / name).read_bytes()
     for place in (len(data) // 2, len(data) - 1):
         (tmp_path / name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        for command in ("verify", "inspect"):
-            assert f"{name}: SHA-256 is " in error_of(run(command, tmp_path / name))
+        assert f"{name}: SHA-256 is " in error_of(run("inspect", tmp_path / name))
 
 
 def test_whatever_a_manifest_holds_is_shown(work: Path, tmp_path: Path) -> None:
@@ -93,7 +92,6 @@ def test_whatever_a_manifest_holds_is_shown(work: Path, tmp_path: Path) -> None:
     shown = run("inspect", tmp_path / "x.dict")
     assert shown.exit_code == 0, shown.output
     assert "list 1.5, yes, none" in shown.stdout and "deep a b (a b (…))" in shown.stdout
-    assert run("verify", tmp_path / "x.dict").exit_code == 0
     edit_manifest(tmp_path / "x.dict", lambda manifest: manifest.update(statistics={}))
     assert "again" in error_of(run("inspect", tmp_path / "x.dict"))
 
@@ -143,7 +141,6 @@ def test_the_root_directory_is_no_artifact() -> None:
 def test_a_model_directory_is_no_artifact(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
-    assert "is a directory, expected an artifact" in error_of(run("verify", tmp_path))
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

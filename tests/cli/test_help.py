@@ -12,7 +12,7 @@ from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("align", "bench", "build-dict", "chat", "demo", "doctor", "generate"),
-    *("inspect", "lab", "predict", "prune-draft", "serve", "setup", "verify"),
+    *("inspect", "lab", "predict", "prune-draft", "serve", "setup"),
 ]
 
 
@@ -73,7 +73,6 @@ def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -
         ["build-dict"],
         ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "much"],
         ["align", "--draft", OTHER],
-        ["verify"],
         ["inspect"],
         ["inspect", TOKENIZER, "--lookup", "kot"],
         ["predict", "--corpus", "sample:pl"],

@@ -15,8 +15,8 @@ import pytest
 
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
-from spectool.measure.bench.run_file import PLAIN as NO_DRAFTS
-from spectool.measure.bench.run_file import Block
+from spectool.measure.bench.results import PLAIN as NO_DRAFTS
+from spectool.measure.bench.results import Block, Verdict
 from spectool.measure.degenerate import LOOPS
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.runs import block, generation, run_of
@@ -73,15 +73,22 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path
     lines = [line for line in sample_path("pl").read_text(encoding="utf-8").splitlines() if line]
     rows = "".join(json.dumps({"text": line}) + "\n" for line in lines)
     (folder / "a.jsonl").write_text(rows, encoding="utf-8")
-    plan = Setup(str(TARGET), "pl", [f"hf:{folder}#text"], None, True, 0.5)
-    step = next(plan.steps())
-    assert (step.name, step.kept) == ("text", False)
-    step.make()
-    (fetched,) = cache.glob("texts/*")
-    assert [json.loads(line)["text"] for line in fetched.read_text(encoding="utf-8").splitlines()] == lines
-    assert next(plan.steps()).kept
+    spec = f"hf:{folder}#text"
+
+    def fetched() -> bool:
+        """Find the text; return whether it was fetched, and not kept."""
+        wanted = Setup(str(TARGET), "pl", [spec], None, True, 0.5)
+        wanted.text(spec)
+        ((name, kept),) = ((step["step"], step["kept"]) for step in wanted.steps)
+        assert name == "text"
+        return not kept
+
+    assert fetched()
+    (file,) = cache.glob("texts/*")
+    assert [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()] == lines
+    assert not fetched()
     (folder / "a.jsonl").write_text(rows[: rows.index("\n") + 1], encoding="utf-8")
-    assert not next(plan.steps()).kept
+    assert fetched()
 
 
 @pytest.mark.parametrize(
@@ -129,24 +136,24 @@ def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -
 def test_the_fastest_is_recommended_and_plain_decoding_where_none_is(
     speeds: Sequence[float], pays: bool, best: str, options: list[str]
 ) -> None:
-    found = outcome([timed(number, speeds) for number in range(12)])
-    assert (found["pays"], found["recommended"]) == (pays, best)
-    assert shlex.split(found["command"]) == ["spectool", "generate", "--model", "M", *options]
+    verdict, recommended, command = outcome([timed(number, speeds) for number in range(12)])
+    assert command and (verdict.pays, recommended) == (pays, best)
+    assert shlex.split(command) == ["spectool", "generate", "--model", "M", *options]
 
 
 def test_a_bench_that_cannot_tell_recommends_no_draft_model() -> None:
-    found = outcome([timed(number, (0.99, 3.0 if number % 2 else 0.5)) for number in range(12)])
-    assert (found["pays"], found["recommended"]) == (None, PLAIN)
+    verdict, recommended, _ = outcome([timed(number, (0.99, 3.0 if number % 2 else 0.5)) for number in range(12)])
+    assert (verdict.pays, recommended) == (None, PLAIN)
 
 
 @pytest.mark.parametrize("real", [0, 1, 5])
 def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
-    found = outcome([timed(number, (1.9,), None if number < real else LOOPS) for number in range(8)])
-    assert (found["pays"], found["recommended"], found["command"]) == (None, None, None)
-    assert found["looping_or_echoing"][0]["prompts"] == 8 - real and "loop" in found["verdict"]
+    verdict, *then = outcome([timed(number, (1.9,), None if number < real else LOOPS) for number in range(8)])
+    assert (verdict.pays, then) == (None, [None, None])
+    assert len(verdict.apart[0].pairs) == 8 - real and "loop" in verdict.sentence
 
 
-def outcome(blocks: Sequence[Block]) -> dict[str, Any]:
+def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
     made = Setup("M", "pl", [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
     return made.outcome()
 

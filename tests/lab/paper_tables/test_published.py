@@ -5,8 +5,7 @@ from statistics import fmean
 import pytest
 from scipy.optimize import brentq
 
-from spectool.lab.paper_tables.cost_model import CostModel, geometric_tokens
-from spectool.measure.intervals import mean_interval
+from spectool.lab.paper_tables.cost_model import CostModel, geometric_tokens, mean_interval
 from spectool.tests.lab.paper_tables import published as paper
 
 

@@ -12,7 +12,7 @@ from spectool.lab.paper_tables.cost_model import agreement, expected_tokens
 from spectool.lab.paper_tables.reading import read_run
 from spectool.lab.paper_tables.tables import acceptance_by_kind, bucket, draft_length, speed_by_kind
 from spectool.lab.paper_tables.trials import TrialFrames, trial_frames
-from spectool.measure.bench.run_file import Block
+from spectool.measure.bench.results import Block
 from spectool.tests.measure.bench.runs import drawn_blocks, write_run
 
 

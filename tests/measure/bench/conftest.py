@@ -26,8 +26,8 @@ def measured(work: Path) -> Path:
     result = run(*options(work, out), "--json")
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
-    assert (facts["blocks"], facts["compared"]["outputs"]) == (3, 12) and facts["different"] == 0
-    assert {(one["drafter"], one["num_draft_tokens"], one["prompts"]) for one in facts["configurations"]} == {
-        (name, k, 3) for name in ("dictionary", "draft") for k in (2, None)
+    assert (facts["blocks"], facts["outputs"]) == (3, 12) and facts["different"] == 0
+    assert {(one["drafter"], one["draft_length"], one["prompts"]) for one in facts["configurations"]} == {
+        (name, k, 3) for name in ("dictionary", "draft") for k in (2, "auto")
     }
     return out

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spectool.lab.paper_tables.cost_model import CostModel
-from spectool.measure.bench.run_file import PLAIN, Block, DrafterSpec, Generation, Options, Run
+from spectool.measure.bench.results import PLAIN, Block, DrafterSpec, Generation, Options, Run
 
 STEP = 0.05  # seconds of a plain step
 
@@ -54,10 +54,10 @@ def run_of(
     options = Options(
         model="models/large",
         drafters={**made, **(drafters or {})},
-        prompts=tuple(dict.fromkeys(each.source for each in blocks)),
+        prompts=blocks[0].source,
         num_draft_tokens=tuple(dict.fromkeys(one.num_draft_tokens for one in ran)),
         tokens=64,
-        temperatures=tuple(dict.fromkeys(each.temperature for each in blocks)),
+        temp=blocks[0].temperature,
     )
     weights = {"target": 11 * 10**9, "qwen": 8 * 10**8}
     facts = {"began": "2026-01-02T03:04:05+00:00", "machine": "Test", "versions": {"mlx": "2"}, "weights": weights}

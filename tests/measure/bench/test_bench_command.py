@@ -8,7 +8,7 @@ import pytest
 
 from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.lab.paper_tables.reading import read_run
-from spectool.measure.bench.run_file import PLAIN
+from spectool.measure.bench.results import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
 from spectool.tests.running import error_of, figures, run
@@ -36,12 +36,12 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
 
 def test_options_say_what_is_measured(tmp_path: Path) -> None:
     drafter = f"name=both,history,draft-model={demo_path('draft')},verify=exact"
-    more = ("--num-draft-tokens", 3, "--num-draft-tokens", "auto", "--temp", 0.8, "--temp", 0, "--temp", 0.8)
+    more = ("--num-draft-tokens", 3, "--num-draft-tokens", "auto", "--temp", 0.8)
     done = run(*ONE, "--drafter", drafter, "--drafter", "history", *more, "-o", tmp_path / "x.bench")
     assert done.exit_code == 0, done.output
-    assert "too short to tell whether drafting pays" in done.stdout and "--ignore-eos" in done.stderr
+    assert "too short to tell whether drafting pays" in done.stdout and "--ignore-eos" in done.stdout
     found = read_run(tmp_path / "x.bench")
-    assert [each.temperature for each in found.blocks] == [0.8, 0.0]
+    assert [each.temperature for each in found.blocks] == [0.8]
     wanted = {(PLAIN, 0), *((name, k) for name in ("both", "history") for k in (3, None))}
     assert all(each.by_configuration.keys() == wanted for each in found.blocks)
     assert {each.kind for each in found.blocks} == {"list"}
@@ -82,9 +82,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
     ("arguments", "expected"),
     [
         ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
-        ((*HISTORY, "--prompts", "uk"), "expected a prompt of each source, got 1 for 2"),
         ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
-        ((*HISTORY, "--prompts", "pl", "--count", 10), "got pl-list-01 twice"),
         (("bench", "--model", TARGET, "--prompts", "pl:tale", "--drafter", "history"), "expected one of the kinds"),
     ],
 )
@@ -119,7 +117,7 @@ def test_a_model_that_only_repeats_itself_is_named_as_unfit(tmp_path: Path) -> N
     mx.save_safetensors(str(model / "model.safetensors"), zeros, {"format": "mlx"})  # the first token, for ever
     options = ("--model", model, "--prompts", "pl:list", "--count", 7, "--tokens", 16, "--ignore-eos")
     found = figures("bench", *options, "--drafter", "history", "-o", tmp_path / "x.bench")
-    assert found["configurations"] == [] and "unfit for measuring" in found["verdict"][0]
-    assert "7 loop" in found["verdict"][0] and found["looping_or_echoing"][0]["prompts"] == 7
+    assert found["configurations"] == [] and "unfit for measuring" in found["verdict"]
+    assert "7 loop" in found["verdict"] and found["looping_or_echoing"][0]["prompts"] == 7
     page = (tmp_path / "x.bench" / "report.md").read_text(encoding="utf-8")
-    assert "looping or echoing" in page and "use it" not in page
+    assert "loops or echoes" in page and "use it" not in page

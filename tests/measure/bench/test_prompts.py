@@ -23,47 +23,32 @@ def corpus(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_built_in_prompts_have_all_kinds(language: str) -> None:
-    prompts = load_prompts([language], TOKENIZER, 12, 0)
+    prompts = load_prompts(language, TOKENIZER, 12, 0)
     assert Counter(prompt.kind for prompt in prompts) == dict(zip(KINDS, (3, 3, 2, 2, 2), strict=True))
     assert len({prompt.name for prompt in prompts}) == len(prompts)
-    assert {prompt.source for prompt in prompts} == {language}
-    assert {prompt.kind for prompt in prompts if prompt.chat} == {"instruction", "composition", "question"}
-    assert len(load_prompts([language], TOKENIZER, None, 0)) == 60
-    assert {prompt.kind for prompt in load_prompts([f"{language}:list"], TOKENIZER, None, 0)} == {"list"}
-
-
-def test_the_count_is_spread_over_sources(corpus: str) -> None:
-    prompts = load_prompts(["pl:list", "uk", corpus], TOKENIZER, 7, 0)
-    assert Counter(prompt.source for prompt in prompts) == {"pl": 3, "uk": 2, corpus: 2}
-    with pytest.raises(CorpusError, match="expected a prompt of each source, got 2 for 3"):
-        load_prompts(["pl:list", "uk", corpus], TOKENIZER, 2, 0)
+    assert len(load_prompts(language, TOKENIZER, None, 0)) == 60
+    assert {prompt.kind for prompt in load_prompts(f"{language}:list", TOKENIZER, None, 0)} == {"list"}
 
 
 def test_a_window_is_the_beginning_of_a_document(corpus: str) -> None:
-    prompts = load_prompts([corpus], TOKENIZER, None, 8)
+    prompts = load_prompts(corpus, TOKENIZER, None, 8)
     expected = [ids[:8] for ids in map(TOKENIZER.encode, TEXTS) if len(ids) >= 8]
     assert [prompt.text for prompt in prompts] == [TOKENIZER.bytes_of(ids).decode(errors="ignore") for ids in expected]
     assert len(prompts) == 2
-    assert (prompts[0].name, prompts[0].source, prompts[0].kind) == (f"{corpus}-001", corpus, "text")
-    assert [prompt.text for prompt in load_prompts([corpus], TOKENIZER, 2, 0)] == TEXTS[:2]
+    assert (prompts[0].name, prompts[0].kind) == (f"{corpus}-001", "text")
+    assert [prompt.text for prompt in load_prompts(corpus, TOKENIZER, 2, 0)] == TEXTS[:2]
 
 
 def test_a_source_without_prompts_is_an_error(corpus: str) -> None:
     with pytest.raises(CorpusError, match=r"three\.txt: expected windows of 512 tokens, got none"):
-        load_prompts([corpus], TOKENIZER, None, 512)
+        load_prompts(corpus, TOKENIZER, None, 512)
     with pytest.raises(CorpusError, match=r"pll: .*Built-in prompts: pl, uk, en, crh, crh-cyrl"):
-        load_prompts(["pll"], TOKENIZER, None, 0)
+        load_prompts("pll", TOKENIZER, None, 0)
     with pytest.raises(CorpusError, match=r"pl:tale: expected one of the kinds encyclopaedic, .*, got tale"):
-        load_prompts(["pl:tale"], TOKENIZER, None, 0)
-
-
-def test_no_prompt_counts_twice(corpus: str) -> None:
-    for twice in (["pl:list", "pl"], [corpus, corpus]):
-        with pytest.raises(CorpusError, match=r"twice\. Name each source once"):
-            load_prompts(twice, TOKENIZER, None, 0)
+        load_prompts("pl:tale", TOKENIZER, None, 0)
 
 
 def test_a_prompt_is_encoded_as_generate_does() -> None:
     _, tokenizer = load_model(str(demo_path("target")))
-    (prompt,) = load_prompts(["pl:encyclopaedic"], TOKENIZER, 1, 0)
+    (prompt,) = load_prompts("pl:encyclopaedic", TOKENIZER, 1, 0)
     assert ids_of_prompt(prompt, tokenizer) == tokenizer.encode(prompt.text)

@@ -10,8 +10,8 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.lab.paper_tables.reading import read_run
-from spectool.measure.bench.run_file import PAGE, PLAIN, RUN_FILE
-from spectool.measure.bench.timing import Target
+from spectool.measure.bench.results import PAGE, PLAIN, RUN_FILE
+from spectool.measure.bench.run import Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.tests.measure.bench.recorded import TARGET, options, replayed
@@ -45,7 +45,7 @@ def test_outputs_may_go_on_behind_their_end(work: Path) -> None:
     done = run(*options(work, out, "--ignore-eos", "--tokens", 60))
     assert done.exit_code == 0, done.output
     assert {one.tokens for block in read_run(out).blocks for one in block.generations} == {60}
-    assert "95% interval" in done.stdout and "95% interval" in (out / PAGE).read_text(encoding="utf-8")
+    assert done.stdout == (out / PAGE).read_text(encoding="utf-8")
 
 
 def test_counts_are_those_of_a_replay(work: Path, measured: Path) -> None:
@@ -67,8 +67,7 @@ def test_the_run_tells_machine_and_sizes(measured: Path) -> None:
     weights = {"target": "target", "draft": "draft"}
     sizes = {name: (demo_path(model) / "model.safetensors").stat().st_size for name, model in weights.items()}
     assert facts["weights"] == {name: pytest.approx(size, rel=0.05) for name, size in sizes.items()}
-    for command in ("inspect", "verify"):
-        assert f"Its page is {measured / PAGE}" in run(command, measured).stderr
+    assert f"Its page is {measured / PAGE}" in run("inspect", measured).stderr
 
 
 def test_a_folder_that_is_there_is_refused_before_anything_is_read(work: Path, measured: Path) -> None:
@@ -90,7 +89,7 @@ def test_what_was_measured_has_a_page_after_ctrl_c(work: Path, monkeypatch: pyte
     monkeypatch.setattr(Target, "measure", interrupted)
     out = work / "stopped.bench"
     stopped = run(*options(work, out))
-    assert stopped.exit_code == 130 and f"Interrupted after 1 of 3 prompts, which {out / PAGE}" in stopped.stderr
+    assert stopped.exit_code == 130 and "Interrupted after 1 of 3 prompts" in stopped.stderr
     assert len(read_run(out).blocks) == 1 and "1 from" in (out / PAGE).read_text(encoding="utf-8")
     calls[:] = [()] * 2
     stopped = run(*options(work, work / "nothing.bench"))
@@ -113,7 +112,7 @@ def test_drawn_outputs_depend_on_the_seed_alone_and_are_not_compared(work: Path)
         out = work / f"drawn-{name}.bench"
         done = run(*options(work, out, "--temp", 0.9, "--seed", seed, "--ignore-eos", "--count", 1), "--json")
         assert done.exit_code == 0, done.output
-        assert json.loads(done.stdout)["different"] is None
+        assert json.loads(done.stdout)["outputs"] == 0
         for block in read_run(out).blocks:
             fixed = {(one.drafter, k): one.output for (_, k), one in block.by_configuration.items() if k is not None}
             outputs[name].append(fixed)

@@ -11,8 +11,8 @@ import mlx.core as mx
 import pytest
 
 from spectool import SpectoolError
-from spectool.measure.bench.run_file import PLAIN, Generation
-from spectool.measure.bench.timing import Configuration, Target
+from spectool.measure.bench.results import PLAIN, Generation
+from spectool.measure.bench.run import Configuration, Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal

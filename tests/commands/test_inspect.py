@@ -1,12 +1,10 @@
-"""``verify`` of several artifacts, and what names without a folder find."""
+"""``inspect`` of artifacts, damaged ones too, and what names without a folder find."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.dictionary import Dictionary
 from spectool.tests.artifacts.parts import edit, edit_manifest
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, error_of, run
@@ -21,48 +19,13 @@ def dictionary(tmp_path: Path) -> Path:
     return written(path, rows, open_tokenizer(TOKENIZER).identity, {"method": "merge"}, inputs).path
 
 
-def damaged(path: Path, place: int) -> Path:
-    """A copy with one bit flipped."""
-    copy = path.with_name(f"damaged{place}.dict")
-    data = bytearray(path.read_bytes())
-    data[place] ^= 1
-    copy.write_bytes(data)
-    return copy
-
-
-def test_verify_goes_on_after_a_damaged_artifact(dictionary: Path, tmp_path: Path) -> None:
-    bad = [damaged(dictionary, place) for place in (-1, -200)]
-    result = run("verify", bad[0], dictionary, bad[1], tmp_path / "gone", dictionary)
-    assert result.exit_code == 1
-    size = dictionary.stat().st_size
-    whole = f"{dictionary}: whole (spectool-dictionary {Dictionary.version}, {size:,} bytes)"
-    assert result.stdout.splitlines() == [whole, whole]
-    errors = result.stderr.splitlines()
-    assert [line.partition(": SHA-256 is ")[0] for line in errors[:2]] == [
-        f"Error: {bad[0]}",
-        f"Error: {bad[1]}",
-    ]
-    assert errors[2].startswith(f"Error: {tmp_path / 'gone'}: no such file")
-    assert len(errors) == 3
-
-
-def test_verify_as_json(dictionary: Path) -> None:
-    bad = damaged(dictionary, -1)
-    result = run("verify", bad, dictionary, "--json")
-    assert result.exit_code == 1
-    assert result.stderr == ""
-    broken, whole = json.loads(result.stdout)
-    assert whole == {
-        "path": str(dictionary),
-        "format": Dictionary.format,
-        "version": Dictionary.version,
-        "bytes": dictionary.stat().st_size,
-        "whole": True,
-    }
-    assert broken["path"] == str(bad)
-    assert broken["whole"] is False
-    assert ": SHA-256 is" in broken["error"]
-    assert run("verify", dictionary, "--json").exit_code == 0
+def test_damage_is_an_error(dictionary: Path, tmp_path: Path) -> None:
+    whole = dictionary.read_bytes()
+    for place in (-1, -200):
+        bad = tmp_path / f"damaged{place}.dict"
+        bad.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
+        assert f"{bad}: SHA-256 is " in error_of(run("inspect", bad))
+    assert f"{tmp_path / 'gone'}: no such file" in error_of(run("inspect", tmp_path / "gone"))
 
 
 def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +33,6 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert find_artifact(Path(dictionary.stem), ".dict") == find_artifact(Path(dictionary.name)) == dictionary
-    assert run("verify", dictionary.name).stdout.startswith(f"{dictionary}: whole")
     assert run("inspect", dictionary.name, "--tokenizer", TOKENIZER).exit_code == 0
     for name in ("sample-pl", f"elsewhere/{dictionary.name}", ".", "gone"):
         assert find_artifact(Path(name), ".dict") == Path(name)
