@@ -45,7 +45,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bo
     """
     from spectool.measure.doctor import measure_costs
     from spectool.measure.precision import flatter_forms
-    from spectool.measure.sharing import row_to_share
+    from spectool.measure.sharing import chip_name, row_to_share, weights_form
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
     from spectool.runtime.policy.curve import PassCurve
@@ -65,10 +65,11 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bo
         say(f"{name}: measuring for {seconds:g} seconds")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         save_costs(model_key(loaded), costs[role])
-        row = row_to_share(loaded, costs[role])
-        rows.append(row.model_dump_json(exclude_defaults=True))
-        curve = PassCurve(costs[role].seconds, costs[role].plain)
-        advice += flatter_forms(row.chips[0], row.bits, row.mode, curve) if role == "target" else []
+        if share:
+            rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
+        if role == "target":
+            bits, mode, _ = weights_form(loaded)
+            advice = flatter_forms(chip_name(), bits, mode, PassCurve(costs[role].seconds, costs[role].plain))
         del loaded
     if share:
         click.echo("\n".join(rows))

@@ -39,7 +39,9 @@ def inspect(path: str, lookup: str | None, entries: int, tokenizer: str | None, 
 
     file = find_artifact(Path(path))
     ours = any((file / name).is_file() for name in ("manifest.json", "run.jsonl"))  # an old artifact, a run of bench
-    is_tokenizer = (not ours or (file / "tokenizer.json").is_file()) and (file.suffix == ".json" or not file.is_file())
+    missing = not file.exists() and file.suffix in (".dict", ".align", ".pack")
+    is_tokenizer = file.suffix == ".json" or not (file.is_file() or missing)
+    is_tokenizer = is_tokenizer and (not ours or (file / "tokenizer.json").is_file())
     opened: Any = None if is_tokenizer else verify_artifact(file)
     kind = "tokenizer" if is_tokenizer else opened.format
     source_of = click.get_current_context().get_parameter_source

@@ -5,12 +5,14 @@ import platform
 from collections import Counter
 from datetime import date
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters
 
+from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, chip_of
 
@@ -35,7 +37,18 @@ def chip_name() -> str:
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
-    """What was measured of a model here, in plain passes."""
+    """What was measured of a model here, in plain passes; no size is quicker than a smaller one.
+
+    Raises:
+        SpectoolError: There was time for passes over single tokens alone.
+    """
+    curves: dict[int, dict[int, float]] = {}
+    for depth, curve in costs.seconds.items():
+        rising = accumulate((seconds / curve[1] for _, seconds in sorted(curve.items())), max)
+        if len(curve) > 1:
+            curves[depth] = dict(zip(sorted(curve), (round(each, 3) for each in rising), strict=True))
+    if not curves:
+        raise SpectoolError("there was time for passes over single tokens alone. Measure longer: --seconds 60")
     bits, mode, group = weights_form(model)
     return ChipCosts(
         chips=(chip_name(),),
@@ -43,10 +56,7 @@ def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
         mode=mode,
         group=group,
         scope="pass",
-        curves={
-            depth: {rows: round(max(1.0, seconds / curve[1]), 3) for rows, seconds in curve.items()}
-            for depth, curve in costs.seconds.items()
-        },
+        curves=curves,
         source="spectool doctor --share",
         seen=f"{date.today():%Y-%m}",
         parameters=max(0.001, round(get_total_parameters(model) / 1e9, 3)),

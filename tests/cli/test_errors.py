@@ -64,13 +64,13 @@ def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    done = process("--debug", "inspect", tmp_path / "gone")
+    done = process("--debug", "inspect", tmp_path / "gone.dict")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "spectool.ArtifactError" in done.stderr
-    plain = process("inspect", tmp_path / "gone")
+    plain = process("inspect", tmp_path / "gone.dict")
     assert plain.returncode == 1
-    assert plain.stderr.startswith(f"Error: {tmp_path / 'gone'}: no such file")
+    assert plain.stderr.startswith(f"Error: {tmp_path / 'gone.dict'}: no such file")
     assert len(plain.stderr.splitlines()) == 1
 
 
