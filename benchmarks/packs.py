@@ -4,7 +4,7 @@
     python benchmarks/packs.py --language uk --model gemma-3 --held-out parlamint.txt --bundled
 
 From the first bytes of the training text, one dictionary is built directly and one through a pack, for each tokenizer,
-and held-out text is replayed with both (as `spectool predict` does). A dictionary may propose more than another. So what is
+and held-out text is replayed with both. A dictionary may propose more than another. So what is
 made from a pack is replayed again with the least probability at which it proposes as much as the direct one does, and
 the kept share of the gain is that at equal drafting. With ``--bundled``, the bundled pack of the language is
 measured as well, and with ``--answers``, the text that a model wrote (`real_text.py`).
