@@ -25,6 +25,7 @@ _PURPOSES = {
     },
     "Dictionaries": {
         "build-dict": "spectool.commands.build_dict:build_dict",
+        "pack": "spectool.commands.pack:pack",
     },
     "Draft models": {
         "align": "spectool.commands.align:align",

@@ -19,6 +19,7 @@ from spectool.artifacts.manifest import Manifest
 FORMATS = {
     "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
     "spectool-alignment": "spectool.artifacts.alignment:Alignment",
+    "spectool-pack": "spectool.artifacts.pack:Pack",
 }
 """All formats, each with the class that opens it, which is imported when it is needed."""
 

@@ -6,9 +6,9 @@ so each order looks only at the places where two survivors of the order before b
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class Level:
     prefix: NDArray[np.int32]  # row of the first n-1 symbols in order n-1, 0 in order 1, ``[rows]``
     symbol: NDArray[np.int32]  # last symbol: the token id + 1, ``[rows]``
     count: NDArray[np.int64]  # occurrences, ``[rows]``
+
+
+_NO_ROWS = Level(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +78,47 @@ def count_windows(
     """
     _require_memory(corpus, corpus.text_bytes // _BYTES_A_TOKEN, "about ")
     progress("splitting into tokens")
-    symbols = _symbols(corpus, texts, tokenizer)
-    levels = [_tokens(symbols, tokenizer.size, min_count)]
-    row_of = np.full(tokenizer.size + 1, -1, dtype=np.int32)
+    return count_symbols(_symbols(corpus, texts, tokenizer), tokenizer.size, orders, min_count, progress)
+
+
+def count_symbols(symbols: NDArray[np.int32], highest: int, orders: int, min_count: int, progress: Progress) -> Counts:
+    """Count the n-grams of ``symbols``, the highest of which is ``highest``; the others as for `count_windows`."""
+    levels = [_tokens(symbols, highest, min_count)]
+    row_of = np.full(highest + 1, -1, dtype=np.int32)
     row_of[levels[0].symbol] = np.arange(len(levels[0].symbol))
     rows = row_of[symbols]
     for order in range(2, orders + 1):
         progress(f"counting {order}-grams")
-        level, rows = _longer(rows, symbols, order, tokenizer.size + 1, min_count)
+        level, rows = _longer(rows, symbols, order, highest + 1, min_count)
         levels.append(level)
-    return Counts(tuple(levels), tokenizer.size, int(np.count_nonzero(symbols)))
+    return Counts(tuple(levels), highest, int(np.count_nonzero(symbols)))
+
+
+def add_counts(parts: Sequence[Counts], symbols: int) -> Counts:
+    """The n-grams of all parts, each with the sum of its counts; ``symbols`` is the highest symbol of any part.
+
+    The rows of a part need not be sorted, so this also sorts n-grams whose symbols were changed.
+    """
+    rows = [np.zeros(1, dtype=np.int64) for _ in parts]  # of each part's n-grams among those of all parts
+    levels: list[Level] = []
+    for each in zip_longest(*(part.levels for part in parts), fillvalue=_NO_ROWS):
+        keys = np.concatenate([a[b.prefix] * (symbols + 1) + b.symbol for a, b in zip(rows, each, strict=True)])
+        found, places = np.unique(keys, return_inverse=True)
+        count = np.bincount(places, weights=np.concatenate([level.count for level in each]), minlength=len(found))
+        prefix, symbol = np.divmod(found, symbols + 1)
+        levels.append(Level(prefix.astype(np.int32), symbol.astype(np.int32), count.astype(np.int64)))
+        rows = np.split(places, np.cumsum([len(level.count) for level in each])[:-1])
+    return Counts(tuple(levels), symbols, sum(part.total for part in parts))
+
+
+def keep_rows(counts: Counts, kept: Sequence[NDArray[np.bool_]]) -> Counts:
+    """The n-grams that are kept, by row in each order; those that begin a kept one have to be kept, too."""
+    levels: list[Level] = []
+    row_of = np.zeros(1, dtype=np.int32)
+    for level, keep in zip(counts.levels, kept, strict=True):
+        levels.append(Level(row_of[level.prefix[keep]], level.symbol[keep], level.count[keep]))
+        row_of = np.cumsum(keep, dtype=np.int32) - 1
+    return Counts(tuple(levels), counts.symbols, counts.total)
 
 
 def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDArray[np.int32]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.shared.console import (
@@ -35,9 +37,15 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
     "--corpus",
-    required=True,
     metavar="C",
     help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
+)
+@option(
+    "--pack",
+    "packs",
+    multiple=True,
+    metavar="NAME",
+    help="Counts of a language: pl, uk or crh, which are bundled, or a file; may be repeated, and counts on top.",
 )
 @out_option
 @option(
@@ -57,33 +65,43 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @text_options
 def build_dict(
     tokenizer: str,
-    corpus: str,
+    corpus: str | None,
+    packs: tuple[str, ...],
     out: Path | None,
     max_bytes: int,
     min_count: int | None,
     as_json: bool,
     **reads: Any,
 ) -> None:
-    """Build a dictionary for a tokenizer from plain text.
+    """Build a dictionary for a tokenizer from plain text, or from packs, which are counts of a language.
 
     The dictionary works with every model that has that tokenizer. It gets better with more text, up to some hundred
     million words, and with text like what the model will write.
 
     \b
-    Example:
-        spectool build-dict --tokenizer ./Bielik-11B --corpus texts/ -o pl.dict
+    Examples:
+        spectool build-dict --tokenizer ./Bielik-11B --pack pl -o pl.dict
+        spectool build-dict --tokenizer ./Bielik-11B --corpus texts/ -o texts.dict
     """
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import count_and_build
+    from spectool.build.packs.stage import compile_and_build, open_pack
 
-    source = open_text(corpus, **reads)
-    options = BackoffOptions(max_bytes, min_count=min_count or least_count(source))
+    if corpus is None and not packs:
+        raise click.UsageError("nothing to build from: give --corpus TEXT, or --pack NAME")
+    source = None if corpus is None else open_text(corpus, **reads)
+    counted = [open_pack(name) for name in packs]
+    options = BackoffOptions(max_bytes, min_count=min_count or (2 if source is None else least_count(source)))
     check_first(Dictionary.format, out, tokenizer)
     target = tokenizer_with_notes(tokenizer)
-    path = out or dictionary_path(corpus, target.fingerprint, options)
+    names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
+    path = out or dictionary_path("-".join(names), target.fingerprint, options)
     announce(path, Dictionary.format, {"target": target.fingerprint})
-    manifest = count_and_build(target, source, path, options, say)
-    print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))
+    if source is not None and not counted:
+        manifest = count_and_build(target, source, path, options, say)
+        print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))
+    else:
+        print_result(path, compile_and_build(target, counted, source, path, options, say), as_json)
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 

@@ -16,7 +16,14 @@ from spectool.commands.shared.options import Finite, command, option
     "corpora",
     multiple=True,
     metavar="C",
-    help="Text in the language, as for build-dict; may be repeated. By default text from the hub, for pl, uk and crh.",
+    help="Text of your own, as for build-dict; may be repeated.",
+)
+@option(
+    "--pack",
+    "packs",
+    multiple=True,
+    metavar="FILE",
+    help="Counts of the language; may be repeated. By default the bundled ones for pl, uk and crh.",
 )
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
 @option("--prune/--no-prune", default=True, show_default=True, help="Remove tokens that the draft model does not need.")
@@ -31,6 +38,7 @@ def setup(
     model: str,
     language: str,
     corpora: tuple[str, ...],
+    packs: tuple[str, ...],
     draft: str | None,
     prune: bool,
     seconds: float,
@@ -38,9 +46,10 @@ def setup(
 ) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Fetches text, builds a dictionary and runs the doctor. If you name a draft model, it is pruned and aligned. Then all
-    of this is measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and
-    `serve` find the dictionary. The same command keeps what is made, for example after Ctrl-C, and measures again.
+    Makes a dictionary of the counts that come with spectool for pl, uk and crh, and of your own text, and runs the
+    doctor. If you name a draft model, it is pruned and aligned. Then all of this is measured against plain decoding,
+    which is recommended if drafting does not pay. `generate`, `chat` and `serve` find the dictionary. The same command
+    keeps what is made, for example after Ctrl-C, and measures again.
 
     \b
     Examples:
@@ -49,10 +58,12 @@ def setup(
     """
     from spectool import CorpusError, MissingExtra
     from spectool.artifacts.default_paths import slug
+    from spectool.build.packs.stage import bundled_packs, open_pack
     from spectool.commands.prune_draft import model_directory
     from spectool.commands.setup_steps import Setup
     from spectool.corpora import preset_for
     from spectool.measure.bench.page import summary_table
+    from spectool.measure.bench.prompts import LANGUAGES
 
     if len(set(map(slug, corpora))) < len(corpora):
         raise click.UsageError(
@@ -64,7 +75,10 @@ def setup(
         model_directory(name)  # which may have to be fetched
     say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
     say("You can stop with Ctrl-C and continue later with the same command.")
-    wanted = Setup(model, language, corpora or (preset_for(language),), draft, prune, seconds)
+    counted = [open_pack(name) for name in packs or bundled_packs().keys() & {language.partition("-")[0]}]
+    needs_text = draft is not None or not counted or language not in LANGUAGES
+    named = corpora or ((preset_for(language),) if needs_text else ())
+    wanted = Setup(model, language, named, counted, draft, prune, seconds)
     try:
         texts = list(map(wanted.text, wanted.corpora))
     except (CorpusError, MissingExtra) as error:

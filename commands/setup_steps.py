@@ -15,12 +15,14 @@ from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.pack import Pack
 from spectool.artifacts.pass_costs import save_costs
 from spectool.build.alignment.check import require_checked
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.stage import compile_and_build, described
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
 from spectool.commands.prune_draft import model_directory
@@ -53,6 +55,7 @@ class Setup:
     model: str
     language: str
     corpora: Sequence[str]
+    packs: Sequence[Pack]
     draft: str | None
     prune: bool
     seconds: float  # of the benchmark
@@ -63,12 +66,14 @@ class Setup:
     def make(self, texts: Sequence[Corpus]) -> None:
         """Make all that is missing, from text that `text` has found, and measure it."""
         target = open_tokenizer(self.model)
+        for pack in self.packs:
+            self._pack(target, pack)
         for text in texts:
             self._dictionary(target, text)
         self._doctor(self.model)
         if self.draft is not None:
             self._draft(self.draft, target, texts)
-        self._bench(target, texts[0])
+        self._bench(target, texts)
 
     def _step(self, name: str, what: str, kept: bool, make: Callable[[], object]) -> None:
         """Make something, unless it is kept from an earlier run."""
@@ -113,6 +118,21 @@ class Setup:
         kept = _made(path, Dictionary.format, {"target": target}, [text])
         self._step("dictionary", f"from {slug(text.spec)}, at most {options.max_bytes or 0:,} bytes", kept, build)
 
+    def _pack(self, target: Tokenizer, pack: Pack) -> None:
+        options = BackoffOptions()
+        path = dictionary_path(pack.path.name, target.fingerprint, options)
+        try:
+            manifest = read_manifest(path)
+            found = manifest.format, manifest.fingerprints, manifest.inputs.get("packs")
+        except ArtifactError:
+            found = None
+        self._step(
+            "pack",
+            f"a dictionary of {pack.path.name}, which counts {len(pack):,} word sequences",
+            found == (Dictionary.format, {"target": target.fingerprint}, described([pack])),
+            lambda: compile_and_build(target, [pack], None, path, options, say),
+        )
+
     def _doctor(self, name: str) -> None:
         def measure() -> None:
             model, tokenizer = load_model(name)
@@ -155,7 +175,7 @@ class Setup:
             require_checked(aligned, read_manifest(aligned), say)
         self._doctor(used)
 
-    def _bench(self, target: Tokenizer, text: Corpus) -> None:
+    def _bench(self, target: Tokenizer, texts: Sequence[Corpus]) -> None:
         """Measure all drafters, on as many prompts as there is time for."""
         costs, drafters = (
             known_costs(load_model(self.model, lazy=True)[0]),
@@ -171,7 +191,7 @@ class Setup:
         asked = Options(
             model=self.model,
             drafters={name: drafter_of(options[name]) for name in drafters},
-            prompts=self.language if built_in else text.spec,
+            prompts=self.language if built_in else texts[0].spec,
             count=count,
             window=0 if built_in else _WINDOW,
             tokens=min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count))),

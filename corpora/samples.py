@@ -49,7 +49,8 @@ def preset_for(language: str) -> str:
     if language not in languages:
         raise CorpusError(
             f"{language}: no preset has text in this language, only in {', '.join(sorted(languages))}. Name text with "
-            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}"
+            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}. To count it "
+            f"once for all tokenizers: spectool pack FILE --language {language} -o {language}.pack"
         )
     return languages[language]
 

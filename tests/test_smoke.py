@@ -34,6 +34,7 @@ def run(work: Path, line: str, **options: Any) -> str:
 # In an order in which each finds what it needs.
 COMMANDS = {
     "build-dict": (f"--tokenizer {TARGET} --corpus sample:pl --max-bytes 14KB -o W/pl.dict", "bytes"),
+    "pack": ("W/pl.txt --language pl -o W/pl.pack", "bytes"),
     "inspect": ("W/pl.dict --lookup w", "proposal"),
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "this pair is"),
     "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "pass ms"),

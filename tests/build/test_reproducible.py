@@ -17,6 +17,7 @@ SETTINGS = (
 )
 STAGES = (
     ("build-dict", "--tokenizer", TOKENIZER),
+    ("build-dict", "--tokenizer", TOKENIZER, "--pack", "crh"),
     ("align", "--draft", OTHER, "--target", TOKENIZER),
     ("prune-draft", "--draft", str(demo_path("target"))),
 )

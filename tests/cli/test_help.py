@@ -12,7 +12,7 @@ from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
     *("align", "bench", "build-dict", "chat", "demo", "doctor", "generate"),
-    *("inspect", "lab", "predict", "prune-draft", "serve", "setup"),
+    *("inspect", "lab", "pack", "predict", "prune-draft", "serve", "setup"),
 ]
 
 

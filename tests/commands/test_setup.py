@@ -24,7 +24,7 @@ from spectool.tests.running import error_of, figures, run
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
-STEPS = ["dictionary", "doctor", "pruned draft", "alignment", "doctor", "bench"]
+STEPS = ["pack", "dictionary", "doctor", "pruned draft", "alignment", "doctor", "bench"]
 
 
 @pytest.fixture
@@ -46,25 +46,36 @@ def kept(found: dict[str, Any]) -> dict[str, bool]:
 @pytest.mark.nightly
 def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(found) == {"dictionary": False, "doctor": False, "bench": False}
-    (dictionary,) = cache.glob("*.dict")
+    assert kept(found) == {"pack": False, "dictionary": False, "doctor": False, "bench": False}
+    assert len(dictionaries := sorted(cache.glob("*.dict"))) == 2
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
-    assert f"drafting from {dictionary.name}" in done.stderr
+    assert all(dictionary.name in done.stderr for dictionary in dictionaries)
     recommended = shlex.split(found["command"])
     assert recommended[0] == "spectool"
     assert run(*recommended[1:], "--prompt", "Most w", "--max-tokens", 2).exit_code == 0
 
     before = {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(again) == {"dictionary": True, "doctor": True, "bench": False}
+    assert kept(again) == {"pack": True, "dictionary": True, "doctor": True, "bench": False}
     assert {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")} == before
     assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
         stream.write("Jeszcze jeden wiersz.\n")
     changed = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(changed) == {"dictionary": False, "doctor": True, "bench": False}
-    assert list(cache.glob("*.dict")) == [dictionary]  # replaced, so that only the new one is found
+    assert kept(changed) == {"pack": True, "dictionary": False, "doctor": True, "bench": False}
+    assert sorted(cache.glob("*.dict")) == dictionaries  # replaced, so that only the new one is found
+
+
+@pytest.mark.nightly
+def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert kept(figures("setup", TARGET, *BRIEF)) == {"pack": False, "doctor": False, "bench": False}
+    (dictionary,) = cache.glob("*.dict")
+    done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
+    assert dictionary.name in done.stderr
+    assert kept(figures("setup", TARGET, *BRIEF)) == {"pack": True, "doctor": True, "bench": False}
 
 
 def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path: Path) -> None:
@@ -77,7 +88,7 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path
 
     def fetched() -> bool:
         """Find the text; return whether it was fetched, and not kept."""
-        wanted = Setup(str(TARGET), "pl", [spec], None, True, 0.5)
+        wanted = Setup(str(TARGET), "pl", [spec], [], None, True, 0.5)
         wanted.text(spec)
         ((name, kept),) = ((step["step"], step["kept"]) for step in wanted.steps)
         assert name == "text"
@@ -112,7 +123,7 @@ def test_without_text_and_without_datasets_both_ways_out_are_named(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    message = error_of(run("setup", TARGET, *BRIEF))
+    message = error_of(run("setup", TARGET, *BRIEF, "--draft-model", DRAFT_MODEL))  # alone, counts are enough
     assert "wiki-pl" in message and "pip install" in message
     assert message.count("Or name text of your own: --corpus FILE") == 1
     assert not list(cache.rglob("*.dict"))
@@ -120,7 +131,8 @@ def test_without_text_and_without_datasets_both_ways_out_are_named(
 
 def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.txt").write_text("a\n", encoding="utf-8")
-    assert "Give more text" in error_of(run("setup", TARGET, *BRIEF, "--corpus", tmp_path / "tiny.txt"))
+    arguments = ("--language", "en", "--seconds", 0.5, "--corpus", tmp_path / "tiny.txt")
+    assert "Give more text" in error_of(run("setup", TARGET, *arguments))
     assert not list(cache.glob("*.dict"))
 
 
@@ -154,7 +166,7 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
-    made = Setup("M", "pl", [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
+    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
     return made.outcome()
 
 
@@ -191,5 +203,5 @@ def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_wri
     finished = subprocess.run(command, check=True, **pipes)
     found = json.loads(finished.stdout)
     assert [step["step"] for step in found["steps"]] == STEPS
-    assert [step["kept"] for step in found["steps"]] == [True] * 5 + [False]
+    assert [step["kept"] for step in found["steps"]] == [True] * 6 + [False]
     assert not [path for path in tmp_path.rglob(".*") if path.name.endswith((".partial", ".work", ".previous"))]

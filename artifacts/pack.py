@@ -1,0 +1,178 @@
+"""The pack format: n-grams of a language's pieces, such as words, with their counts.
+
+    pieces      the pieces in UTF-8, each before a zero byte, in the order of their counts, most frequent first
+    counts      a byte for each n-gram, order by order: it occurs 2 ^ (value / 4) times
+    followers   for each n-gram of all orders but the last: how many n-grams of the next order begin with it
+    places      for each n-gram of the orders from 2 on: where it stands among those that continue its suffix
+
+All n-grams are sorted by their pieces. An n-gram is its context and one piece more. Without its oldest piece, it is an
+n-gram of the order before, one of those that begin with the context without its oldest piece; ``places`` says which of
+them. It is counted from the one after that of the n-gram before in the same context, so the numbers are small.
+Numbers are unsigned, seven bits a byte, the lowest first; all bytes but the last of a number have the highest bit set.
+Each array is compressed (raw LZMA2).
+"""
+
+import lzma
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectool import ArtifactError
+from spectool.artifacts.artifact import Artifact
+from spectool.artifacts.container import typed
+
+ORDERS = 5  # highest order of an n-gram
+LONGEST_PIECE = 64  # characters
+_STEPS = 4  # of a count for each power of two
+_HIGHEST_STEP = 32 * _STEPS
+_MOST_FOR_EACH_BYTE = 2  # n-grams for each byte of the file; text makes about 0.7
+_MOST_BYTES = 9 * LONGEST_PIECE  # of a piece or a number, which bounds what is decompressed
+_LZMA: list[dict[str, Any]] = [
+    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 8 << 20, "pb": 0}
+]
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """All n-grams of one order, sorted by their pieces."""
+
+    prefix: Numbers  # row of the n-gram without its last piece in the order before, 0 in order 1
+    suffix: Numbers  # the same without its first piece
+    piece: Numbers  # number of the last piece
+    count: Numbers  # occurrences, about 9% coarse once written
+
+
+class Pack(Artifact):
+    """An open pack, read into memory.
+
+    Attributes:
+        pieces: Words, numbers, punctuation and line ends, most with the space before them; most frequent first.
+        orders: The n-grams of 1, 2, ... pieces.
+        occurrences: Pieces of the text that was counted, with those that are in no n-gram.
+    """
+
+    format, version = "spectool-pack", 1
+    again = "Build or fetch the pack again"
+    rebuild = "spectool pack {corpus} -o {path}"
+
+    def __init__(self, path: Path) -> None:
+        """Open the pack at ``path`` and check all of it."""
+        super().__init__(path)
+        rows: Any = self.manifest.statistics.get("ngrams")
+        most = _MOST_FOR_EACH_BYTE * len(self.file.data)
+        fits = (
+            isinstance(rows, list)
+            and 1 <= len(rows) <= ORDERS
+            and all(type(n) is int and n >= 0 for n in rows)
+            and rows[0]
+        )
+        self._expect(fits and sum(rows) <= most, f"{rows!r} n-grams, expected at most {most:,} of {ORDERS} orders")
+        self.occurrences: int = self.manifest.statistics.get("occurrences", -1)
+        fits = type(self.occurrences) is int and self.occurrences >= 0
+        self._expect(fits, f"{self.occurrences!r} occurrences, expected a number of pieces")
+        self.pieces = self._read_pieces(rows[0])
+        counts = self._bytes("counts", sum(rows))
+        self._expect(len(counts) == sum(rows), f"{len(counts):,} counts, expected {sum(rows):,}", "counts")
+        self._expect(int(counts.max(initial=0)) <= _HIGHEST_STEP, "a count is too large", "counts")
+        count = np.split(np.rint(2 ** (counts / _STEPS)).astype(np.int64), np.cumsum(rows)[:-1])
+        followers = np.split(self._numbers("followers", sum(rows[:-1])), np.cumsum(rows[:-1])[:-1])
+        places = np.split(self._numbers("places", sum(rows[1:])), np.cumsum(rows[1:])[:-1])
+        none = np.zeros(rows[0], np.int64)
+        self.orders = [Order(none, none, np.arange(rows[0]), count[0])]
+        after, begin = (
+            np.array([rows[0]]),
+            np.zeros(1, np.int64),
+        )  # n-grams that begin with each one of two orders before
+        for those, gaps, occurrences in zip(followers, places, count[1:], strict=False):
+            self._expect(int(those.sum()) == len(gaps), f"{those.sum():,} of {len(gaps):,} n-grams", "followers")
+            before = self.orders[-1]
+            prefix = np.repeat(np.arange(len(those)), those)
+            ends = np.cumsum(gaps + 1)
+            first = np.cumsum(those) - those
+            place = ends - np.concatenate([[0], ends])[first][prefix] - 1
+            context = before.suffix[prefix]
+            self._expect(bool((place < after[context]).all()), "no n-gram of the order before", "places")
+            suffix = begin[context] + place
+            self.orders.append(Order(prefix, suffix, before.piece[suffix], occurrences))
+            after, begin = those, first
+
+    def __len__(self) -> int:
+        return sum(len(order.count) for order in self.orders)
+
+    def _read_pieces(self, number: int) -> Sequence[str]:
+        try:
+            pieces = self._bytes("pieces", _MOST_BYTES * number).tobytes().decode().split("\0")
+        except UnicodeDecodeError as error:
+            raise ArtifactError(f"{self.path}: pieces: {error}. {self.again}") from error
+        self._expect(pieces.pop() == "" and len(pieces) == number, f"{len(pieces):,}, expected {number:,}", "pieces")
+        fit = all(0 < len(piece) <= LONGEST_PIECE for piece in pieces)
+        self._expect(fit and len(set(pieces)) == number, "a piece repeats, is empty or too long", "pieces")
+        return pieces
+
+    def _numbers(self, name: str, number: int) -> Numbers:
+        digits = self._bytes(name, _MOST_BYTES * number)
+        ends = np.flatnonzero(digits < 0x80)
+        starts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
+        fits = len(ends) == number and (not len(digits) or ends[-1:] == len(digits) - 1)
+        self._expect(bool(fits and (ends - starts < 5).all()), f"{len(ends):,} numbers, expected {number:,}", name)
+        if not number:
+            return np.zeros(0, np.int64)
+        exponents = 7 * (np.arange(len(digits)) - np.repeat(starts, ends - starts + 1))
+        return np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
+
+    def _bytes(self, name: str, most: int) -> NDArray[np.uint8]:
+        """An array, decompressed to at most so many bytes."""
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_LZMA)
+        most = min(most, 64 * len(self.file.data))
+        try:
+            content = unpacker.decompress(self._array(name, "uint8").tobytes(), most + 1)
+        except (lzma.LZMAError, EOFError) as error:
+            raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
+        self._expect(len(content) <= most and not unpacker.unused_data, "more than there can be", name)
+        return np.frombuffer(content, np.uint8)
+
+
+def pack_arrays(
+    pieces: Sequence[str], orders: Sequence[Order], occurrences: int
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a pack, and what its manifest's statistics say of them; arguments as the attributes of `Pack`."""
+    followers, places = [], []
+    begin = np.zeros(1, np.int64)
+    for before, order in pairwise(orders):
+        those = np.bincount(order.prefix, minlength=len(before.count))
+        place = order.suffix - begin[before.suffix[order.prefix]]
+        gaps = np.diff(place, prepend=-1) - 1
+        new = np.diff(order.prefix, prepend=-1) > 0
+        gaps[new] = place[new]
+        followers.append(those)
+        places.append(gaps)
+        begin = np.cumsum(those) - those
+    steps = [np.rint(_STEPS * np.log2(np.maximum(order.count, 1))) for order in orders]
+    content = {
+        "pieces": "".join(f"{piece}\0" for piece in pieces).encode(),
+        "counts": np.clip(np.concatenate(steps), 0, _HIGHEST_STEP).astype(np.uint8).tobytes(),
+        "followers": _digits(followers),
+        "places": _digits(places),
+    }
+    arrays = {
+        name: typed(np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8), "uint8")
+        for name, raw in content.items()
+    }
+    return arrays, {"occurrences": occurrences, "ngrams": [len(order.count) for order in orders]}
+
+
+def _digits(numbers: Sequence[Numbers]) -> bytes:
+    values = np.concatenate([*numbers, np.zeros(0, np.int64)]).astype(np.int64)
+    rest = values[:, None] >> 7 * np.arange(5)
+    used = rest > 0
+    used[:, 0] = True
+    digits = rest & 0x7F
+    digits[:, :-1] |= 0x80 * used[:, 1:]
+    return bytes(digits[used].astype(np.uint8))

@@ -1,0 +1,171 @@
+"""The stages behind ``spectool pack`` and ``spectool build-dict --pack``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pack import Order, Pack, pack_arrays
+from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
+from spectool.build.counting import Counts, Level, add_counts, count_windows
+from spectool.build.dictionary.backoff_stage import build_backoff
+from spectool.build.dictionary.held_out import has_few, split_off
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.smoothing import open_windows
+from spectool.build.packs.compiling import compile_pack
+from spectool.build.packs.options import PackOptions
+from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, without_rare
+from spectool.build.packs.pruning import Candidates
+from spectool.corpora import Corpus
+from spectool.tokenization.tokenizer import Tokenizer
+
+_BYTES_AN_NGRAM = 1.5  # first guess
+_AIM, _ENOUGH = 0.985, 0.97  # of the bytes allowed: what the next trial is to take, and what ends the trials
+_TRIALS = 6
+_MERGED = 0.01  # share of merged pieces from which on it is said
+
+
+def build_pack(
+    packs: Sequence[Pack],
+    corpora: Sequence[Corpus],
+    about: Mapping[str, Any],
+    out: Path,
+    options: PackOptions,
+    progress: Progress,
+) -> Manifest:
+    """Count corpora, add packs to them, and write the n-grams that save most to a pack.
+
+    Args:
+        packs: Packs whose counts are added.
+        corpora: Text of any size.
+        about: What the manifest says of the language, and of sources and licences.
+        out: The pack.
+        options: What it keeps.
+        progress: Called at the start of each step with a short description.
+
+    Raises:
+        CorpusError: The text cannot be read.
+        SpectoolError: There is nothing to keep.
+    """
+    parts = [counts_of(pack, options.orders) for pack in packs]
+    for corpus in corpora:
+        progress(f"splitting {corpus.spec} into pieces")
+        texts = (document.text for document in with_progress(corpus))
+        parts.append(count_pieces(texts, options.orders, progress))
+    found = by_frequency(without_rare(add_pieces(parts), options.min_count, options.min_names))
+    if not found.pieces:
+        raise SpectoolError(f"{out}: nothing occurs {options.min_count} times. Give more text, or a lower --min-count")
+    arrays, shape = _within(options.max_bytes, found, progress)
+    read = [text for pack in packs for text in pack.manifest.inputs.get("texts", [])]
+    for corpus in corpora:
+        kept = ("licence", "documents", "characters")  # names of files and folders may be private
+        facts = describe_corpus(corpus)
+        read.append({"corpus": Path(corpus.spec).name} | {key: facts[key] for key in kept if key in facts})
+    names = [pack.path.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
+    inputs = {"corpus": ", ".join(names), **about, "texts": read}
+    arguments = asdict(options)
+    return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape, check=Pack)
+
+
+def _within(limit: int, found: PieceCounts, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays of the n-grams that save most and fit into so many bytes, and what the manifest says of them."""
+    progress("smoothing")
+    candidates = Candidates(found)
+    everything, most = sum(len(level.count) for level in found.counts.levels), int(limit / _BYTES_AN_NGRAM)
+    for trial in range(_TRIALS):
+        progress(f"choosing {most:,} n-grams")
+        arrays, shape = _arrays(candidates.best(most))
+        size = sum(values.nbytes for values in arrays.values())
+        if size <= limit and (most >= everything or size >= _ENOUGH * limit or trial > 2):
+            break
+        most = max(1, int(most * _AIM * limit / size))
+    return arrays, shape
+
+
+def by_frequency(found: PieceCounts) -> PieceCounts:
+    """The same n-grams with the pieces in the order of a pack: most frequent first, as coarse as they are written."""
+    tokens = found.counts.levels[0]
+    steps = np.rint(4 * np.log2(tokens.count)).tolist()
+    named = sorted((-step, found.pieces[symbol - 1]) for step, symbol in zip(steps, tokens.symbol, strict=True))
+    return add_pieces([found], [piece for _, piece in named])
+
+
+def _arrays(found: PieceCounts) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = by_frequency(found)
+    windows = open_windows(found.counts)
+    orders = [Order(w.prefix.astype(np.int64), w.suffix, w.symbol.astype(np.int64) - 1, w.count) for w in windows]
+    return pack_arrays(found.pieces, orders, found.counts.total)
+
+
+def counts_of(pack: Pack, orders: int) -> PieceCounts:
+    """The n-grams of a pack, of 1 to ``orders`` pieces."""
+    levels = (
+        Level(order.prefix.astype(np.int32), order.piece.astype(np.int32) + 1, order.count)
+        for order in pack.orders[:orders]
+    )
+    return PieceCounts(pack.pieces, Counts(tuple(levels), len(pack.pieces), pack.occurrences))
+
+
+def compile_and_build(
+    tokenizer: Tokenizer,
+    packs: Sequence[Pack],
+    corpus: Corpus | None,
+    out: Path,
+    options: BackoffOptions,
+    progress: Progress,
+) -> Manifest:
+    """Build a dictionary for a tokenizer from packs, and from text on top; arguments as for `build_backoff`.
+
+    Raises:
+        CorpusError: The text cannot be read.
+        SpectoolError: It does not fit into memory.
+    """
+    parts, held_out = list[Counts](), list[str]()
+    for pack in packs:
+        progress(f"compiling {len(pack):,} n-grams of {pack.path.name}")
+        counts, merged = compile_pack(pack, tokenizer, options.max_context + 1)
+        if merged >= _MERGED:
+            progress(
+                f"{tokenizer.name} merges {merged:.0%} of the words with what stands before them. These are drafted "
+                "less often than from a dictionary of the text itself"
+            )
+        parts.append(counts)
+    if corpus is not None:
+        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
+        parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
+    counts = add_counts(parts, tokenizer.size)
+    inputs = {"packs": described(packs)} | ({} if corpus is None else describe_corpus(corpus))
+    return build_backoff(tokenizer, counts, inputs, out, options, progress, held_out)
+
+
+def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
+    """What the manifest of a dictionary says of its packs."""
+    return [{"name": pack.path.name, "sha256": pack.file.sha256} for pack in packs]
+
+
+def open_pack(name: str) -> Pack:
+    """The pack at a path, or the bundled one of a language.
+
+    Raises:
+        ArtifactError: There is none, or it is damaged.
+    """
+    path = Path(name).expanduser()
+    if not path.exists() and name in (known := bundled_packs()):
+        path = known[name]
+    elif not path.exists():
+        raise ArtifactError(
+            f"{name}: no such pack. Bundled: {', '.join(known)}. Build one of another language from text: "
+            f"spectool pack CORPUS --language CODE -o CODE.pack"
+        )
+    return Pack(path)
+
+
+def bundled_packs() -> dict[str, Path]:
+    """The packs that come with spectool, by language."""
+    folder = Path(str(files("spectool.build.packs"))) / "bundled"
+    return {path.stem: path for path in sorted(folder.glob("*.pack"))}

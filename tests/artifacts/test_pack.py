@@ -1,0 +1,79 @@
+"""The pack format: what is written is read, and what is damaged is named."""
+
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spectool import ArtifactError
+from spectool.artifacts.pack import _LZMA, Order, Pack, pack_arrays
+
+from .parts import Parts, edit, edit_manifest
+
+PIECES = [" a", " b", "c"]
+ORDERS = [
+    Order(np.array([0, 0, 0]), np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([200, 100, 3])),
+    Order(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0, 1, 0]), np.array([20, 10, 3])),
+    Order(np.array([0, 1]), np.array([1, 2]), np.array([1, 0]), np.array([2, 3])),
+]
+"""a a, a b, b a; a a b, a b a."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    arrays, shape = pack_arrays(PIECES, ORDERS, 400)
+    Pack.write(tmp_path / "x.pack", arrays, arguments={}, tokenizers={}, inputs={}, statistics=shape, check=Pack)
+    return tmp_path / "x.pack"
+
+
+def unpacked(raw: bytes) -> bytes:
+    return lzma.decompress(raw, lzma.FORMAT_RAW, filters=_LZMA)
+
+
+def packed(raw: bytes) -> bytes:
+    return lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA)
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    pack = Pack(path)
+    assert list(pack.pieces) == PIECES and len(pack) == 8
+    for found, expected in zip(pack.orders, ORDERS, strict=True):
+        for name in ("prefix", "suffix", "piece"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+        assert found.count == pytest.approx(expected.count, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("array", "change", "problem"),
+    [
+        ("pieces", lambda raw: raw.replace(b"c", b"\xff"), "decode"),
+        ("pieces", lambda raw: raw + b"d\0", "expected 3"),
+        ("pieces", lambda raw: raw.replace(b"c\0", b" a\0"), "repeats"),
+        ("pieces", lambda raw: raw.replace(b"c", b"c" * 65), "too long"),
+        ("counts", lambda raw: raw[:-1], "expected 8"),
+        ("counts", lambda raw: b"\xff" + raw[1:], "too large"),
+        ("followers", lambda raw: b"\x09" + raw[1:], "n-grams"),
+        ("followers", lambda raw: raw[:-1] + b"\x80", "expected 6"),
+        ("places", lambda raw: b"\x03" + raw[1:], "order before"),
+        ("places", lambda raw: b"\x80" * 9 + raw, "expected 5"),
+        ("places", lambda raw: bytes(1 << 20), "more than there can be"),
+    ],
+)
+def test_what_is_wrong_is_named(path: Path, array: str, change: Callable[[bytes], bytes], problem: str) -> None:
+    def changed(parts: Parts) -> None:
+        kind, data = parts.arrays[array]
+        parts.arrays[array] = kind, packed(change(unpacked(data)))
+
+    edit(path, changed)
+    with pytest.raises(ArtifactError, match=rf"{array}.*{problem}"):
+        Pack(path)
+
+
+@pytest.mark.parametrize("ngrams", [None, [], [3, 3, -2], [3, 3, 2, 0, 0, 0], [3, 3, 10**9], [3, 3, "2"], [True, 3, 2]])
+def test_numbers_of_ngrams_that_cannot_be(path: Path, ngrams: Any) -> None:
+    edit_manifest(path, lambda manifest: manifest["statistics"].update(ngrams=ngrams))
+    with pytest.raises(ArtifactError, match="n-grams"):
+        Pack(path)
