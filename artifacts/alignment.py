@@ -3,8 +3,7 @@
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
     <side>_to_<other>      int32[ids]      id of the other side with the same bytes, -1 where none
-    <side>_inside          lists of int32  the token inside a text, in ids of the other side
-    <side>_text_start      lists of int32  the same at the start of a text
+    <side>_spellings       lists of int32  the token inside a text, in ids of the other side
     <side>_token_bytes     lists of uint8  the bytes of the token
     <side>_risks           float16[ids]    how often following text merges the token away, NaN unknown
 
@@ -65,20 +64,13 @@ class IdLists(Sequence[tuple[int, ...]]):
 
 
 @dataclass(frozen=True)
-class Spellings:
-    """Each id of one side in ids of the other; empty where it has no whole characters."""
-
-    inside: Sequence[tuple[int, ...]]  # inside a text, whatever stands before
-    # at the start of a text, with and without the artificial spaces of the two sides
-    text_start: Sequence[tuple[int, ...]]
-
-
-@dataclass(frozen=True)
 class Side:
     """One side of an alignment."""
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
-    spellings: Spellings  # each id in ids of the other side
+    spellings: Sequence[tuple[int, ...]]
+    """Each id inside a text, in ids of the other side, whatever stands before; empty where it has no whole characters.
+    """
     by_ids: bool  # whether ids are joined on ids, and not through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
@@ -100,7 +92,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, version, roles = "spectool-alignment", 8, ("draft", "target")
+    format, version, roles = "spectool-alignment", 9, ("draft", "target")
     again = "Align again"
     rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
 
@@ -162,14 +154,11 @@ class Alignment(Artifact):
         self._check(checks.outside(f"{role}_to_{other}", counterpart, NONE, across))
         token_bytes = TokenBytes(*self._lists(f"{role}_token_bytes", "uint8", size))
         self._check(checks.token_bytes_problems(f"{role}_token_bytes_offsets", token_bytes))
-        lists = []
-        for name in (f"{role}_inside", f"{role}_text_start"):
-            values, offsets = self._lists(name, "int32", size)
-            self._check(checks.spelling_problems(f"{name}", values, offsets, token_bytes, across))
-            lists.append(IdLists(values, offsets))
+        values, offsets = self._lists(f"{role}_spellings", "int32", size)
+        self._check(checks.spelling_problems(f"{role}_spellings", values, offsets, token_bytes, across))
         risks = self._array(f"{role}_risks", "float16", size)
         self._check(checks.risk_problems(f"{role}_risks", risks))
-        return Side(counterpart, Spellings(*lists), self._by_ids(role), token_bytes, risks)
+        return Side(counterpart, IdLists(values, offsets), self._by_ids(role), token_bytes, risks)
 
     def _by_ids(self, role: str) -> bool:
         figures = self.manifest.statistics.get(role)
@@ -198,10 +187,9 @@ def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32])
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
         token_bytes = TokenBytes.of(side.token_bytes)
         arrays[f"{role}_to_{other}"] = typed(side.counterpart, "int32")
-        for name, lists in (("inside", side.spellings.inside), ("text_start", side.spellings.text_start)):
-            spellings = IdLists.of(lists)
-            arrays[f"{role}_{name}"] = typed(spellings.values, "int32")
-            arrays[f"{role}_{name}_offsets"] = typed(spellings.offsets, "uint32")
+        spellings = IdLists.of(side.spellings)
+        arrays[f"{role}_spellings"] = typed(spellings.values, "int32")
+        arrays[f"{role}_spellings_offsets"] = typed(spellings.offsets, "uint32")
         arrays[f"{role}_token_bytes_offsets"] = typed(token_bytes.offsets, "uint32")
         arrays[f"{role}_token_bytes"] = typed(token_bytes.blob, "uint8")
         arrays[f"{role}_risks"] = typed(side.risks, "float16")

@@ -31,10 +31,9 @@ from real_models import SHARED
 from tqdm import tqdm
 
 from spectool import TokenizerError
-from spectool.artifacts.alignment import SIDES, Spellings
+from spectool.artifacts.alignment import SIDES
 from spectool.build.alignment.check import check_joins
-from spectool.build.alignment.replayed_text import Reference
-from spectool.build.alignment.spellings import TokenSpeller
+from spectool.build.alignment.replayed_text import written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -42,6 +41,7 @@ from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
@@ -128,7 +128,7 @@ def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> 
     assert isinstance(encoder, IncrementalBPE)
     inside = RunningText(variant.tokenizer).backend
     for text in texts:
-        ((whole, _),) = Reference(variant.tokenizer).read([text])
+        ((whole, _),) = written(variant.tokenizer, [text])
         if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():
             counts["texts not kept"] += 1
             continue
@@ -148,17 +148,16 @@ def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> 
     return counts
 
 
-class _Spelled:
-    """A column of `Spellings`, spelled when asked for."""
+class _Spellings:
+    """Tokens of one side in ids of another one that joins on ids, spelled when asked for."""
 
-    def __init__(self, source: Tokenizer, other: Tokenizer, column: str) -> None:
-        self._speller, self._token_bytes, self._column = TokenSpeller(source, other), source.token_bytes, column
-        self._known: dict[int, tuple[int, ...]] = {}
+    def __init__(self, source: Tokenizer, encoder: IncrementalBPE | TailReencoder) -> None:
+        self._token_bytes, self._encoder = source.token_bytes, encoder
 
     def __getitem__(self, token: int) -> tuple[int, ...]:
-        if token not in self._known:
-            self._known[token] = getattr(self._speller.spell([self._token_bytes[token]]), self._column)[0]
-        return self._known[token]
+        data = self._token_bytes[token]
+        whole = isinstance(self._encoder, IncrementalBPE) and text_of(data)
+        return self._encoder.spell(data) if whole else ()
 
 
 def check_pair(draft: Variant, target: Variant, real: list[str], count: int, seed: int) -> dict[str, Any]:
@@ -168,8 +167,8 @@ def check_pair(draft: Variant, target: Variant, real: list[str], count: int, see
     row: dict[str, Any] = {"draft": draft.name, "target": target.name, "asked": count, "seed": seed}
     for role, source in SIDES:
         mine, other = pair[role], pair[source]
-        columns = (_Spelled(other.tokenizer, mine.tokenizer, name) for name in ("inside", "text_start"))
-        found = check_joins(role, other.tokenizer, mine.tokenizer, mine.encoder, Spellings(*columns), texts)  # type: ignore[arg-type]
+        spellings: Any = _Spellings(other.tokenizer, mine.encoder)
+        found = check_joins(role, other.tokenizer, mine.tokenizer, mine.encoder, spellings, texts)
         row |= {f"{role} places": found.places, f"{role} different": found.different, role + " example": found.example}
         row |= {f"{role} through text": bool(mine.reasons)}
     return {**row, "processor seconds": round(time.process_time() - begun, 1)}

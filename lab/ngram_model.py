@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.runtime.translation.byte_aligned import Constraint
 
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float32]
@@ -154,6 +154,20 @@ def _discount(counts: NDArray[np.int64]) -> float:
     return min(0.95, max(0.05, once / max(1, once + 2 * twice)))
 
 
+class DraftSource:
+    """What drafts in place of a `ModelSource`, for nothing."""
+
+    costs_a_pass, cache, likelihood = False, None, 1.0
+
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """As `ModelSource.draft`."""
+        raise NotImplementedError
+
+    def more(self) -> list[int]:
+        """Nothing: what follows the draft costs the same in the next cycle."""
+        return []
+
+
 class NgramSource(DraftSource):
     """Drafts greedily with an `NgramModel`; keeps nothing between calls."""
 
@@ -161,9 +175,9 @@ class NgramSource(DraftSource):
         """Draft with a model over draft ids, only those of ``within``, bool [size]; None for all."""
         self._model, self._within = model, within
 
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """As `DraftSource.draft`; gives up when the constraint has refused the first `_MOST_ASKED` candidates."""
-        model, ids = self._model, context.ids
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """As `ModelSource.draft`; gives up when the constraint has refused the first `_MOST_ASKED` candidates."""
+        model, ids = self._model, context
         before = model.context(ids[max(0, len(ids) - model.order) : -1])
         present = model.advance(before, ids[-1]) if ids else before
         candidates = self._candidates(before, present, ids[-1] if ids else None, constraint) if limit > 0 else ()

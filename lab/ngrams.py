@@ -88,7 +88,7 @@ def ngrams(
     model = NgramModel.count(texts, sides[0].size, order)
     documents = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
     # Only the intersection says which draft ids it can translate.
-    sources = {
+    sources: dict[str, Any] = {
         name: NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None)
         for name, each in translators.items()
     }

@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.protocol import Constraint, DraftContext
-from spectool.runtime.translation.token_rows import END, UNKNOWN, TokenRows
-from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, Constraint
 from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
@@ -43,24 +40,18 @@ class AppendingTranslator:
 
     def __init__(self) -> None:
         self._ids: list[int] = []
-        self._kept = 0
 
     def start(self) -> None:
         """Begin a text."""
-        self._ids, self._kept, self.string_calls = [], 0, 0
+        self._ids, self.string_calls = [], 0
 
-    def draft_context(self) -> DraftContext:
+    def draft_context(self) -> Sequence[int]:
         """What was committed in draft ids, canonical only by luck."""
-        kept, self._kept = self._kept, len(self._ids)
-        return DraftContext(self._ids, kept)
+        return self._ids
 
     def constraint(self) -> Constraint:
         """No constraint."""
         return Constraint()
-
-    def token_rows(self) -> TokenRows | None:
-        """None: what single tokens say is unknown, so guesses are verified by exact match."""
-        return None
 
     def is_settled(self, tokens: Sequence[int]) -> bool:
         """Always, because the published strategies propose what they have."""
@@ -165,9 +156,7 @@ class ContextTranslator(NaiveTranslator):
             return
         begin = max(0, len(self._ids) - self._window_back)
         before = self._decode(self._draft, self._ids[begin:])
-        together = self._encode(self._draft, before + self._decode(self._target, tokens))
-        self._kept = min(self._kept, begin + common_prefix(self._ids[begin:], together))
-        self._ids[begin:] = together
+        self._ids[begin:] = self._encode(self._draft, before + self._decode(self._target, tokens))
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
         """Encode window and draft together, and strip as many ids as the window has (lines 3 to 7)."""
@@ -212,12 +201,6 @@ class IntersectionTranslator(AppendingTranslator):
         for token, counterpart in zip(known, self._target_to_draft[known].tolist(), strict=True):
             self._ids += self._spell(token) if counterpart == NONE else (counterpart,)
 
-    def token_rows(self) -> TokenRows:
-        """The counterparts, and nothing for other tokens."""
-        end = np.full(len(self.within), END)
-        rows = np.stack([np.where(self.within, self._draft_to_target, UNKNOWN), end], axis=1).astype(np.int32)
-        return TokenRows(rows, (), None, {}, [], 0, (b"", b""), None, False, False)
-
     def _translated(self, drafts: Sequence[int]) -> list[int]:
         """The counterparts of the draft ids up to the first that has none."""
         counterparts: list[int] = self._draft_to_target[np.asarray(drafts, dtype=np.intp)].tolist()
@@ -241,7 +224,7 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
         case "context":
             return ContextTranslator(draft, target, **windows)
         case "intersection":
-            spell = alignment.target.spellings.inside.__getitem__
+            spell = alignment.target.spellings.__getitem__
             return IntersectionTranslator(alignment.draft.counterpart, alignment.target.counterpart, spell)
         case "byte-aligned":
             return ByteAlignedTranslator(alignment, draft, target)

@@ -21,6 +21,4 @@ from .policy.policy import Policy as Policy
 from .sampling.samplers import Sampling as Sampling
 from .sampling.samplers import make_logits_processors as make_logits_processors
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
-from .translation.protocol import Constraint as Constraint
-from .translation.protocol import DraftContext as DraftContext
-from .translation.protocol import DraftSource as DraftSource
+from .translation.byte_aligned import Constraint as Constraint

@@ -12,20 +12,21 @@ of a text, there is nothing to compare.
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from spectool import ArtifactError
-from spectool.artifacts.alignment import SIDES, Spellings
+from spectool.artifacts.alignment import SIDES
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.replayed_text import Reference, is_whole, translate_text
+from spectool.build.alignment.replayed_text import is_whole, translate_text, written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.incremental.encoder import IncrementalEncoder
+from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
 
 LOST = 0.01  # share of places that may differ before drafts count as lost
@@ -48,46 +49,12 @@ class JoinCheck:
     @property
     def share(self) -> float:
         """Places that differ / places."""
-        return self.different / self.places if self.places else 0.0
-
-    def compare(self, found: Sequence[int] | str, expected: Sequence[int], token_bytes: Sequence[bytes]) -> None:
-        """Count one place; ``found`` are ids, or the error that was raised instead of them."""
-        self.places += 1
-        if isinstance(found, str) or list(found) != list(expected):
-            self.different += 1
-            self.example = self.example or _difference(found, expected, token_bytes)
+        return self.different / max(1, self.places)
 
     def __str__(self) -> str:
-        """The result in words, and how much could not be compared if that is most of the texts."""
-        if not self.places:
-            return f"nothing could be compared: none of {self.left_out:,} texts is kept by both tokenizers"
-        found = f"equal to the tokenizer at {self.places:,} places of {self.texts:,} text{'s' * (self.texts != 1)}"
-        if self.different:
-            found = f"unlike the tokenizer at {self.unlike}, such as {self.example}"
-        if self.left_out > self.texts:
-            every = self.texts + self.left_out
-            found += f"; {self.left_out:,} of {every:,} texts ({self.left_out / every:.1%}) could not be compared"
-        return found
-
-    @property
-    def unlike(self) -> str:
-        """How many places differ, in words."""
-        return f"{self.different:,} of {self.places:,} places ({self.share:.1%})"
-
-
-def _difference(found: Sequence[int] | str, expected: Sequence[int], token_bytes: Sequence[bytes]) -> str:
-    """The tokens around the first difference of two lists of ids, and the text before them."""
-    if isinstance(found, str):
-        return found
-    place = common_prefix(found, expected)
-    first, end = max(0, place - _SHOWN), place + _SHOWN + 1
-
-    def show(ids: Sequence[int]) -> str:
-        shown = (f"{token} {token_bytes[token].decode('utf-8', 'backslashreplace')!r}" for token in ids[first:end])
-        return "[" + ", ".join(shown) + (", …" if len(ids) > end else "") + "]"
-
-    before = b"".join(token_bytes[token] for token in expected[:first]).decode("utf-8", "replace")[-_BEFORE:]
-    return f"after {before!r} the tokenizer writes {show(expected)}, joined are {show(found)}"
+        """What differs, in words."""
+        example = f", for example {self.example}" if self.example else ""
+        return f"{self.different:,} of {self.places:,} places ({self.share:.1%}){example}"
 
 
 def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[str] = ()) -> list[str]:
@@ -106,13 +73,16 @@ class _Text(NamedTuple):
     other_ends: list[int] | None
 
 
+_Places = Iterator[tuple[Sequence[int], Sequence[int]]]
+
+
 def check_joins(
     role: str,
     source: Tokenizer,
     other: Tokenizer,
     encoder: IncrementalEncoder,
-    spellings: Spellings,
-    texts: Iterable[str],
+    spellings: Sequence[tuple[int, ...]],
+    texts: Sequence[str],
 ) -> JoinCheck:
     """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
 
@@ -124,65 +94,80 @@ def check_joins(
         spellings: Tokens of ``source`` in ids of ``other``.
         texts: Short ones, because each of their prefixes is encoded.
     """
-    found, reference = JoinCheck(), Reference(other)
-    written = list(texts)
-    kept = [
-        _Text(text.encode(), ids, ends, *theirs)
-        for text, (ids, ends), theirs in zip(
-            written, Reference(source).read(written), reference.read(written), strict=True
-        )
-        if ids and ends is not None
+    found, both = JoinCheck(), zip(texts, written(source, texts), written(other, texts), strict=True)
+    kept = [_Text(text.encode(), ids, ends, *theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
+    prefixes = [
+        data.decode() for data in dict.fromkeys(text.data[:end] for text in kept for end in text.ends) if is_whole(data)
     ]
-    so_far = dict.fromkeys(text.data[:end] for text in kept for end in text.ends)
-    prefixes = [data.decode() for data in so_far if is_whole(data)]
-    known = zip(prefixes, reference.read(prefixes), strict=True)
-    expected = {prefix: ids for prefix, (ids, ends) in known if ends is not None}
+    expected = {
+        prefix.encode(): ids
+        for prefix, (ids, ends) in zip(prefixes, written(other, prefixes), strict=True)
+        if ends is not None
+    }
     for text in kept:
         before = found.places
         try:
             if role == "draft":
-                for step in translate_text(source, other, encoder, spellings, text[:3]):
-                    # Of nothing but an artificial space there is no text to encode.
-                    if step.ids is not None and step.end and (prefix := text.data[: step.end].decode()) in expected:
-                        found.compare(step.ids, expected[prefix], other.token_bytes)
+                places = _committed(text, expected, TranslatedText(encoder, spellings, other.leading_space))
             else:
-                _check_proposals(found, expected, text, encoder, spellings, other)
+                places = _proposed(text, expected, encoder, spellings)
+            for joined, right in places:
+                found.places += 1
+                if list(joined) != list(right):
+                    found.different += 1
+                    found.example = found.example or _difference(joined, right, other.token_bytes)
         except Exception as error:  # any of them means that the side does not work
-            found.compare(f"{text.data.decode()!r}: {type(error).__name__}: {error}", [], other.token_bytes)
+            found.places += 1
+            found.different += 1
+            found.example = found.example or f"{text.data.decode()!r}: {type(error).__name__}: {error}"
         found.texts += found.places > before
-    found.left_out = len(written) - found.texts
+    found.left_out = len(texts) - found.texts
     return found
 
 
-def _check_proposals(
-    found: JoinCheck,
-    expected: Mapping[str, list[int]],
-    text: _Text,
-    encoder: IncrementalEncoder,
-    spellings: Spellings,
-    other: Tokenizer,
-) -> None:
-    """Compare drafts joined after each of the other's ids with its ids of the text, where the earlier ids stay."""
+def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: TranslatedText) -> _Places:
+    """Yield the ids after each token of a text, joined and expected."""
+    for end, removed in zip(text.ends, translate_text(joined, *text[:3]), strict=True):
+        # Of nothing but an artificial space there is no text to encode.
+        if removed is not None and end and (right := expected.get(text.data[:end])) is not None:
+            yield joined.ids, right
+
+
+def _proposed(
+    text: _Text, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]]
+) -> _Places:
+    """Yield what a draft says after each of the other's ids, joined and expected, where the earlier ids stay."""
     data, ids, ends, committed, places = text
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
         last = min(first + _DRAFTED, len(ends)) - 1
-        if not start or not all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
+        right = expected.get(data[: ends[last]], [])
+        if not start or not right or right[:count] != committed[:count]:
             continue
-        whole = expected.get(data[: ends[last]].decode(), [])
-        if not whole or whole[:count] != committed[:count]:
+        if not all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
             continue
+        joined = committed[:count]
         if isinstance(encoder, TailReencoder):
-            joined = (
-                committed[:count] + encoder.encode_after(committed[:count], data[:start], data[start : ends[last]])[0]
-            )
-        else:
-            joined = committed[:count]
-            drafted = (spellings.inside[token] for token in ids[first + 1 : last + 1])
-            for spelling in (encoder.spell(data[start : ends[first]]), *drafted):
-                place, tail = encoder.join(joined, spelling, count)
-                joined[place:] = tail
-        found.compare(joined[count:], whole[count:], other.token_bytes)
+            yield encoder.encode_after(joined, data[:start], data[start : ends[last]])[0], right[count:]
+            continue
+        drafted = map(spellings.__getitem__, ids[first + 1 : last + 1])
+        for spelling in (encoder.spell(data[start : ends[first]]), *drafted):
+            place, tail = encoder.join(joined, spelling, count)
+            joined[place:] = tail
+        yield joined[count:], right[count:]
+
+
+def _difference(found: Sequence[int], expected: Sequence[int], token_bytes: Sequence[bytes]) -> str:
+    """The tokens around the first difference of two lists of ids, and the text before them."""
+    place = common_prefix(found, expected)
+    first, end = max(0, place - _SHOWN), place + _SHOWN + 1
+
+    def show(ids: Sequence[int]) -> str:
+        shown = (f"{token} {token_bytes[token].decode('utf-8', 'backslashreplace')!r}" for token in ids[first:end])
+        return "[" + ", ".join(shown) + (", …" if len(ids) > end else "") + "]"
+
+    before = b"".join(token_bytes[token] for token in expected[:first]).decode("utf-8", "replace")[-_BEFORE:]
+    return f"after {before!r} the tokenizer writes {show(expected)}, joined are {show(found)}"
 
 
 def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object] = lambda message: None) -> None:
@@ -194,17 +179,15 @@ def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object
         ArtifactError: One of the two sides differed at more than that share of places.
     """
     for side, name, found in checked_sides(manifest):
-        if not found.different:
-            continue
         what = "committed text translated to the draft" if side == "draft" else "proposals translated to the target"
-        example = f", for example {found.example}" if found.example else ""
-        message = f"{path}: {what} ({name}): ids differ from the tokenizer's own at {found.unlike}{example}"
+        message = f"{path}: {what} ({name}): ids differ from the tokenizer's own at {found}"
         if found.share > LOST:
             raise ArtifactError(
                 f"{message}. Expected at most {LOST:.0%}. The output stays the target's own, but drafts are lost "
                 "there. Use a draft with another tokenizer, or report this one"
             )
-        note(f"{message}. The output stays the target's own; at these places drafts are lost")
+        if found.different:
+            note(f"{message}. The output stays the target's own; at these places drafts are lost")
 
 
 def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
@@ -217,8 +200,7 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
     try:
         for side, other in SIDES:
             replayed, recorded = statistics[f"{other}_to_{side}"], statistics[side]["check"]
-            counts = {name: int(recorded[name]) for name in ("places", "different", "texts", "left_out")}
-            found = JoinCheck(**counts, example=str(recorded["example"]))
+            found = JoinCheck(int(recorded["places"]), int(recorded["different"]), str(recorded["example"]))
             if side == "draft":  # the sample was joined as committed text is
                 sample = JoinCheck(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
                 found = max(found, sample, key=lambda check: check.share)

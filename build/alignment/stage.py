@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.alignment import SIDES, Alignment, Side, Spellings, alignment_arrays
+from spectool.artifacts.alignment import SIDES, Alignment, Side, alignment_arrays
 from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
-from spectool.build.alignment.replayed_text import Reference, absorption_risks, replay_text, with_leading_space
+from spectool.build.alignment.replayed_text import absorption_risks, replay_text, with_leading_space, written
 from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
@@ -105,7 +105,9 @@ def _require_usable(path: Path, draft: Tokenizer, target: Tokenizer) -> None:
         ) from error
 
 
-def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, texts: Sequence[str]) -> dict[str, Any]:
+def _check(
+    side: str, source: Tokenizer, own: Tokenizer, spelled: Sequence[tuple[int, ...]], texts: Sequence[str]
+) -> dict[str, Any]:
     """The statistics of one side: whether its ids are joined on ids, why they are not, and the check.
 
     A side that differs from its tokenizer on ids goes through text, if that is closer to it.
@@ -116,23 +118,23 @@ def _check(side: str, source: Tokenizer, own: Tokenizer, spelled: Spellings, tex
     if by_ids and found.different:
         instead = check_joins(side, source, own, encoder_of(own, False), spelled, texts)
         if instead.share < found.share:
-            reason, by_ids, found = f"joined on ids, they were {found}", False, instead
+            reason, by_ids, found = f"joined on ids, they differ from the tokenizer's own at {found}", False, instead
     return {"by_ids": by_ids, "reason": reason, "check": asdict(found)}
 
 
 def _replay(
     both: Mapping[str, Tokenizer],
     by_ids: Mapping[str, bool],
-    spelled: Mapping[str, Spellings],
+    spelled: Mapping[str, Sequence[tuple[int, ...]]],
     texts: Sequence[str],
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float16]]]:
     """Replay the sample in both directions; the report, and the absorption risks of each side."""
-    written = {side: list(Reference(tokenizer).read(texts)) for side, tokenizer in both.items()}
+    encoded = {side: list(written(tokenizer, texts)) for side, tokenizer in both.items()}
     report: dict[str, Any] = {"absorption": {}}
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
-        documents = zip((text.encode() for text in texts), written[side], written[other], strict=True)
-        counts = replay_text(both[side], both[other], encoder_of(both[other], by_ids[other]), spelled[side], documents)
+        documents = zip((text.encode() for text in texts), encoded[side], encoded[other], strict=True)
+        counts = replay_text(both[other], encoder_of(both[other], by_ids[other]), spelled[side], documents)
         report[f"{side}_to_{other}"] = counts.as_dict()
         risks[other] = absorption_risks(counts.last, counts.replaced)
         report["absorption"][other] = {

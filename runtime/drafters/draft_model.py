@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
+from spectool.runtime.drafters.chain import draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.sampling.samplers import confidence
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -85,34 +85,27 @@ class ModelDrafter(Drafter):
             Drafts, the probability of the most probable token at each of them, their distributions, and how many of
             them were fed.
         """
-        feed = mx.array(self._pending)
-        follows = self._draw is not None and self._draw.processors
-        history = mx.array(self.cache.tokens + self._pending) if follows else None
-        drafts: list[mx.array] = []
-        highest: list[mx.array] = []
-        distributions: list[mx.array] = []
-        likely, fed = 0.0, 0  # log-probability
-        while len(drafts) < limit and likely >= self._least:
-            logits, fed = self.cache.feed(feed)[-1:], len(drafts)
-            if self._draw is None:
-                feed = mx.argmax(logits, axis=-1)
-            else:
-                drawn = self._draw(logits, history)
-                if drawn is None:
-                    break
-                feed, distribution = drawn
-                distributions.append(distribution)
-                history = None if history is None else mx.concatenate([history, feed.astype(history.dtype)])
-            drafts.append(feed)
-            highest.append(confidence(logits[0]))
-            if self._least > -math.inf:
-                likely += float(highest[-1])
-        if not drafts:
-            return [], [], None, fed
-        tokens, probabilities = mx.concatenate(drafts), mx.exp(mx.stack(highest))
+        draw, distributions = self._draw, list[mx.array]()
+        history = mx.array(self.cache.tokens + self._pending) if draw is not None and draw.processors else None
+
+        def drawn(logits: mx.array) -> mx.array | None:
+            nonlocal history
+            found = None if draw is None else draw(logits, history)
+            if found is None:
+                return None
+            token, distribution = found
+            distributions.append(distribution)
+            history = None if history is None else mx.concatenate([history, token.astype(history.dtype)])
+            return token
+
+        choose = most_probable if draw is None else drawn
+        chain = draft_chain(self.cache.feed, self._pending, limit, least=self._least, choose=choose)
+        if not chain.tokens:
+            return [], [], None, chain.fed
+        tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
         mx.eval(tokens, probabilities)
         drawn_from = mx.concatenate(distributions) if distributions else None
-        return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, fed
+        return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
 
     def _feed_pending(self, keep: int) -> None:
         """Feed all but the last ``keep`` pending tokens."""

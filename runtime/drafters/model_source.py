@@ -9,49 +9,34 @@ the cache. k draft tokens take k passes, and a long new context some of its own.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.sampling.samplers import confidence
+from spectool.runtime.drafters.chain import draft_chain
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource, Scorer, allow_any
+from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
-SCORED = 1024  # most probable draft tokens whose scores a `ModelScorer` reads at each place
-_BLOCK = 8  # neighbouring ids that are sifted together
-_Ids = NDArray[np.int32]
-_Floats = NDArray[np.float64]
-MOST_ASKED = 16  # plain and healed candidates, each, that ``constraint.allows`` may be asked about
+MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
 WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
 _AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
-class _Candidates(NamedTuple):
-    """Candidates for the first token, lazy."""
-
-    healed: bool  # whether they replace the last context token
-    tokens: mx.array | None  # their ids, int32 [candidates]; None where candidate i is id i
-    scores: mx.array  # log-probabilities up to a constant, -inf for what is not allowed. float32 [candidates].
-
-
-class ModelSource(DraftSource):
-    """Drafts of a model, the most probable tokens or drawn ones, with a cache of its own, of any kind.
+class ModelSource:
+    """Drafts of a model, its most probable tokens, with a cache of its own, of any kind.
 
     The cache outlives a text: the next one is fed from where it differs.
 
     Attributes:
+        cache: The model and its cache.
         size: Number of ids that may be drafted.
-        agreed: Leading tokens of the cache that the previous context had, too.
     """
 
     costs_a_pass = True
-    cache: TextCache
 
     def __init__(
         self, model: Any, *, bos: int | None = None, size: int | None = None, min_probability: float = 0.0
@@ -63,62 +48,51 @@ class ModelSource(DraftSource):
             bos: Fed before a context that does not begin with it.
             size: Number of its tokenizer's ids; further rows of the model are never drafted. None for all rows.
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
-                draft token is evaluated by itself. Where drafts are drawn, that of the most probable ones counts.
+                draft token is evaluated by itself.
         """
-        self.agreed = 0
         self.cache = TextCache(model)
         self._bos = bos
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
-        self.min_probability = min_probability
         self.size = self._rows if size is None else min(size, self._rows)
-        # For `more`: tokens of the last draft that are not fed, and the log-probability that all of it is right.
+        # Of the last draft: tokens that are not fed, and the log-probability that all of it is right.
         self._unfed: list[int] = []
         self._likely = mx.zeros(())
 
-    def start(self) -> None:
-        """Begin a text."""
-        self.agreed = 0
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """At most ``limit`` draft ids after a context, and whether the first one is healed.
 
-    def scorer(self) -> Scorer:
-        """What says how likely draft ids are."""
-        return ModelScorer(self)
-
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        """As `DraftSource.draft`; empty for an empty context without BOS. A lone or unknown token is not healed."""
-        text = self.compare(context)
+        The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
+        all but the last context token), plain ones by p(last context token | the same) * p(token | context), and win a
+        tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed.
+        """
+        text = self.text_of(context)
         if limit <= 0 or not text:
             return [], False
-        logits = self.feed_text(text, constraint.extensions.size > 0)
-        if len(logits) == 1 and constraint.first is None and constraint.allows is allow_any:
-            return self._chain(*self._best(logits), limit), False
-        candidates = self._candidates(logits, constraint, text[-1])
-        found = next((best for best in self._best_first(candidates) if constraint.allows(*best[:2])), None)
-        if found is None:
+        first = self._first(self.feed_text(text, constraint.extensions.size > 0), constraint, text[-1])
+        if first is None:
             return [], False
-        first, healed, score = found
-        likely = score - mx.logsumexp(mx.concatenate([part.scores for part in candidates]))
+        token, healed, self._likely = first
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
-        refeed = text[self.rewind(len(text) - 1) : -1] if healed else []
-        return self._chain(mx.array([first]), likely, limit, refeed), healed
+        self._unfed = [*(self.cache.rewind(len(text) - 1) if healed else ()), token]
+        return [token, *self._go_on(limit - 1)], healed
 
-    def compare(self, context: DraftContext) -> list[int]:
-        """The text of a context; also notes how much of it was fed."""
-        begun = self._bos is None or (len(context.ids) > 0 and context.ids[0] == self._bos)
-        text = list(context.ids) if begun else [self._bos or 0, *context.ids]
-        same = min(self.agreed, context.kept + len(text) - len(context.ids))
-        self.agreed = same + common_prefix(self.cache.tokens[same:], text[same:])
-        return text
+    @property
+    def likelihood(self) -> float:
+        """Probability that all of the latest draft is right, as far as the model can say."""
+        return math.exp(float(self._likely))
 
-    def rewind(self, kept: int) -> int:
-        """Take the cache back to the first ``kept`` tokens, or to fewer where it cannot; return how many it has."""
-        self.cache.rewind(kept)
-        kept = len(self.cache.tokens)
-        self.agreed = min(self.agreed, kept)
-        return kept
+    def more(self) -> list[int]:
+        """The draft id after those that `draft` has just returned; empty where it does not pay."""
+        return self._go_on(1)
+
+    def text_of(self, context: Sequence[int]) -> list[int]:
+        """A context after BOS, if the model has one."""
+        begun = self._bos is None or list(context[:1]) == [self._bos]
+        return list(context) if begun else [self._bos or 0, *context]
 
     def feed_text(self, text: list[int], healing: bool) -> mx.array:
-        """Feed what of ``text`` (at least one token, just compared) is not fed, and its last token in any case.
+        """Feed what of ``text`` (at least one token) is not fed, and its last token in any case.
 
         Returns:
             Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
@@ -128,171 +102,61 @@ class ModelSource(DraftSource):
             TokenOutOfRange: The model does not have a token.
         """
         last = 2 if healing and len(text) > 1 and text[-1] < self.size else 1
-        new = text[self.rewind(min(self.agreed, len(text) - last)) :]
+        kept = min(common_prefix(self.cache.tokens, text), len(text) - last)
+        new = [*self.cache.rewind(kept), *text[kept:]]
         require_tokens("draft model", new, self._rows)
         if len(new) > _AT_ONCE:
             early, new = new[:-last], new[-last:]
             self.cache.prefill(early)
         logits = self.run(mx.array(new))[-last:]
         self.cache.tokens += new
-        self.agreed = len(text)
         return logits
 
     def run(self, tokens: mx.array) -> mx.array:
         """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
         return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
 
-    def _candidates(self, logits: mx.array, constraint: Constraint, last: int) -> list[_Candidates]:
-        """The plain and the healed candidates that the constraint's ids leave.
+    def _first(self, logits: mx.array, constraint: Constraint, last: int) -> tuple[int, bool, mx.array] | None:
+        """The best first token that may be, whether it is healed, and its log-probability among all candidates.
 
-        ``logits`` are what `feed_text` returns for a text that ends with the token ``last``.
+        One that takes a refused one's place is nearly as probable: those far below are never right. ``logits`` are what
+        `feed_text` returns for a text that ends with the token ``last``.
         """
-        if len(logits) == 1:
-            plain = logits[0]
-        else:  # only plain and healed candidates together need a common scale
+        plain, healed = logits[-1], mx.array(constraint.extensions[:0])
+        scores = [plain]
+        if len(logits) == 2:  # plain and healed candidates need a common scale
             before, after = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-            plain = after + before[last]
-        if constraint.first is None:
-            found = [_Candidates(False, None, plain)]
-        else:
-            tokens = self._known(constraint.first)
-            found = [_Candidates(False, tokens, plain[tokens])]
-        if len(logits) == 2:
-            tokens = self._known(constraint.extensions)
-            found.append(_Candidates(True, tokens, before[tokens]))
-        return [part for part in found if part.scores.size]
-
-    def _best_first(self, candidates: list[_Candidates]) -> Iterator[tuple[int, bool, float]]:
-        """Yield tokens, whether they are healed, and scores: the best one, and others only when that is refused.
-
-        These are nearly as probable, because those far below the refused one are never right.
-        """
-        refused, best = None, -math.inf
-        for count in (1, MOST_ASKED):
-            tops = []
-            for part in candidates:
-                if count == 1:
-                    places = mx.argmax(part.scores, keepdims=True)
-                else:
-                    number = min(count, part.scores.size)
-                    places = mx.argpartition(-part.scores, kth=number - 1)[:number]
-                tops.append((places if part.tokens is None else part.tokens[places], part.scores[places]))
-            mx.eval(tops)
-            ranked = sorted(
-                (-score, part.healed, token)
-                for part, (tokens, scores) in zip(candidates, tops, strict=True)
-                for token, score in zip(evaluated(tokens), np.array(scores).tolist(), strict=True)
-                if score > -np.inf
-            )
-            for score, healed, token in ranked[:1] if count == 1 else ranked:
-                if (token, healed) != refused and -score >= best + WORST:
-                    yield token, healed, -score
-                refused, best = refused or (token, healed), max(best, -score)
-
-    def _chain(self, first: mx.array, likely: mx.array, limit: int, refeed: Sequence[int] = ()) -> list[int]:
-        """Feed ``refeed`` and ``first`` [1], of log-probability ``likely``; return it and what follows.
-
-        All of it is chained on the device and evaluated once, unless its probability decides where it ends.
-        """
-        drafts = [first]
-        feed = mx.concatenate([mx.array(list(refeed), dtype=first.dtype), first]) if refeed else first
-        while len(drafts) < limit and (self._least == -math.inf or float(likely) >= self._least):
-            feed, added = self._best(self.run(feed))
-            drafts.append(feed)
-            likely = likely + added
-        chained = mx.concatenate(drafts)
-        mx.eval(chained, likely)
-        tokens = evaluated(chained)
-        if len(drafts) > 1:
-            self.cache.tokens += [*refeed, *tokens[:-1]]
-        self._unfed = [tokens[-1]] if len(drafts) > 1 else [*refeed, *tokens]
-        self._likely = likely
-        return tokens
-
-    @property
-    def likelihood(self) -> float:
-        """As `DraftSource.likelihood`."""
-        return math.exp(float(self._likely))
-
-    def more(self) -> list[int]:
-        """As `DraftSource.more`; empty where the draft is right with less than ``min_probability``."""
-        if self._least > -math.inf and float(self._likely) < self._least:
-            return []
-        token, added = self._best(self.run(mx.array(self._unfed)))
-        found = evaluated(token)
-        self.cache.tokens += self._unfed
-        self._unfed, self._likely = found, self._likely + added
-        return found
-
-    def _best(self, logits: mx.array) -> tuple[mx.array, mx.array]:
-        """The most probable token [1] after the last of ``logits`` [tokens, size], and log p [] of it; lazy."""
-        return mx.argmax(logits[-1], keepdims=True), confidence(logits[-1])
-
-    def _known(self, tokens: _Ids) -> mx.array:
-        """Those of ``tokens`` that the model has."""
-        return mx.array(tokens[tokens < self.size])
-
-
-class ModelScorer:
-    """A `ModelSource` as a `Scorer`: its cache follows the paths."""
-
-    def __init__(self, source: ModelSource) -> None:
-        self._source = source
-        self._root: list[int] = []
-        self._known: dict[tuple[int, ...], mx.array] = {}  # logits [size] after paths of this proposal
-
-    def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
-        """Feed the context; one pass gives what follows it and what follows all but its last id."""
-        source = self._source
-        text = source.compare(DraftContext(ids, kept))
-        if not text:
+            healed = mx.array(constraint.extensions[constraint.extensions < self.size])
+            scores = [after + before[last], before[healed]]
+        ids = mx.arange(self.size)
+        if constraint.first is not None:
+            ids = mx.array(constraint.first[constraint.first < self.size])
+            scores[0] = scores[0][ids]
+        ranked = mx.concatenate(scores)
+        if not ranked.size:
             return None
-        logits = source.feed_text(text, healing)
-        self._root = text[:-1] if len(logits) == 2 else text
-        path = tuple(text[len(self._root) :])
-        self._known = {(): logits[0], path: logits[-1]}
-        return path
+        every, best = mx.logsumexp(ranked), -math.inf
+        for _ in range(MOST_ASKED):
+            place, score = mx.argmax(ranked), mx.max(ranked)
+            mx.eval(place, score)
+            at, best = int(place), max(best, float(score))
+            if not float(score) > -math.inf or float(score) < best + WORST:
+                return None
+            is_healed = at >= ids.size
+            token = int(healed[at - ids.size] if is_healed else ids[at])
+            if constraint.allows(token, is_healed):
+                return token, is_healed, score - every
+            ranked[at] = -math.inf
+        return None
 
-    def best(self, path: tuple[int, ...], among: _Ids | None = None) -> tuple[_Ids, _Floats]:
-        """The best ids after ``path`` and their scores; a new path takes a pass over what of it is not in the cache."""
-        scores = self._known.get(path)
-        if scores is None:
-            source, text = self._source, [*self._root, *path]
-            sure = len(self._root)
-            source.rewind(min(sure + common_prefix(source.cache.tokens[sure:], path), len(text) - 1))
-            new = text[len(source.cache.tokens) :]
-            scores = self._known[path] = source.run(mx.array(new))[-1]
-            source.cache.tokens += new
-        if among is None:
-            ids, scores = _most_probable(scores)
-        else:
-            allowed = mx.array(among[among < self._source.size])
-            places, scores = _most_probable(scores[allowed])
-            ids = allowed[places]
-        mx.eval(ids, scores)
-        return np.array(ids, np.int32), np.array(scores, np.float64)
-
-    def score(self, path: tuple[int, ...], token: int) -> float:
-        """The logit of ``token`` after a path that is known."""
-        return float(self._known[path][token])
-
-
-def _most_probable(scores: mx.array) -> tuple[mx.array, mx.array]:
-    """The places of the `SCORED` best scores, in any order, and these scores; lazy.
-
-    They are looked for in the blocks of neighbours whose best scores are highest, which is much less work than sorting
-    all.
-    """
-    size = scores.shape[-1]
-    if size <= SCORED:
-        return mx.arange(size), scores
-    blocks = size // _BLOCK
-    if blocks <= SCORED:
-        places = mx.argpartition(-scores, kth=SCORED - 1)[:SCORED]
-        return places, scores[places]
-    heads = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK)
-    chosen = mx.argpartition(-mx.max(heads, axis=1), kth=SCORED - 1)[:SCORED]
-    near = (chosen[:, None] * _BLOCK + mx.arange(_BLOCK)).reshape(-1)
-    near = mx.concatenate([near, mx.arange(blocks * _BLOCK, size)])
-    places = near[mx.argpartition(-scores[near], kth=SCORED - 1)[:SCORED]]
-    return places, scores[places]
+    def _go_on(self, limit: int) -> list[int]:
+        """At most ``limit`` further draft ids."""
+        chain = draft_chain(self.run, self._unfed, limit, likely=self._likely, least=self._least)
+        if not chain.tokens:
+            return []
+        tokens, likely = mx.concatenate(chain.tokens), self._likely + mx.sum(mx.stack(chain.highest))
+        mx.eval(tokens, likely)
+        drafts = evaluated(tokens)
+        self.cache.tokens += [*self._unfed, *drafts[:-1]]
+        self._unfed, self._likely = drafts[-1:], likely
+        return drafts

@@ -44,8 +44,8 @@ class Absorption:
 
     def _first_said(self, token: int) -> int:
         """The last target id of what the first of a target token's several draft tokens says, or `NONE`."""
-        parts = self._target.spellings.inside[token] if token < len(self._target.token_bytes) else ()
-        said = self._draft.spellings.inside[parts[0]] if len(parts) > 1 else ()
+        parts = self._target.spellings[token] if token < len(self._target.token_bytes) else ()
+        said = self._draft.spellings[parts[0]] if len(parts) > 1 else ()
         return said[-1] if said else NONE
 
     def _line_end_absorbs(self, token: int) -> bool:

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts.alignment import Alignment, Side, Spellings, alignment_arrays
+from spectool.artifacts.alignment import Alignment, Side, alignment_arrays
 
 from .parts import edit
 
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; through text.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
-_LISTS = ("inside", "text_start", "token_bytes")
+_LISTS = ("spellings", "token_bytes")
 _OF_A_SIDE = (*_LISTS, *(f"{name}_offsets" for name in _LISTS), "risks")
 ARRAYS = (
     "draft_to_target",
@@ -28,14 +28,14 @@ def ints(values: list[int]) -> Any:
 
 DRAFT = Side(
     ints(FORTH),
-    Spellings([(1,), (0,), (1, 0), ()], [(1,), (0,), (1, 0), ()]),
+    [(1,), (0,), (1, 0), ()],
     True,
     [b"a", b"b", b"ab", b""],
     np.array([0.5, 0, 1, np.nan], np.float16),
 )
 TARGET = Side(
     ints(BACK),
-    Spellings([(1,), (0,), ()], [(2,), (0,), ()]),
+    [(1,), (0,), ()],
     False,
     [b"b", b"a", b"c"],
     np.zeros(3, np.float16),

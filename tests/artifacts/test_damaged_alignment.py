@@ -80,7 +80,7 @@ def test_flipped_bits_are_found(path: Path, rng: random.Random) -> None:
         ("draft_token_bytes_offsets", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
         ("target_token_bytes_offsets", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
         ("draft_to_target", [1, 0, -1], "int32", "int32 3, expected int32 4"),
-        ("target_inside_offsets", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
+        ("target_spellings_offsets", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
         ("prefix_index", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
         ("target_risks", [0, 0.5], "float16", "float16 2, expected float16 3"),
         ("target_risks", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
@@ -103,8 +103,8 @@ def test_surfaces_out_of_order_are_found(path: Path, offsets: list[int]) -> None
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5], [0, 1, 2, 2, 2]])
 def test_spellings_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
-    rewrite(path, "draft_text_start_offsets", offsets)
-    with pytest.raises(ArtifactError, match=r"draft_text_start: lists out of order"):
+    rewrite(path, "draft_spellings_offsets", offsets)
+    with pytest.raises(ArtifactError, match=r"draft_spellings: lists out of order"):
         Alignment(path)
 
 
@@ -116,9 +116,9 @@ def test_spellings_out_of_order_are_found(path: Path, offsets: list[int]) -> Non
         ("target_to_draft", [1, 4, -1], "ids outside -1 to 3"),
         ("draft_to_target", [1, 2, -1, -1], "an id is shared in one direction only"),
         ("target_to_draft", [1, 0, 2], "an id is shared in one direction only"),
-        ("draft_inside", [1, 0, 3, 0], "ids outside 0 to 2"),
-        ("draft_text_start", [1, -1, 1, 0], "ids outside 0 to 2"),
-        ("target_text_start", [1, 4], "ids outside 0 to 3"),
+        ("draft_spellings", [1, 0, 3, 0], "ids outside 0 to 2"),
+        ("draft_spellings", [1, -1, 1, 0], "ids outside 0 to 2"),
+        ("target_spellings", [1, 4], "ids outside 0 to 3"),
         ("prefix_index", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index", [0, -1, 1], "ids outside 0 to 3"),
     ],
@@ -130,9 +130,9 @@ def test_opening_finds_what_is_wrong(path: Path, array: str, values: list[Any], 
 
 
 def test_long_spellings_are_refused(path: Path) -> None:
-    rewrite(path, "draft_inside", [1] * 29 + [0, 1, 0])
-    rewrite(path, "draft_inside_offsets", [0, 29, 30, 32, 32])
-    with pytest.raises(ArtifactError, match=r"draft_inside: token 0 of 1 bytes is spelled by 29 ids"):
+    rewrite(path, "draft_spellings", [1] * 29 + [0, 1, 0])
+    rewrite(path, "draft_spellings_offsets", [0, 29, 30, 32, 32])
+    with pytest.raises(ArtifactError, match=r"draft_spellings: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
 
 

@@ -38,7 +38,7 @@ def translate(path: Path) -> None:
         ids, drafts = target.encode(text), draft.encode(text)
         for place in range(0, len(ids), 3):
             translator.commit(ids[place : place + 3])
-            context, constraint = translator.draft_context().ids, translator.constraint()
+            context, constraint = translator.draft_context(), translator.constraint()
             wild = [rng.randrange(draft.size) for _ in range(DRAFTED)]
             for proposed in (drafts[place : place + DRAFTED], wild):
                 if proposed:
@@ -48,10 +48,6 @@ def translate(path: Path) -> None:
                 healed = int(rng.choice(constraint.extensions))
                 constraint.allows(healed, True)
                 translator.translate([healed, *drafts[:2]], healed=True)
-        if rows := translator.token_rows():
-            tokens = np.arange(draft.size, dtype=np.int32)
-            rows.first(tokens, tokens % 40 == 0, False)
-            rows.following(tokens, tokens % 40 == 1, [], b"")
         risks = opened.target.risks
         assert ((risks >= 0) | np.isnan(risks)).all()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spectool.lab import ngram_model
 from spectool.lab.ngram_model import NgramModel, NgramSource
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tokenization.tokenizer import Tokenizer
 
 SIZE = 12
@@ -99,8 +99,8 @@ def test_drafts_equal_the_twin(
         NgramModel.count(documents, SIZE, 4, 2), None if within is None else np.isin(np.arange(SIZE), within)
     )
     twin = Twin(documents, 4, 2)
-    drafts, healed = source.draft(DraftContext(ids, 0), constraint, limit)
-    assert (drafts, healed) == source.draft(DraftContext(ids, 0), constraint, limit)
+    drafts, healed = source.draft(ids, constraint, limit)
+    assert (drafts, healed) == source.draft(ids, constraint, limit)
     found, best = twin.draft(ids, constraint, allowed)
     if best < 0 or not limit:
         assert (drafts, healed) == ([], False)
@@ -118,10 +118,6 @@ def test_drafts_equal_the_twin(
         text.append(token)
 
 
-def test_it_is_a_draft_source() -> None:
-    assert isinstance(NgramSource(NgramModel.count([[0, 1]], SIZE)), DraftSource)
-
-
 def test_windows_end_with_the_document() -> None:
     apart = NgramModel.count([[1, 2], [3, 4], [], [5]], SIZE)
     assert apart.ngrams == [SIZE, 2, 0, 0, 0]
@@ -131,24 +127,24 @@ def test_windows_end_with_the_document() -> None:
 def test_empty_context_means_the_most_frequent_token() -> None:
     source = NgramSource(NgramModel.count([[3, 4, 4, 5]], SIZE))
     everything = Constraint(extensions=np.arange(SIZE, dtype=np.int32))
-    assert source.draft(DraftContext([], 0), Constraint(), 1) == ([4], False)
+    assert source.draft([], Constraint(), 1) == ([4], False)
     # Nothing to heal either.
-    assert source.draft(DraftContext([], 0), everything, 1) == ([4], False)
+    assert source.draft([], everything, 1) == ([4], False)
 
 
 def test_ids_that_the_model_does_not_have_end_the_context() -> None:
     model = NgramModel.count([[3, 4, 4, 5]], SIZE)
     for strange in (-1, SIZE, 10**9):
         assert model.context([3, strange]) == model.context([])
-        assert NgramSource(model).draft(DraftContext([3, strange], 0), Constraint(), 1) == ([4], False)
+        assert NgramSource(model).draft([3, strange], Constraint(), 1) == ([4], False)
 
 
 def test_healing_takes_the_last_token_back_when_another_was_likelier() -> None:
     # After 1 comes 3 far more often than 2; 3 begins with the bytes of 2.
     model = NgramModel.count([[1, 3, 4]] * 9 + [[1, 2, 5]], SIZE)
     source, heal = NgramSource(model), Constraint(extensions=np.array([3, 6], dtype=np.int32))
-    assert source.draft(DraftContext([1, 2], 0), Constraint(), 2)[1] is False
-    assert source.draft(DraftContext([1, 2], 0), heal, 2) == ([3, 4], True)
+    assert source.draft([1, 2], Constraint(), 2)[1] is False
+    assert source.draft([1, 2], heal, 2) == ([3, 4], True)
 
 
 def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +156,7 @@ def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ngram_model, "_MOST_ASKED", 5)
     source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
-    assert source.draft(DraftContext([1], 0), Constraint(allows=never), 3) == ([], False)
+    assert source.draft([1], Constraint(allows=never), 3) == ([], False)
     assert len(asked) == 5 and len(set(asked)) == 5
 
 
@@ -171,9 +167,9 @@ def test_a_failing_question_leaves_nothing_behind() -> None:
     source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
     marked = Constraint(np.array([5], dtype=np.int32), np.array([2], dtype=np.int32), fails)
     with pytest.raises(KeyError):
-        source.draft(DraftContext([1], 0), marked, 3)
+        source.draft([1], marked, 3)
     only = Constraint(first=np.array([7], dtype=np.int32))
-    assert source.draft(DraftContext([1], 0), only, 1) == ([7], False)
+    assert source.draft([1], only, 1) == ([7], False)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +200,9 @@ def test_counts_a_real_text_as_the_formula_does(real: Callable[[str], Tokenizer]
         assert found == pytest.approx(np.array(expected), rel=1e-4, abs=1e-9)
     # Narrow choices beyond the first looks, and a mask over nearly everything.
     wanted = np.arange(100_000, 100_200, dtype=np.int32)
-    drafts, _ = NgramSource(model).draft(DraftContext(documents[0][:5], 0), Constraint(first=wanted), 3)
+    drafts, _ = NgramSource(model).draft(documents[0][:5], Constraint(first=wanted), 3)
     assert drafts[0] in wanted and len(drafts) == 3
     rest = np.ones(tokenizer.size, dtype=bool)
     rest[documents[0]] = False
-    drafts, _ = NgramSource(model, rest).draft(DraftContext(documents[0][:5], 0), Constraint(), 3)
+    drafts, _ = NgramSource(model, rest).draft(documents[0][:5], Constraint(), 3)
     assert len(drafts) == 3 and rest[drafts].all()

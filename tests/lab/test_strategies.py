@@ -10,12 +10,12 @@ from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
+from spectool.lab.ngram_model import DraftSource
 from spectool.lab.strategies import STRATEGIES, make_translator
 from spectool.measure.replay import replay
-from spectool.runtime import Constraint, DraftContext
+from spectool.runtime import Constraint
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.protocol import DraftSource
 from spectool.tests.lab.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
 from spectool.tests.lab.ceiling_twin import Ceiling, translation_ceiling
 from spectool.tests.runtime.translation.translation_twin import encode_inside
@@ -80,7 +80,7 @@ class Reference(DraftSource):
         self._ids = self._draft.encode(text)
         self._ends = ends_in_text(self._draft, self._ids)
 
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         frontier = self._target_ends[self.committed - 1] if self.committed else 0
         straddling = next(place for place, end in enumerate(self._ends) if end > frontier or not self.committed)
         if self._strategy == "none":

@@ -8,7 +8,6 @@ What it writes is remembered. Only where no sure border is near does the end of 
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 
@@ -32,15 +31,6 @@ _CHARACTER = 4  # bytes of the longest character
 _BROKEN = re.compile("([\udc80-\udcff]+)")  # bytes that are part of no character, after decoding
 
 
-@dataclass(eq=False, slots=True)
-class TokenRun:
-    """Ids that are appended as one."""
-
-    ids: tuple[int, ...]  # canonical by themselves
-    data: bytes  # what they spell
-    first: str  # its first character; empty where it begins inside one
-
-
 class IncrementalBPE:
     """Joins ids of a tokenizer, for which `reasons_for_text` finds none. Holds caches only; texts belong to the caller.
 
@@ -61,7 +51,6 @@ class IncrementalBPE:
         self._encoded = lru_cache(_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
-        self.token_run = lru_cache(_REMEMBERED)(self._token_run)
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
         added = (text.encode() for token, text in running.added.items() if text == names[token])
@@ -71,10 +60,6 @@ class IncrementalBPE:
     def string_calls(self) -> int:
         """How often text was encoded."""
         return self._text.string_calls
-
-    def _token_run(self, ids: tuple[int, ...]) -> TokenRun:
-        data = self._data(ids)
-        return TokenRun(ids, data, _first_character(data))
 
     def join(self, ids: Sequence[int], run: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
         """Append ``run`` to ``ids``.
@@ -89,19 +74,9 @@ class IncrementalBPE:
             ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text. Given a boundary
             at ``floor``, they are those of the text from there on.
         """
-        return self.append(ids, self.token_run(run), floor, begin) if run else (len(ids), run)
-
-    def append(self, ids: Sequence[int], run: TokenRun, floor: int = 0, begin: int = 0) -> Change:
-        """As `join`."""
-        if self._is_sure(ids, len(ids), begin, run.first):
-            return len(ids), run.ids
-        return self._mend(ids, run.data, floor, begin)
-
-    def extend(self, ids: list[int], runs: Iterable[TokenRun], floor: int = 0, begin: int = 0) -> None:
-        """Append several token runs to ``ids`` in place."""
-        for run in runs:
-            start, tail = self.append(ids, run, floor, begin)
-            ids[start:] = tail
+        if not run or self._is_sure(ids, len(ids), begin, self._first(run[0]) or _first_character(self._data(run))):
+            return len(ids), run
+        return self._mend(ids, self._data(run), floor, begin)
 
     def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append bytes, which need not be whole tokens; as `join`."""

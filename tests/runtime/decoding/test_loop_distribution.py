@@ -11,19 +11,15 @@ import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool import RuntimeUnsupported
-from spectool.lab.strategies import IntersectionTranslator
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
 from spectool.runtime.drafters.guarded import GuardedDrafter
-from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
-from spectool.runtime.translation.drawing import FLATTER
-from spectool.tests.runtime.distributions import FALSE_ALARM, check, filtered, follow, joint
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
 
@@ -70,20 +66,7 @@ class Lookup(Fixed):
         return Proposal([4] if tokens[-1] > 3 else [], self.name, [0.9] if tokens[-1] > 3 else [])
 
 
-SHARED = np.array([7, 2, -1, 0, 5, 9, -1, 4], dtype=np.int32)
-"""Draft id of each target id; drafts 1, 3, 6 and 8 have no counterpart, and 9 is beyond the draft's tokenizer."""
-
-
-def intersection_of(draft: Any) -> Drafter:
-    back = np.full(10, -1, dtype=np.int32)
-    back[SHARED[SHARED >= 0]] = np.flatnonzero(SHARED >= 0)
-    translator = IntersectionTranslator(back, SHARED, {2: [1, 3], 6: [8]}.__getitem__)
-    return TranslatedDrafter(ModelSource(draft, bos=6, size=9), translator)
-
-
 def drafter_of(name: str, noisy: Any) -> Drafter | Drafters:
-    if name == "intersection":
-        return intersection_of(tiny_model(vocabulary=10, seed=3, scale=2.0))
     if name == "guesses":
         return Fixed(plain(noisy, PROMPT, 2), "guesses")
     if name == "hybrid":
@@ -147,7 +130,7 @@ def test_the_loop_keeps_it_with_any_sampler(model: Any, noisy: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", ["model", "hesitant model", "intersection", "hybrid", "guesses"])
+@pytest.mark.parametrize("drafter", ["model", "hesitant model", "hybrid", "guesses"])
 @pytest.mark.parametrize("kind", list(LOOPED))
 def test_the_loop_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str, drafter: str) -> None:
     check_loop(model, drafter_of(drafter, noisy), kind, "rejection", MANY_RUNS)
@@ -191,45 +174,6 @@ def test_drafts_with_the_targets_own_distribution_are_all_accepted(model: Any) -
         assert len(list(steps)) == 60
         # Passes of one and of five positions round differently.
         assert total.acceptance_rate > 0.95, sampling
-
-
-def banned(tokens: mx.array, logits: mx.array) -> mx.array:
-    """Forbid the token before, and token 5."""
-    logits[:, tokens[-1:]] = -mx.inf
-    logits[:, 5] = -mx.inf
-    return logits
-
-
-@pytest.mark.parametrize("processors", [(), (banned,)])
-def test_the_intersection_is_drawn_from_what_is_shared(model: Any, processors: tuple[LogitsProcessor, ...]) -> None:
-    draft = tiny_model(vocabulary=10, seed=3, scale=2.0)
-    drafter = intersection_of(draft)
-    sampling = Sampling(temp=0.8)
-    drafter.draw_with(Draw(sampling, processors, VOCABULARY + 2))  # type: ignore[attr-defined]
-    drafter.start([3, 1, 2])
-    text, history = [6, 0, 2, 1, 3], [3, 1, 2]  # BOS, two counterparts and a spelling
-    for committed in ([4], [0, 6, 7], [2]):
-        tokens, _, _, distribution = drafter.propose(3)
-        assert distribution is not None
-        assert distribution.shape == (3, VOCABULARY + 2)
-        drafted, seen = list(text), list(history)
-        for row, token in enumerate(tokens):
-            logits = np.full(VOCABULARY + 2, -np.inf)
-            whole = np.array(draft(mx.array([drafted]))[0, -1], dtype=np.float64)
-            for target, counterpart in enumerate(SHARED.tolist()):
-                if 0 <= counterpart < 9:
-                    logits[target] = whole[counterpart]
-            if processors:
-                logits[[seen[-1], 5]] = -np.inf
-            exact = filtered(Sampling(temp=FLATTER * sampling.temp), logits)
-            assert np.array(distribution[row]) == pytest.approx(exact, abs=1e-4)
-            assert exact[token] > 0
-            drafted.append(int(SHARED[token]))
-            seen.append(token)
-        drafter.commit(committed)
-        for token in committed:
-            text += {2: [1, 3], 6: [8]}.get(token, [int(SHARED[token])])
-        history += committed
 
 
 def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:

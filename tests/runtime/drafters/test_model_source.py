@@ -13,7 +13,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.translation.protocol import Constraint, DraftContext
+from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tests.runtime.models import Counted, tiny_model
 
 VOCABULARY = 64
@@ -122,24 +122,17 @@ def test_drafts_equal_those_without_a_cache(
     source = ModelSource(model, bos=bos, size=size, min_probability=floor)
     twin = Twin(model, bos, size or VOCABULARY)
     ids: list[int] = []
-    previous: list[int] = []
     healings = ended = 0
-    source.start()
     for _ in range(40):
         if rng.random() < 0.05:
-            source.start()
-            ids, previous = [rng.randrange(VOCABULARY) for _ in range(rng.randint(0, 50))], []
+            ids = [rng.randrange(VOCABULARY) for _ in range(rng.randint(0, 50))]
         elif rng.random() < 0.05:
             ids = [BOS, *ids]
-        kept = next((i for i, (a, b) in enumerate(zip(ids, previous, strict=False)) if a != b), None)
-        kept = min(len(ids), len(previous)) if kept is None else kept
         constraint, limit = constraint_of(rng), rng.randint(0, 5)
-        kept = kept if rng.random() < 0.8 else rng.randint(0, kept)
-        answer = source.draft(DraftContext(ids, kept), constraint, limit)
+        answer = source.draft(ids, constraint, limit)
         twin.check(ids, constraint, limit, answer, floor)
         ended += 0 < len(answer[0]) < limit
         healings += answer[1]
-        previous = ids
         ids = next_context(rng, ids[:80] if len(ids) < 80 else ids[:5], answer)
     assert healings > 3, seed
     assert (ended > 3) is (floor > 0), seed
@@ -156,10 +149,10 @@ def test_short_contexts(llama: Any, bos: int | None) -> None:
     contexts: list[list[int]] = [[], [5], [BOS], [BOS, 5], [5, 6], []]
     for ids in contexts:
         for constraint in (Constraint(), EXTENSIONS, HEALED_ONLY):
-            twin.check(ids, constraint, 2, source.draft(DraftContext(ids, 0), constraint, 2))
-    assert (source.draft(DraftContext([], 0), Constraint(), 2) == ([], False)) is (bos is None)
+            twin.check(ids, constraint, 2, source.draft(ids, constraint, 2))
+    assert (source.draft([], Constraint(), 2) == ([], False)) is (bos is None)
     # One token alone stands on nothing that could have predicted another.
-    assert source.draft(DraftContext([5], 0), HEALED_ONLY, 2)[1] is (bos is not None)
+    assert source.draft([5], HEALED_ONLY, 2)[1] is (bos is not None)
 
 
 def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,23 +160,23 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkey
     counted = Counted(llama)
     source = ModelSource(counted)
     ids = list(range(2, 52))
-    first, _ = source.draft(DraftContext(ids, 0), Constraint(), 3)
+    first, _ = source.draft(ids, Constraint(), 3)
     assert counted.passes == [20, 20, 9, 1, 1, 1]
     # Everything accepted, and one token of the target's own: only the last draft and that are new.
     ids = [*ids, *first, 7]
     counted.passes.clear()
-    second, _ = source.draft(DraftContext(ids, 50), Constraint(), 3)
+    second, _ = source.draft(ids, Constraint(), 3)
     assert counted.passes == [2, 1, 1]
     # Healing reads the last two positions, so one known token is fed again and no pass added.
     ids = [*ids, second[0]]
     counted.passes.clear()
-    third, healed = source.draft(DraftContext(ids, 54), HEALED_ONLY, 3)
+    third, healed = source.draft(ids, HEALED_ONLY, 3)
     assert healed
     assert counted.passes == [2, 1, 1]
     # The healed token was fed in the place of the last one.
     ids = [*ids[:-1], *third[:2], 9]
     counted.passes.clear()
-    source.draft(DraftContext(ids, 54), Constraint(), 1)
+    source.draft(ids, Constraint(), 1)
     assert counted.passes == [1]
 
 
@@ -196,39 +189,39 @@ class Traced(Counted):
         return super().__call__(tokens, cache) + self.placeholder
 
 
-@pytest.mark.parametrize(("constraint", "passes"), [(Constraint(), 8), (EXTENSIONS, 1)])
-def test_the_first_evaluation_comes_after_the_last_pass(llama: Any, constraint: Constraint, passes: int) -> None:
-    """A chain of 8 drafts stays on the device; only a boundary check must see the first token."""
+def test_a_chain_stays_on_the_device(llama: Any) -> None:
+    """Only the boundary check has to see a token, the first one; the 7 after it are evaluated at once."""
     traced = Traced(llama)
     source = ModelSource(traced)
 
     def propose(placeholder: mx.array) -> mx.array:
         traced.placeholder = placeholder
-        context = DraftContext(list(range(2, 20)), 0)
-        source.draft(context, constraint, 8)
+        source._go_on(7)
         return placeholder
+
+    source.draft(list(range(2, 20)), EXTENSIONS, 1)
+    traced.passes.clear()
 
     with pytest.raises(ValueError, match="eval an array during function transformations"):
         mx.compile(propose)(mx.zeros(1))
-    assert len(traced.passes) == passes
+    assert len(traced.passes) == 7
 
 
 def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
     source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
     ids = [5, 6, 7, 8]
-    [healed, *_], _ = source.draft(DraftContext(ids, 0), HEALED_ONLY, 3)
+    [healed, *_], _ = source.draft(ids, HEALED_ONLY, 3)
     assert healed != ids[-1]
     for text in ([*ids, 9], [*ids, 9, 10]):
-        twin.check(text, PLAIN_ONLY, 3, source.draft(DraftContext(text, len(text) - 1), PLAIN_ONLY, 3))
+        twin.check(text, PLAIN_ONLY, 3, source.draft(text, PLAIN_ONLY, 3))
 
 
 def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
     counted = Counted(llama)
     source = ModelSource(counted)
-    source.draft(DraftContext([5, 6, 7, 8, 9], 0), Constraint(), 1)
+    source.draft([5, 6, 7, 8, 9], Constraint(), 1)
     counted.passes.clear()
-    source.start()
-    source.draft(DraftContext([5, 6, 7, 10, 11], 0), Constraint(), 1)
+    source.draft([5, 6, 7, 10, 11], Constraint(), 1)
     assert counted.passes == [2]
 
 
@@ -243,9 +236,8 @@ def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytes
 
     ids = [5, 6, 7]
     constraint = Constraint(EXTENSIONS.extensions, allows=never)
-    assert ModelSource(llama).draft(DraftContext(ids, 0), constraint, 3) == ([], False)
-    assert [healed for _, healed in asked].count(True) == 4
-    assert len(asked) == len(set(asked)) == 8
+    assert ModelSource(llama).draft(ids, constraint, 3) == ([], False)
+    assert len(asked) == len(set(asked)) == 4
     scores = Twin(llama, None, VOCABULARY).first(ids, EXTENSIONS)[0]
     assert [scores[key] for key in asked] == pytest.approx(
         sorted((scores[key] for key in asked), reverse=True), abs=1e-3
@@ -266,7 +258,7 @@ def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
 
     source.run = run  # type: ignore[method-assign]
     not_7 = Constraint(allows=lambda token, healed: token != 7)
-    assert source.draft(DraftContext([5, 6], 0), not_7, 1) == (([9], False) if taken else ([], False))
+    assert source.draft([5, 6], not_7, 1) == (([9], False) if taken else ([], False))
 
 
 @pytest.mark.parametrize("bos", [None, BOS])
@@ -277,15 +269,15 @@ def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint
     ids = list(range(2, 12))
     for _ in range(4):
         for limit in (1, 3):
-            drafts, healed = asked.draft(DraftContext(ids, 0), constraint, limit)
+            drafts, healed = asked.draft(ids, constraint, limit)
             further = [*drafts, *asked.more(), *asked.more()]
-            assert (further, healed) == whole.draft(DraftContext(ids, 0), constraint, limit + 2)
+            assert (further, healed) == whole.draft(ids, constraint, limit + 2)
         ids = [*ids[: len(ids) - healed], *further[:3], 5]
 
 
 def test_more_keeps_to_the_least_probability(llama: Any) -> None:
     source = ModelSource(llama, min_probability=0.999)
-    assert len(source.draft(DraftContext([5, 6, 7], 0), Constraint(), 4)[0]) == 1
+    assert len(source.draft([5, 6, 7], Constraint(), 4)[0]) == 1
     assert source.more() == []
 
 
@@ -295,23 +287,23 @@ def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) 
     source, twin = ModelSource(counted), Twin(llama, None, VOCABULARY)
     counted.fail_at = fail_at
     with pytest.raises(KeyboardInterrupt):
-        source.draft(DraftContext(ids, 0), HEALED_ONLY, 4)
+        source.draft(ids, HEALED_ONLY, 4)
     for text in (ids, [*ids, 3], ids[:4]):
-        twin.check(text, EXTENSIONS, 4, source.draft(DraftContext(text, 4), EXTENSIONS, 4))
+        twin.check(text, EXTENSIONS, 4, source.draft(text, EXTENSIONS, 4))
 
 
 def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -> None:
     source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
-    source.draft(DraftContext([5, 6, 7], 0), Constraint(), 2)
+    source.draft([5, 6, 7], Constraint(), 2)
     for wrong in (VOCABULARY, -1):
         with pytest.raises(RuntimeUnsupported, match=f"token {wrong}: the model has 64 rows"):
-            source.draft(DraftContext([5, 6, 8, wrong], 2), Constraint(), 2)
-    twin.check([5, 6, 8], Constraint(), 2, source.draft(DraftContext([5, 6, 8], 3), Constraint(), 2))
+            source.draft([5, 6, 8, wrong], Constraint(), 2)
+    twin.check([5, 6, 8], Constraint(), 2, source.draft([5, 6, 8], Constraint(), 2))
 
 
 def test_nothing_to_choose_from(llama: Any) -> None:
     source = ModelSource(llama)
     absent = np.array([VOCABULARY + 6], dtype=np.int32)
     for constraint in (Constraint(first=absent), Constraint(absent, absent)):
-        assert source.draft(DraftContext([5, 6], 0), constraint, 3) == ([], False)
-    assert source.draft(DraftContext([5, 6], 0), Constraint(), 0) == ([], False)
+        assert source.draft([5, 6], constraint, 3) == ([], False)
+    assert source.draft([5, 6], Constraint(), 0) == ([], False)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from spectool.lab.ngram_model import DraftSource
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.protocol import Constraint, DraftContext, DraftSource
+from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -31,9 +32,9 @@ class Scripted:
         self._note("commit", list(tokens))
         self.context += tokens
 
-    def draft_context(self) -> DraftContext:
+    def draft_context(self) -> Sequence[int]:
         self._note("draft_context")
-        return DraftContext(self.context, 0)
+        return self.context
 
     def constraint(self) -> Constraint:
         self._note("constraint")
@@ -63,8 +64,8 @@ class Guesses(DraftSource):
     def start(self) -> None:
         self.starts += 1
 
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        self.asked.append((list(context.ids), limit))
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        self.asked.append((list(context), limit))
         drafts = self.ids[:limit]
         if drafts and not constraint.allows(drafts[0], self.healed):
             return [], self.healed
@@ -127,8 +128,8 @@ class Knows(DraftSource):
     def start(self) -> None:
         """No state."""
 
-    def draft(self, context: DraftContext, constraint: Constraint, limit: int) -> tuple[list[int], bool]:
-        return self.ids[len(context.ids) : len(context.ids) + limit], False
+    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        return self.ids[len(context) : len(context) + limit], False
 
 
 def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> None:

@@ -9,8 +9,6 @@ from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tests.runtime.translation.toy_pairs import PAIRS
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin
 from spectool.tests.runtime.translation.worlds import BUNDLED, World
 from spectool.tokenization.opening import open_tokenizer
@@ -32,9 +30,3 @@ def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         return World(draft, target, Alignment(folder / pair), TranslationTwin(draft, target))
 
     return aligned
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ByteAlignedTranslator]:
-    """The translator of a pair of toy tokenizers, by its name."""
-    return cache(lambda name: PAIRS[name].translator(tmp_path_factory.mktemp("pair")))

@@ -6,11 +6,11 @@ from time import thread_time
 
 import pytest
 
+from spectool.lab.ngram_model import DraftSource
 from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.protocol import DraftSource
 from spectool.tests.runtime.translation.worlds import World
 
 MOST = 3.0  # times as long for twice as much
@@ -99,7 +99,7 @@ def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
         for place, token in enumerate(ids):
             translator.commit([token])
             if place % 8 == 0:
-                for last in translator.draft_context().ids[-1:]:
+                for last in translator.draft_context()[-1:]:
                     translator.translate([last, last])
                     translator.constraint().allows(last, False)
 

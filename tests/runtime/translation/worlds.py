@@ -174,7 +174,7 @@ def proposals(
 ) -> Iterator[list[int]]:
     """Yield right and wrong drafts for the present frontier."""
     draft = world.draft
-    view = list(translator.draft_context().ids)
+    view = list(translator.draft_context())
     constraint = translator.constraint()
     data = text.encode()
     end = len(text_bytes(world.target, committed)) + rng.randint(1, 40)
@@ -206,7 +206,7 @@ def endings(tokenizer: Tokenizer) -> list[int]:
 def state(world: World, translator: ByteAlignedTranslator) -> tuple[Any, ...]:
     """Return all that can be seen of a translator."""
     constraint = translator.constraint()
-    view = list(translator.draft_context().ids)
+    view = list(translator.draft_context())
     firsts = constraint.extensions[:3].tolist()
     plain = world.draft.encode(" kot, 12")
     return (

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.translation.token_rows import END, UNKNOWN
+from spectool.lab.drawing.token_rows import END, UNKNOWN
 
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float64]
@@ -64,17 +64,15 @@ class Lattice:
         by_token = {int(tokens[i]): data for i, data in pending.items()}
         self._branches.append(_Branch(path, tokens, rows, by_token, weights))
 
-    def pop_heaviest_leaf(self, least: float, hold: bool, but_for: Callable[[int], bool] | None = None) -> Leaf | None:
+    def pop_heaviest_leaf(self, least: float, but_for: Callable[[int], bool] | None = None) -> Leaf | None:
         """Take out the heaviest leaf; None if its share of all weight is below ``least``.
 
-        Without ``hold``, a token that has a target id left is no leaf. If the heaviest has a last id, or `END`, of
-        which ``but_for`` is true, it stays where it is.
+        If the heaviest has a last id, or `END`, of which ``but_for`` is true, it stays where it is.
         """
         total, best = 0.0, (0.0, 0, 0)
         for number, branch in enumerate(self._branches):
-            leaves = branch.rows[:, 0] == END
-            if hold:
-                leaves |= (branch.rows[:, 0] >= 0) & (branch.rows[:, 1:2] == END).any(axis=1)
+            held = (branch.rows[:, 0] >= 0) & (branch.rows[:, 1:2] == END).any(axis=1)
+            leaves = (branch.rows[:, 0] == END) | held
             weights = np.where(leaves, branch.weights, 0)
             i = int(weights.argmax())
             total += float(branch.weights[branch.rows[:, 0] != UNKNOWN].sum())

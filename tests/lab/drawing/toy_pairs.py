@@ -14,7 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+from spectool.lab.drawing.drafter import DrawingTranslator
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ class TableScorer:
         self._table = table
         self._root: list[int] = []
 
-    def begin(self, ids: Sequence[int], kept: int, healing: bool) -> tuple[int, ...] | None:
+    def begin(self, ids: Sequence[int], healing: bool) -> tuple[int, ...] | None:
         healing = healing and len(ids) > 1
         self._root = list(ids[:-1] if healing else ids)
         return tuple(ids[len(self._root) :])
@@ -102,11 +102,11 @@ class ToyPair:
     target_tokens: tuple[bytes, ...]
     prompts: tuple[tuple[bytes, ...], ...]
 
-    def translator(self, folder: Path) -> ByteAlignedTranslator:
+    def translator(self, folder: Path) -> DrawingTranslator:
         """Align the two in ``folder``."""
         (folder / "text.txt").write_text(TEXT, encoding="utf-8")
         build_alignment(self.draft, self.target, open_corpus(str(folder / "text.txt")), folder / "a", lambda step: None)
-        return ByteAlignedTranslator(Alignment(folder / "a"), self.draft, self.target)
+        return DrawingTranslator(Alignment(folder / "a"), self.draft, self.target)
 
     @cached_property
     def draft_model(self) -> Table:

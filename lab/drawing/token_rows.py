@@ -26,22 +26,22 @@ _Mask = NDArray[np.bool_]
 _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a character that a token begins after its row
 
 
-def spelling_table(inside: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
+def spelling_table(spellings: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
     """The row of each draft token inside a text, int32 [draft ids, LONGEST_SPELLING + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with
     `UNKNOWN`.
 
     Args:
-        inside: Spelling of each draft token; empty where it is no whole characters.
+        spellings: Spelling of each draft token; empty where it is no whole characters.
         counterparts: Target id with the same bytes or the same role, -1 where none; int32 [draft ids].
         token_bytes: Bytes of each draft token; none of special ones.
     """
-    lengths = np.diff(inside.offsets)
+    lengths = np.diff(spellings.offsets)
     rows = np.full((len(lengths), LONGEST_SPELLING + 1), END, np.int32)
     for column in range(LONGEST_SPELLING):
         longer = np.flatnonzero(lengths > column)
-        rows[longer, column] = inside.values[inside.offsets[longer] + column]
+        rows[longer, column] = spellings.values[spellings.offsets[longer] + column]
     rows[lengths > LONGEST_SPELLING, LONGEST_SPELLING] = UNKNOWN
     rows[lengths == 0, 0] = UNKNOWN
     special = np.diff(token_bytes.offsets) == 0
@@ -57,37 +57,33 @@ class TokenRows:
     Attributes:
         table: The pair's `spelling_table`.
         token_bytes: Bytes of each draft token.
-        encoder: Joins target ids; None where the table is all there is.
+        encoder: Joins target ids.
         known: Spellings made byte by byte so far; added to.
-        committed: Committed target ids; longer while boundaries are looked at.
-        begin: Number of them before the present text.
+        committed: Committed target ids of the present text; longer while boundaries are looked at.
         overlaps: Committed bytes that a plain first token repeats, and those that a healed one does.
-        text_start: Spellings of plain first tokens where a text has not begun; None where it has.
+        at_start: The target ids of a draft token at the start of a text; None where the text has begun.
         check_first: Whether first tokens that would merge into the last committed one are left out.
-        check: Whether later ones are.
         is_settled: Whether target ids after the committed ones are likely to stay when the draft goes on.
     """
 
     table: _Ids
     token_bytes: Sequence[bytes]
-    encoder: IncrementalBPE | None
+    encoder: IncrementalBPE
     known: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]]
     committed: list[int]
-    begin: int
     overlaps: tuple[bytes, bytes]
-    text_start: Sequence[tuple[int, ...]] | None
+    at_start: Callable[[int], tuple[int, ...]] | None
     check_first: bool
-    check: bool
-    is_settled: Callable[[Sequence[int]], bool] = bool
+    is_settled: Callable[[Sequence[int]], bool]
 
     def first(self, tokens: _Ids, likely: _Mask, healed: bool) -> _Rows:
         """As `following`, for first tokens after the committed text; ``healed`` ones replace the last context token."""
-        if self.text_start is None or healed:
+        if self.at_start is None or healed:
             rows, pending = self._rows(tokens, likely, self.overlaps[healed], b"")
         else:
             rows, pending = np.full((len(tokens), self.table.shape[1]), UNKNOWN, np.int32), {}
             for i in np.flatnonzero(likely & (tokens < len(self.token_bytes))).tolist():
-                _write(rows[i], self.text_start[tokens[i]])
+                _write(rows[i], self.at_start(int(tokens[i])))
         if self.check_first:
             rows[self._merging(rows, likely, ())] = UNKNOWN
         return rows, pending
@@ -105,7 +101,7 @@ class TokenRows:
             held: Last target id before them, if it is not drawn; where the two would merge, both are spelled together.
         """
         rows, left = self._rows(tokens, likely, b"", pending)
-        if held is not None and self.encoder is not None:
+        if held is not None:
             merging = self._merging(rows, likely, (*drawn, held))
             known = rows[:, 0] != UNKNOWN
             rows[known, 1:] = rows[known, :-1]
@@ -116,7 +112,7 @@ class TokenRows:
             for i in np.flatnonzero(merging & likely).tolist():
                 ids, left[i] = self._spell(int(tokens[i]), b"", before)
                 _write(rows[i], ids, bool(left[i]))
-        if self.check if drawn else self.check_first:
+        if drawn or self.check_first:
             rows[self._merging(rows, likely, drawn)] = UNKNOWN
         return rows, left
 
@@ -128,8 +124,6 @@ class TokenRows:
         by_bytes = inside & ~special if overlap or pending else rows[:, 0] == UNKNOWN
         rows[by_bytes] = UNKNOWN
         left: dict[int, bytes] = {}
-        if self.encoder is None:
-            return rows, left
         for i in np.flatnonzero(by_bytes & inside & likely).tolist():
             ids, rest = self._spell(int(tokens[i]), overlap, pending)
             _write(rows[i], ids, bool(rest))
@@ -145,7 +139,7 @@ class TokenRows:
             raw, found = self.token_bytes[token], ((), b"")
             if overlap == self.overlaps[0] and not raw.startswith(b" "):
                 overlap = overlap.removeprefix(b" ")  # artificial: a draft token need not write it
-            if self.encoder is not None and raw.startswith(overlap):
+            if raw.startswith(overlap):
                 data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
                 found = self.encoder.spell(data[:whole]), data[whole:]
@@ -160,7 +154,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if self.encoder is not None and not self.encoder.may_hold(self.committed, (token,), self.begin):
+                if not self.encoder.may_hold(self.committed, (token,)):
                     merging.append(token)
         finally:
             del self.committed[floor:]

@@ -5,24 +5,23 @@ Six pairs of toy tokenizers (`toy_pairs`) are compared with a twin that encodes 
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from spectool.artifacts.alignment import NONE, IdLists
+from spectool.lab.drawing.drafter import DrawingTranslator
+from spectool.lab.drawing.token_rows import END, LONGEST_SPELLING, UNKNOWN, TokenRows, spelling_table
 from spectool.runtime.sampling.samplers import Sampling
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.token_rows import END, LONGEST_SPELLING, UNKNOWN, TokenRows, spelling_table
-from spectool.tests.runtime.translation.drawing_twin import DrawingTwin
-from spectool.tests.runtime.translation.drawn import LENGTH, first, following
-from spectool.tests.runtime.translation.toy_pairs import PAIRS
+from spectool.tests.lab.drawing.drawing_twin import DrawingTwin
+from spectool.tests.lab.drawing.drawn import LENGTH, first, following
+from spectool.tests.lab.drawing.toy_pairs import PAIRS
 from spectool.tokenization.token_bytes import TokenBytes
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
-def test_what_is_stated_is_what_whole_strings_say(
-    name: str, translator: Callable[[str], ByteAlignedTranslator]
-) -> None:
+def test_what_is_stated_is_what_whole_strings_say(name: str, translator: Callable[[str], DrawingTranslator]) -> None:
     pair, byte_aligned = PAIRS[name], translator(name)
     compared = merged = 0
     for heat, prompt in itertools.product((0.4, 0.9), pair.prompt_ids):
@@ -48,12 +47,15 @@ def test_what_is_stated_is_what_whole_strings_say(
     assert compared > 100 and merged > 20
 
 
+NO_ENCODER: Any = None
+
+
 @pytest.mark.parametrize("count", [0, 1, LONGEST_SPELLING, LONGEST_SPELLING + 1, LONGEST_SPELLING + 5])
 def test_a_spelling_longer_than_a_row_has_no_end(count: int) -> None:
     """A draft token of a text's start is written with care, not by the table."""
     ids = tuple(range(10, 10 + count))
     table = np.full((1, LONGEST_SPELLING + 1), UNKNOWN, np.int32)
-    frontier = TokenRows(table, (b"x",), None, {}, [], 0, (b"", b""), [ids], False, False)
+    frontier = TokenRows(table, (b"x",), NO_ENCODER, {}, [], (b"", b""), lambda token: ids, False, bool)
     rows, pending = frontier.first(np.array([0]), np.array([True]), False)
     more = END if 0 < count <= LONGEST_SPELLING else UNKNOWN
     assert rows.tolist() == [[*ids[:LONGEST_SPELLING], *[more] * (LONGEST_SPELLING + 1 - min(count, LONGEST_SPELLING))]]

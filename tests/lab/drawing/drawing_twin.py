@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectool.runtime.translation.drawing import FLATTER, SMALL
-from spectool.runtime.translation.token_rows import CHECKED
-from spectool.tests.runtime.translation.toy_pairs import ToyPair
+from spectool.lab.drawing.next_tokens import SMALL
+from spectool.lab.drawing.token_rows import CHECKED
+from spectool.tests.lab.drawing.toy_pairs import ToyPair
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
@@ -42,7 +42,7 @@ class DrawingTwin:
     def __init__(self, pair: ToyPair, temperature: float) -> None:
         self._pair = pair
         self._twin = TranslationTwin(pair.draft, pair.target)
-        self._temperature = FLATTER * temperature
+        self._temperature = temperature
         self.merged = 0
 
     def stated(self, committed: Sequence[int], drawn: Sequence[int]) -> dict[int, float]:

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
+from spectool.lab.drawing.drafter import DrawingDrafter, DrawingTranslator
+from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.drafters.translated import TranslatedDrafter
+from spectool.runtime.drafters.translated import FURTHER
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw, accept_or_resample
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.drawing import NextTokens, draw_tokens
-from spectool.runtime.translation.protocol import FURTHER, Constraint
+from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.tests.lab.drawing.drawn import LENGTH, SAMPLING, first, following
+from spectool.tests.lab.drawing.toy_pairs import PAIRS, TableScorer, ToyPair
 from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
 from spectool.tests.runtime.models import tiny_model
-from spectool.tests.runtime.translation.drawn import LENGTH, SAMPLING, first, following
-from spectool.tests.runtime.translation.toy_pairs import PAIRS, TableScorer, ToyPair
 from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK, MANY = 5_000, 100_000  # draws for a pair, over all its prompts
@@ -44,7 +44,7 @@ def p_of(pair: ToyPair, ids: Sequence[int]) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-Propose = Callable[[ToyPair, ByteAlignedTranslator, int], tuple[list[int], mx.array | None]]
+Propose = Callable[[ToyPair, DrawingTranslator, int], tuple[list[int], mx.array | None]]
 
 
 class _Remembered(NextTokens):
@@ -53,8 +53,8 @@ class _Remembered(NextTokens):
     _known: ClassVar[dict[tuple[Any, ...], tuple[NDArray[np.int32], NDArray[np.float64]] | None]] = {}
     passes, least = 8, 0.0
 
-    def __init__(self, pair: ToyPair, translator: ByteAlignedTranslator) -> None:
-        self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._committed, None)
+    def __init__(self, pair: ToyPair, translator: DrawingTranslator) -> None:
+        self._pair, self._translator, self._drawn = pair, translator, (id(pair), *translator._text, None)
 
     def stated(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
         if self._drawn not in self._known:
@@ -69,7 +69,7 @@ class _Remembered(NextTokens):
         self._drawn += (token,)
 
 
-def right(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def right(pair: ToyPair, translator: DrawingTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_Remembered(pair, translator), limit, pair.target.size)
 
 
@@ -78,7 +78,7 @@ class _OnePass(_Remembered):
     passes = 1
 
 
-def one_pass(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def one_pass(pair: ToyPair, translator: DrawingTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_OnePass(pair, translator), limit, pair.target.size)
 
 
@@ -87,7 +87,7 @@ class _UntilUnsure(_Remembered):
     least = 0.5
 
 
-def until_unsure(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def until_unsure(pair: ToyPair, translator: DrawingTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(_UntilUnsure(pair, translator), limit, pair.target.size)
 
 
@@ -107,21 +107,19 @@ class _NotRenormalised(NextTokens):
         super().follow(token)
 
 
-def not_renormalised(pair: ToyPair, translator: ByteAlignedTranslator, limit: int) -> tuple[list[int], mx.array | None]:
+def not_renormalised(pair: ToyPair, translator: DrawingTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     return draw_tokens(following(pair, translator, _NotRenormalised), limit, pair.target.size)
 
 
-def only_if_it_pleases(
-    pair: ToyPair, translator: ByteAlignedTranslator, limit: int
-) -> tuple[list[int], mx.array | None]:
+def only_if_it_pleases(pair: ToyPair, translator: DrawingTranslator, limit: int) -> tuple[list[int], mx.array | None]:
     """Use a proposal only if the target would take its first token rather than not."""
     tokens, distribution = right(pair, translator, limit)
-    pleases = tokens and p_of(pair, translator._committed)[tokens[0]] > 1 / len(pair.target_model.known)
+    pleases = tokens and p_of(pair, translator._text)[tokens[0]] > 1 / len(pair.target_model.known)
     return (tokens, distribution) if pleases else ([], None)
 
 
 def healed_after_the_draw(
-    pair: ToyPair, translator: ByteAlignedTranslator, limit: int
+    pair: ToyPair, translator: DrawingTranslator, limit: int
 ) -> tuple[list[int], mx.array | None]:
     """Draw from plain tokens, then put the best healed one in place of an unlikely one."""
     rows, context, constraint = translator.token_rows(), translator.draft_context(), translator.constraint()
@@ -138,7 +136,7 @@ def healed_after_the_draw(
 
 
 def outputs(
-    pair: ToyPair, translator: ByteAlignedTranslator, prompt: list[int], draws: int, propose: Propose
+    pair: ToyPair, translator: DrawingTranslator, prompt: list[int], draws: int, propose: Propose
 ) -> tuple[NDArray[np.int64], float]:
     """Generate three tokens after a prompt, ``draws`` times, those with the same tokens so far together.
 
@@ -186,7 +184,7 @@ def exact(pair: ToyPair, prompt: list[int]) -> tuple[list[int], NDArray[np.float
     return known, joint
 
 
-def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, propose: Propose, seed: int) -> float:
+def least_p_value(name: str, byte_aligned: DrawingTranslator, draws: int, propose: Propose, seed: int) -> float:
     """Draw after every prompt of a pair; return the least p-value, corrected for their number."""
     pair, least = PAIRS[name], 1.0
     mx.random.seed(seed)
@@ -206,13 +204,13 @@ def least_p_value(name: str, byte_aligned: ByteAlignedTranslator, draws: int, pr
 @pytest.mark.parametrize(
     "name", [pytest.param("byte-level to SentencePiece", marks=pytest.mark.nightly), "pending bytes"]
 )
-def test_the_output_is_the_targets(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
+def test_the_output_is_the_targets(name: str, translator: Callable[[str], DrawingTranslator]) -> None:
     assert least_p_value(name, translator(name), QUICK, right, seed=41) > LEVEL
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "SentencePiece to byte-level"))
 def test_drafts_that_end_where_the_model_is_unsure_are_exact_too(
-    name: str, translator: Callable[[str], ByteAlignedTranslator]
+    name: str, translator: Callable[[str], DrawingTranslator]
 ) -> None:
     assert least_p_value(name, translator(name), QUICK, until_unsure, seed=41) > LEVEL
     pair, byte_aligned = PAIRS[name], translator(name)
@@ -226,17 +224,17 @@ def test_drafts_that_end_where_the_model_is_unsure_are_exact_too(
 
 @pytest.mark.parametrize("name", first(PAIRS, "pending bytes"))
 def test_one_pass_and_those_that_settle_it_are_exact_too(
-    name: str, translator: Callable[[str], ByteAlignedTranslator], monkeypatch: pytest.MonkeyPatch
+    name: str, translator: Callable[[str], DrawingTranslator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ByteAlignedTranslator, "is_settled", lambda self, tokens: False)
+    monkeypatch.setattr(DrawingTranslator, "is_settled", lambda self, tokens: False)
     assert least_p_value(name, translator(name), QUICK, one_pass, seed=41) > LEVEL
 
 
 def test_a_pass_more_settles_what_one_pass_says(
-    translator: Callable[[str], ByteAlignedTranslator], monkeypatch: pytest.MonkeyPatch
+    translator: Callable[[str], DrawingTranslator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where less than all that may be asked settles the first token, it is stated as it is with many passes."""
-    monkeypatch.setattr(ByteAlignedTranslator, "is_settled", lambda self, tokens: False)
+    monkeypatch.setattr(DrawingTranslator, "is_settled", lambda self, tokens: False)
     pair, byte_aligned = PAIRS["byte-level to SentencePiece"], translator("byte-level to SentencePiece")
     settled = 0
     for prompt in pair.prompt_ids:
@@ -253,7 +251,7 @@ def test_a_pass_more_settles_what_one_pass_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PAIRS))
-def test_the_output_is_the_targets_at_length(name: str, translator: Callable[[str], ByteAlignedTranslator]) -> None:
+def test_the_output_is_the_targets_at_length(name: str, translator: Callable[[str], DrawingTranslator]) -> None:
     assert least_p_value(name, translator(name), MANY, right, seed=43) > LEVEL
 
 
@@ -265,14 +263,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("propose", first(WRONG, only_if_it_pleases))
-def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[str], ByteAlignedTranslator]) -> None:
+def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[str], DrawingTranslator]) -> None:
     assert least_p_value(WRONG[propose], translator(WRONG[propose]), QUICK, propose, seed=41) < LEVEL
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("least", [0.0, 0.1])
 def test_the_loop_keeps_the_distribution_with_models(
-    least: float, translator: Callable[[str], ByteAlignedTranslator]
+    least: float, translator: Callable[[str], DrawingTranslator]
 ) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
     name, runs, seed = "SentencePiece to byte-level", 400, 47
@@ -285,7 +283,7 @@ def test_the_loop_keeps_the_distribution_with_models(
         return logits
 
     source = ModelSource(draft, size=pair.draft.size, min_probability=least)
-    drafter = TranslatedDrafter(source, translator(name))
+    drafter = DrawingDrafter(source, translator(name), least=least)
     total, prompt = DraftStatistics(), pair.prompt_ids[1]
     options = {
         "num_draft_tokens": 8,
@@ -318,7 +316,7 @@ def test_the_loop_keeps_the_distribution_with_models(
 
 
 def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
-    translator: Callable[[str], ByteAlignedTranslator],
+    translator: Callable[[str], DrawingTranslator],
 ) -> None:
     pair = PAIRS[name := "pending bytes"]
     frontier = translator(name)
@@ -333,13 +331,13 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
 
 @pytest.mark.parametrize("drawn_right", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_way_that_has_more_accepted_is_asked(
-    drawn_right: bool, translator: Callable[[str], ByteAlignedTranslator]
+    drawn_right: bool, translator: Callable[[str], DrawingTranslator]
 ) -> None:
     """Drawn or guessed: a text that agrees with one of the two alone, and then with the other."""
     pair = PAIRS[name := "SentencePiece to byte-level"]
     known = sorted(pair.target_model.known)
     draft = tiny_model(vocabulary=pair.draft.size, seed=3, scale=2.0)
-    drafter = TranslatedDrafter(ModelSource(draft, size=pair.draft.size), translator(name))
+    drafter = DrawingDrafter(ModelSource(draft, size=pair.draft.size), translator(name))
     mx.random.seed(48)
     for right in (drawn_right, not drawn_right):
         drafter.draw_with(Draw(SAMPLING, (), pair.target.size))
@@ -365,4 +363,4 @@ def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[st
     draft, target = real("gpt2"), real("t5-small")
     (tmp_path / "text.txt").write_text("a word\n")
     build_alignment(draft, target, open_corpus(str(tmp_path / "text.txt")), tmp_path / "a", lambda step: None)
-    assert ByteAlignedTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None
+    assert DrawingTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None

@@ -1,6 +1,6 @@
 """Drafts drawn in target ids from a draft model with another tokenizer, each with what it was drawn from.
 
-The design and the proof that nothing is lost: docs/sampling.md.
+The design and the proof that nothing is lost: docs/lab/drawing.md.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,14 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.lab.drawing.lattice import Lattice, Leaf
+from spectool.lab.drawing.scorer import Scorer
+from spectool.lab.drawing.token_rows import CHECKED, END, TokenRows
+from spectool.runtime.drafters.translated import FURTHER
 from spectool.runtime.sampling.samplers import processed
 from spectool.runtime.sampling.verification import Draw
-from spectool.runtime.translation.lattice import Lattice, Leaf
-from spectool.runtime.translation.protocol import FURTHER, Constraint, DraftContext, Scorer
-from spectool.runtime.translation.token_rows import CHECKED, END, TokenRows
+from spectool.runtime.translation.byte_aligned import Constraint
 
-FLATTER = 1.0  # temperature of the draft / temperature of the request (docs/sampling.md has others)
 SMALL = 0.5  # share of the lattice that is not worth a pass of the draft
 _LEAST = -1e30
 _Ids = NDArray[np.int32]
@@ -34,7 +35,7 @@ class NextTokens:
         self,
         scorer: Scorer,
         rows: TokenRows,
-        context: DraftContext,
+        context: Sequence[int],
         constraint: Constraint,
         draw: Draw,
         history: Sequence[int],
@@ -59,11 +60,11 @@ class NextTokens:
         self._further = FURTHER
         self.likelihood, self._least = 1.0, min_probability
         self._history = history
-        self._temperature = FLATTER * draw.sampling.temp
+        self._temperature = draw.sampling.temp
         self._first_ids = constraint.first
         self._drawn: list[int] = []
         self._lattice = Lattice()
-        self._begin = scorer.begin(*context, healing=constraint.extensions.size > 0)
+        self._begin = scorer.begin(context, constraint.extensions.size > 0)
         own = 1.0  # weight of the last context token; the others are healed tokens
         if self._begin:
             ids, scores = scorer.best((), constraint.extensions)
@@ -96,7 +97,7 @@ class NextTokens:
         """What the draft is asked about next; once it has used its passes, only what is not settled."""
         if self._passes + self._further <= 0:
             return None
-        return self._lattice.pop_heaviest_leaf(SMALL, self._rows.check, None if self._passes > 0 else self._is_settled)
+        return self._lattice.pop_heaviest_leaf(SMALL, None if self._passes > 0 else self._is_settled)
 
     def _is_settled(self, last: int) -> bool:
         """Whether a leaf with the last target id ``last``, or `END`, can be left as it is."""

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from spectool.lab.drawing.drafter import DrawingTranslator
+from spectool.lab.drawing.next_tokens import NextTokens
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.runtime.translation.drawing import NextTokens
-from spectool.tests.runtime.translation.toy_pairs import TableScorer, ToyPair
+from spectool.tests.lab.drawing.toy_pairs import TableScorer, ToyPair
 
 SAMPLING = Sampling(temp=0.9)
 LENGTH = 3  # tokens that are drawn
@@ -23,7 +23,7 @@ def first(every: Iterable[Any], *quick: object, slow: object = None) -> list[Any
 
 def following(
     pair: ToyPair,
-    translator: ByteAlignedTranslator,
+    translator: DrawingTranslator,
     kind: type[NextTokens] = NextTokens,
     sampling: Sampling = SAMPLING,
     passes: int = 8,

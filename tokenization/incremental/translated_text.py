@@ -1,0 +1,76 @@
+"""A growing text in the ids of another tokenizer, canonical after every token.
+
+Generation keeps the committed text in draft ids with it, and `spectool align` replays text with it.
+"""
+
+from collections.abc import Sequence
+
+from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
+from spectool.tokenization.incremental.encoder import IncrementalEncoder
+
+
+class TranslatedText:
+    """A text of a source tokenizer in ids of another one.
+
+    A text is what stands between two special tokens. The bytes of an unfinished character are pending: they are left
+    out until the character is complete. Methods that append return the ids that they took away from the end.
+
+    Attributes:
+        encoder: Joins the ids.
+        ids: Ids of all texts so far, with the counterparts of the special tokens between them.
+        begin: Number of ids before the present text.
+        begun: Whether there are whole characters in the present text.
+        pending: Bytes of an unfinished character at its end.
+    """
+
+    def __init__(self, encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]], leading_space: bool) -> None:
+        """Begin with an empty text.
+
+        Args:
+            encoder: Joins ids of the other tokenizer.
+            spellings: Each token of the source in these ids; empty where it has no whole characters.
+            leading_space: Whether the other tokenizer puts a space before a text.
+        """
+        self.encoder, self._spellings, self._leading_space = encoder, spellings, leading_space
+        self.ids: list[int] = []
+        self._begin_text()
+
+    def _begin_text(self) -> None:
+        self.begin = len(self.ids)
+        self.begun = False
+        self.pending = b""
+        self._recent = b""  # the last words but for the pending bytes; kept only where text is encoded
+
+    def append_special(self, counterpart: Sequence[int]) -> None:
+        """End the text with the counterpart of a special token, where there is one."""
+        self.ids += counterpart
+        self._begin_text()
+
+    def append_token(self, token: int, data: bytes) -> list[int]:
+        """Append a token of the source whose bytes here are ``data``."""
+        encoder, spelling = self.encoder, self._spellings[token]
+        if not spelling or not self.begun or self.pending or isinstance(encoder, TailReencoder):
+            return self.append_bytes(data)
+        return self._replace(*encoder.join(self.ids, spelling, begin=self.begin))
+
+    def append_bytes(self, data: bytes) -> list[int]:
+        """Append bytes, which need not be whole characters; many at once cost less than one by one."""
+        data = self.pending + data
+        whole = whole_characters(data)
+        data, self.pending = data[:whole], data[whole:]
+        if not data:
+            return []
+        if isinstance(self.encoder, TailReencoder):
+            change = self.encoder.join(self.ids, self._recent, data, self.begin)
+            self._recent = recent(self._recent + data)
+        else:
+            space = b" " if self._leading_space and not self.begun else b""
+            change = self.encoder.join_bytes(self.ids, space + data, begin=self.begin)
+        self.begun = True
+        return self._replace(*change)
+
+    def _replace(self, start: int, tail: Sequence[int]) -> list[int]:
+        """Go on with ``tail`` from ``start`` on."""
+        removed = self.ids[start:]
+        self.ids[start:] = tail
+        return removed
