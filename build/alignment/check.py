@@ -43,8 +43,6 @@ class JoinCheck:
     places: int = 0
     different: int = 0
     example: str = ""  # the first difference, in words; empty where there is none
-    texts: int = 0  # texts compared
-    left_out: int = 0  # texts of which nothing could be compared, mostly because a tokenizer does not keep them
 
     @property
     def share(self) -> float:
@@ -105,7 +103,6 @@ def check_joins(
         if ends is not None
     }
     for text in kept:
-        before = found.places
         try:
             if role == "draft":
                 places = _committed(text, expected, TranslatedText(encoder, spellings, other.leading_space))
@@ -120,8 +117,6 @@ def check_joins(
             found.places += 1
             found.different += 1
             found.example = found.example or f"{text.data.decode()!r}: {type(error).__name__}: {error}"
-        found.texts += found.places > before
-    found.left_out = len(texts) - found.texts
     return found
 
 

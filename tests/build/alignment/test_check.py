@@ -74,7 +74,7 @@ def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: 
                 found = check_joins(role, source, other, encoder, spellings(source, other), texts)
                 assert found.different == 0, str(found)
                 # Behind a text of one token nothing is proposed.
-                assert found.places > 10_000 and found.texts > 0.8 * len(texts)
+                assert found.places > 10_000
 
 
 def test_texts_are_the_same_for_the_same_seed(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
@@ -217,12 +217,13 @@ def test_the_closer_of_ids_and_text_is_taken(
     assert statistics["draft"]["by_ids"] and statistics["draft"]["check"]["different"] == 1
 
 
-def test_what_could_hardly_be_compared_is_counted(bundled: Tokenizer) -> None:
+def test_texts_that_a_tokenizer_does_not_keep_are_not_compared(bundled: Tokenizer) -> None:
     spec = json.loads((demo_path("other") / "tokenizer.json").read_text(encoding="utf-8"))
     lower = open_tokenizer(Backend.from_str(json.dumps(spec | {"normalizer": {"type": "Lowercase"}})))
-    texts = ["kot", *(f"Kot {number}" for number in range(99))]
-    found = check_joins("draft", lower, bundled, TailReencoder(bundled), spellings(lower, bundled), texts)
-    assert (found.texts, found.left_out) == (1, 99)
+    encoder, table = TailReencoder(bundled), spellings(lower, bundled)
+    kept = check_joins("draft", lower, bundled, encoder, table, ["kot"])
+    assert kept.places > 0
+    assert check_joins("draft", lower, bundled, encoder, table, ["kot", *(f"Kot {i}" for i in range(99))]) == kept
 
 
 @pytest.mark.nightly
