@@ -59,10 +59,6 @@ class Guesses(DraftSource):
         self.ids = list(ids)
         self.healed = healed
         self.asked: list[tuple[list[int], int]] = []
-        self.starts = 0
-
-    def start(self) -> None:
-        self.starts += 1
 
     def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         self.asked.append((list(context), limit))
@@ -74,7 +70,6 @@ class Guesses(DraftSource):
 
 def test_one_cycle_after_the_other() -> None:
     source, translator = Guesses([7, 8, 9], healed=True), Scripted()
-    assert isinstance(source, DraftSource)
     drafter = TranslatedDrafter(source, translator, 2)
     assert isinstance(drafter, Drafter)
     drafter.start([1, 2])
@@ -85,7 +80,6 @@ def test_one_cycle_after_the_other() -> None:
     assert source.asked == [([1, 2], 2), ([1, 2, 7, 3], 2)], "the limit of target tokens is not the draft's"
     cycle = [("draft_context",), ("constraint",), ("allows", 7, True), ("translate", [7, 8], True)]
     assert translator.calls == [("start",), ("commit", [1, 2]), *cycle, ("commit", [7, 3]), *cycle]
-    assert source.starts == 1
 
 
 def test_as_many_drafts_as_target_tokens_are_asked_for() -> None:
@@ -101,7 +95,6 @@ def test_nothing_to_propose() -> None:
     source, translator = Guesses([]), Scripted()
     drafter = TranslatedDrafter(source, translator)
     drafter.start(())
-    assert translator.calls == [("start",)], "an empty prompt is not committed"
     assert list(drafter.propose(0).tokens) == []
     assert source.asked == []
     assert list(drafter.propose(5).tokens) == []
@@ -124,9 +117,6 @@ class Knows(DraftSource):
 
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids = list(ids)
-
-    def start(self) -> None:
-        """No state."""
 
     def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
         return self.ids[len(context) : len(context) + limit], False
