@@ -42,16 +42,16 @@ def test_nothing_that_says_how_ids_are_joined(tmp_path: Path, by_ids: Any) -> No
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [3, 7, 9])
+@pytest.mark.parametrize("version", [3, 8, 10])
 def test_other_versions(path: Path, version: int) -> None:
     edit_manifest(path, lambda manifest: manifest.update(version=version))
     with pytest.raises(
-        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 8\. Align again with"
+        ArtifactError, match=rf"{Alignment.format} version {version} .* reads version 9\. Align again with"
     ):
         Alignment(path)
 
 
-@pytest.mark.parametrize("version", [0, 7, 9])
+@pytest.mark.parametrize("version", [0, 8, 10])
 @pytest.mark.parametrize("tokenizers", [{}, None, [], "gone", {"draft": None}, {"draft": {"name": "d"}}])
 def test_other_versions_without_their_tokenizers(path: Path, version: int, tokenizers: Any) -> None:
     edit_manifest(path, lambda manifest: manifest.update(version=version, tokenizers=tokenizers))

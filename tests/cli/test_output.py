@@ -26,7 +26,7 @@ def test_json_of_each_command(work: Path) -> None:
     assert inspected["arrays"]["next_token"].startswith("uint16 ")
     assert inspected["bytes"] == (work / "uk.dict").stat().st_size
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
-    assert statistics["draft_to_target"]["different_texts"] == statistics["target_to_draft"]["different_texts"] == 0
+    assert statistics["draft_to_target"]["different_tokens"] == statistics["target_to_draft"]["different_tokens"] == 0
     looked_at = json.loads(run("inspect", TOKENIZER, "--json").stdout)
     assert looked_at["roles"]["eos"] == [2]
     assert looked_at["limits"] == []

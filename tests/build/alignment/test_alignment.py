@@ -78,7 +78,7 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
     assert statistics["sample"] == {"texts": 2, "characters": len("Кіт спить. Kot śpi.") + len("Другий документ, 2024")}
     for direction in ("draft_to_target", "target_to_draft"):
         figures = statistics[direction]
-        assert (figures["texts"], figures["lossy_texts"], figures["different_texts"]) == (2, 0, 0)
+        assert (figures["texts"], figures["lossy_texts"], figures["different_tokens"]) == (2, 0, 0)
         assert 0 < figures["string_free"] < 1
     absorption = statistics["absorption"]
     assert 0 < absorption["target"]["replaced"] < absorption["target"]["last"]
