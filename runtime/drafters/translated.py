@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.model_source import ModelSource
 
 if TYPE_CHECKING:
+    from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
 FURTHER = 2  # draft tokens, beyond those asked for, that may settle the last target id
@@ -25,7 +25,7 @@ class TranslatedDrafter(Drafter):
     name = "model"  # as one with the same tokenizer
 
     def __init__(
-        self, source: ModelSource, translator: "ByteAlignedTranslator", num_draft_tokens: int | None = None
+        self, source: "ModelSource", translator: "ByteAlignedTranslator", num_draft_tokens: int | None = None
     ) -> None:
         """Join ``source`` and ``translator``.
 
