@@ -143,7 +143,7 @@ def test_a_draft_reads_the_chat_in_its_own_special_tokens(
     assert set(ids) & sides[1].specials
     translator = ByteAlignedTranslator(Alignment(path), *sides)
     translator.commit(ids)
-    context = list(translator.draft_context().ids)
+    context = list(translator.draft_context())
     said = b"".join(sides[0].token_bytes[token] for token in context).decode()
     assert "im_start" not in said and "im_end" not in said
     assert "Bądź miły." in said and "Hej, świecie!" in said
