@@ -184,7 +184,7 @@ _drafting_options = option_group(
         default="rejection",
         show_default=True,
         help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-        "draft model's, by rejection sampling.",
+        "draft model's with the same tokenizer, by rejection sampling.",
         rare=True,
     ),
 )

@@ -3,8 +3,8 @@
     propose   draft_context -> constraint -> source drafts -> translate
     commit    committed target ids -> translator
 
-Above temperature 0, too, its most probable tokens are drafted, and verified by exact match: drawing them from a stated
-distribution over target ids takes more tokens a pass, but hardly less time (docs/lab/drawing.md).
+Above temperature 0, too, its most probable tokens are drafted, and verified by exact match. Drawing them from a stated
+distribution over target ids is in the laboratory (docs/lab/drawing.md).
 """
 
 from collections.abc import Sequence
