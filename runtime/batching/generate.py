@@ -98,8 +98,8 @@ def batch_generate(
     require_count("rows", rows)
     if (processes := processes_of(model)) > 1:
         raise RuntimeUnsupported(
-            f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches there, "
-            "or generate one text after the other"
+            f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches "
+            "there, or generate one text after the other"
         )
     for single in sorted({"seed", "drafter", "prompt_cache"} & kwargs.keys()):
         raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
