@@ -98,8 +98,8 @@ class Watch:
                 with suppress(OSError):
                     peer, _ = self._listening.accept()
                     peer.settimeout(max(0.1, left))
-                    key, _, rank = peer.makefile("rb").readline(100).decode("ascii", "replace").strip().partition(" ")
-                    if secrets.compare_digest(key, self._key) and rank.isdigit() and 0 < int(rank) < self._size:
+                    key, _, rank = peer.makefile("rb").readline(100).strip().partition(b" ")
+                    if secrets.compare_digest(key, self._key.encode()):
                         self._keep(int(rank), peer)
         if not self.complete:
             log.warning("a process of the group cannot reach rank 0, so it may wait for ever if rank 0 is lost")
