@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from real_data import dictionary_of
@@ -42,6 +42,12 @@ class Running(NamedTuple):
 
     url: str
     process: int
+    others: tuple[int, ...] = ()  # processes of its ring
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of its processes."""
+        for process in (self.process, *self.others):
+            os.kill(process, number)
 
     def processor_seconds(self) -> float:
         """Seconds of the processor that it has used; NaN where /proc does not show them."""
@@ -98,14 +104,31 @@ def ratios(runs: Sequence[Mapping[str, Measured]], name: str, of: str) -> list[f
     return [round(ratio, 3) for ratio in (median(each), each[0], each[-1])]
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
 @contextmanager
-def serving(*command: str) -> Iterator[Running]:
-    """A server, started by ``command`` with a port at its end."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def serving(*command: str, processes: int = 1) -> Iterator[Running]:
+    """A server, started by ``command`` with a port at its end, as so many processes of MLX's ring."""
+    port, *ring = free_ports(1 + processes)
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([sys.executable, "-m", *command, "--port", str(port)], stdout=log, stderr=log)
+    with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile("w", suffix=".json") as hosts:
+        json.dump([[f"127.0.0.1:{each}"] for each in ring], hosts)
+        hosts.flush()
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", *command, "--port", str(port)],
+                env=os.environ | ({"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name} if processes > 1 else {}),
+                stdout=log,
+                stderr=log,
+            )
+            for rank in range(processes)
+        ]
+        process = started[0]
         try:
             while True:
                 try:
@@ -116,10 +139,13 @@ def serving(*command: str) -> Iterator[Running]:
                         log.seek(0)
                         raise click.ClickException(log.read().decode()) from None
                     time.sleep(0.1)
-            yield Running(url, process.pid)
+            yield Running(url, process.pid, tuple(each.pid for each in started[1:]))
         finally:
-            process.terminate()
-            process.wait()
+            for each in started:
+                each.send_signal(signal.SIGCONT)
+                each.terminate()
+            for each in started:
+                each.wait()
 
 
 @click.command()
@@ -130,8 +156,15 @@ def serving(*command: str) -> Iterator[Running]:
 @click.option("--rounds", type=int, default=3, show_default=True)
 @click.option("--each", type=int, default=2, show_default=True, help="Prompts of each client in a round.")
 @click.option("--tokens", type=int, default=64, show_default=True)
+@click.option("--processes", type=int, default=1, show_default=True, help="That each server is spread over.")
 def main(
-    model: str, dictionary: Path | None, rounds: int, each: int, tokens: int, **settings: tuple[float, ...]
+    model: str,
+    dictionary: Path | None,
+    rounds: int,
+    each: int,
+    tokens: int,
+    processes: int,
+    **settings: tuple[float, ...],
 ) -> None:
     """Compare the servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end as well
@@ -142,24 +175,33 @@ def main(
         known = str(dictionary or dictionary_of(model, "pl"))
         own = "spectool.cli", "serve", "--model", path
         servers = {
-            "drafts": stack.enter_context(serving(*own, "--dict", known)),
-            "plain": stack.enter_context(serving(*own, "--no-dict", "--no-history")),
-            "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path)),
+            "drafts": stack.enter_context(serving(*own, "--dict", known, processes=processes)),
+            "plain": stack.enter_context(serving(*own, "--no-dict", "--no-history", processes=processes)),
+            "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path, processes=processes)),
         }
-        for server in servers.values():
-            measure(server, [["Dzień dobry."]], 16, 0.0)
+
+        def measured(name: str, *asked: Any) -> Measured:
+            """Measure a server while the others, whose rings would wait with a processor each, are halted."""
+            for other, server in servers.items():
+                if processes > 1:
+                    server.signal(signal.SIGCONT if other == name else signal.SIGSTOP)
+            return measure(servers[name], *asked)
+
+        for name in servers:
+            measured(name, [["Dzień dobry."]], 16, 0.0)
         for heat, clients in ((heat, int(count)) for heat in settings["temperature"] for count in settings["clients"]):
             runs: list[dict[str, Measured]] = []
             for number in range(1 + rounds):
                 prompts = [[left.pop(0) for _ in range(each)] for _ in range(clients)]
                 left += [f"{number}. {prompt}" for own in prompts for prompt in own]
                 order = list(servers)[number % 3 :] + list(servers)[: number % 3]
-                runs.append({name: measure(servers[name], prompts, tokens, heat) for name in order})
+                runs.append({name: measured(name, prompts, tokens, heat) for name in order})
             del runs[0]
             texts = [[text.strip() for run in runs for text in run[name].texts] for name in ("drafts", "mlx_lm")]
             result = {
                 "model": model,
                 "clients": clients,
+                "processes": processes,
                 "tokens": tokens,
                 "temperature": heat,
                 **{

@@ -9,6 +9,7 @@ from spectool.commands.shared.console import progress, say, show
 from spectool.commands.shared.drafter_spec import named_drafter
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
+from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 
 
 @command("bench")
@@ -39,6 +40,7 @@ from spectool.commands.shared.options import Finite, Whole, command, option, pat
 )
 @option("--tokens", type=Whole(1, 1 << 16), default=128, show_default=True, help="Maximum number after each prompt.")
 @option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, show_default=True, help="Temperature.")
+@pipeline_option()
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
 @option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.", rare=True)
@@ -60,6 +62,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
     from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of
     from spectool.measure.bench.run import run_benchmark
 
+    follow_rank_0(settings["model"], settings["pipeline"])
     require_new(out)
     if settings["window"] and is_built_in(settings["prompts"]):
         raise click.UsageError("--window applies to prompts from a corpus, and these are built in")

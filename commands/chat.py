@@ -14,6 +14,7 @@ from spectool.commands.shared.console import decoded, say
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import DraftingChoice, model_options
 from spectool.commands.shared.options import command
+from spectool.commands.shared.spread import follow_rank_0
 
 _HELP = """/reset   forget the conversation so far
 /quit    end the conversation, as Ctrl-D does
@@ -41,6 +42,7 @@ def chat(
         spectool chat --model ./Bielik-11B --dict pl.dict
         spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
     """
+    follow_rank_0(model, settings["pipeline"], adapter_path)
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)

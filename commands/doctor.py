@@ -10,6 +10,7 @@ from spectool.artifacts.pass_costs import PassCosts, costs_path, require_writabl
 from spectool.commands.shared.console import say, say_next, show
 from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
+from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.table import table
 
 _BAR = 24  # characters of a pass as long as the longest one
@@ -30,8 +31,11 @@ _BAR = 24  # characters of a pass as long as the longest one
     is_flag=True,
     help="From now on, draft only as many tokens as give the same bits as plain decoding.",
 )
+@pipeline_option()
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
-def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bool, as_json: bool) -> None:
+def doctor(
+    model: str, draft: str | None, seconds: float, exact: bool, pipeline: bool, share: bool, as_json: bool
+) -> None:
     """Measure what drafts cost on this machine, and save it for later commands.
 
     Measures passes over 1 to 32 tokens, works out how often a draft has to be right to pay, and checks whether such a
@@ -50,6 +54,7 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bo
     from spectool.runtime.policy.costs import model_key
     from spectool.runtime.policy.curve import PassCurve
 
+    follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
         check_model(name)
@@ -58,10 +63,10 @@ def doctor(model: str, draft: str | None, seconds: float, exact: bool, share: bo
     rows: list[str] = []
     advice: list[str] = []
     for name in names.values():
-        load_model(name, lazy=True)  # before any is measured
+        load_model(name, lazy=True)  # before any is measured, and without the other ranks
     for role, name in names.items():
         say(f"loading {name}")
-        loaded, tokenizer = load_model(name)
+        loaded, tokenizer = load_model(name, pipeline=pipeline if role == "target" else None)
         say(f"{name}: measuring for {seconds:g} seconds")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         save_costs(model_key(loaded), costs[role])

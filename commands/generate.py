@@ -13,6 +13,7 @@ from spectool.commands.shared.display import Display, by_drafter, legend, styles
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import DraftingChoice, model_options
 from spectool.commands.shared.options import Text, TextFile, command, option
+from spectool.commands.shared.spread import follow_rank_0
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _PROMPT = "Model and prompt"
@@ -85,6 +86,7 @@ def generate(
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if prompt_cache_file is not None and settings["max_kv_size"] is not None:
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
+    follow_rank_0(model, settings["pipeline"], adapter_path)
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:

@@ -24,6 +24,7 @@ from spectool.commands.shared.model_options import (
     template_variables_option,
 )
 from spectool.commands.shared.options import Decorator, Text, Whole, command, option
+from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.serve.options import ServerOptions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -63,6 +64,7 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
 @command("serve", json=False)
 @model_option(heading="Model")
 @adapter_option(heading="Model")
+@pipeline_option(heading="Model")
 @option(
     "--chat-template",
     callback=_template,
@@ -167,6 +169,7 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     check_drafting(drafting)
+    follow_rank_0(model, options["pipeline"], options["adapter_path"])
     started = ServerOptions(
         model=model,
         num_draft_tokens=drafting.num_draft_tokens,

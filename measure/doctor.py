@@ -18,8 +18,8 @@ from spectool.artifacts.pass_costs import PassCosts
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
-from spectool.runtime.policy.costs import machine_name
+from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
+from spectool.runtime.policy.costs import machine_of
 from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
 INPUTS = 3  # texts on which the bits of logits are compared
@@ -50,7 +50,7 @@ def measure_costs(
     found, plain = time_passes(model, lambda each: _PASSES * seconds)
     progress("comparing bits")
     same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), began + _BITS * seconds)
-    return PassCosts(name, machine_name(), found, plain, tuple(same))
+    return PassCosts(name, machine_of(model), found, plain, tuple(same))
 
 
 def _text(tokenizer: Any, count: int) -> list[int]:
@@ -72,7 +72,7 @@ class _Context:
     def feed(self, begin: int, rows: int) -> mx.array:
         """The logits of a pass over the tokens from ``begin`` on [rows, vocabulary]."""
         self._checkpoints.mark(rows, windows_too=True)
-        logits: mx.array = self._model(self._next[None, begin : begin + rows], cache=self._cache)[0]
+        logits = forward(self._model, self._next[None, begin : begin + rows], self._cache)[0]
         mx.eval(logits, [entry.state for entry in self._cache])
         return logits
 

@@ -16,6 +16,7 @@ from .drafters.prediction import PredictionDrafter as PredictionDrafter
 from .drafters.translated import TranslatedDrafter as TranslatedDrafter
 from .grammar import Grammar as Grammar
 from .loading import load_drafter as load_drafter
+from .loading import load_model as load_model
 from .policy.costs import new_policy as new_policy
 from .policy.policy import Policy as Policy
 from .sampling.samplers import Sampling as Sampling

@@ -22,17 +22,34 @@ _LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model 
 
 
 def load_model(
-    name: str, adapter_path: Path | None = None, lazy: bool = False, chat_template: str | None = None
+    name: str,
+    adapter_path: Path | None = None,
+    lazy: bool = False,
+    chat_template: str | None = None,
+    *,
+    pipeline: bool | None = None,
 ) -> tuple[Any, Any]:
     """The model and mlx-lm's ``TokenizerWrapper``, from a directory or hub id; remote code is never executed.
 
     With ``lazy``, the weights stay on disk until ``mx.eval`` or the first pass reads them. A ``chat_template`` replaces
     the model's own.
 
+    By default each process loads all of it. Where ``pipeline`` is given, the processes that ``mlx.launch`` has started
+    share it: each has some of the layers if it is true, and a part of every layer if it is false.
+
     Raises:
-        RuntimeUnsupported: mlx-lm cannot load it; the message gives its reason.
+        RuntimeUnsupported: mlx-lm cannot load or spread it; the message gives its reason.
     """
-    from spectool.runtime.mlx_lm_compat import mlx_lm
+    import mlx.core as mx
+
+    from spectool.runtime.mlx_lm_compat import mlx_lm, sharded_load
+
+    group = None if pipeline is None else mx.distributed.init()
+    spread = group is not None and group.size() > 1
+    if spread and adapter_path is not None:
+        raise RuntimeUnsupported(
+            f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
+        )
 
     source = None
     try:
@@ -61,14 +78,16 @@ def load_model(
         raise RuntimeUnsupported(
             f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
         )
+    path = name if source is None else str(source)
+    # Transformers would ask the user about remote code.
+    settings = {"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {})
     try:
-        model, tokenizer = mlx_lm.load(
-            name if source is None else str(source),
-            # Transformers would ask the user about remote code.
-            tokenizer_config={"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {}),
-            adapter_path=None if adapter_path is None else str(adapter_path),
-            lazy=lazy,
-        )
+        if spread:
+            groups = (group, None) if pipeline else (None, group)
+            model, tokenizer = sharded_load(path, *groups, tokenizer_config=settings)
+        else:
+            adapter = None if adapter_path is None else str(adapter_path)
+            model, tokenizer = mlx_lm.load(path, tokenizer_config=settings, adapter_path=adapter, lazy=lazy)
     except (Exception, SystemExit) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, SystemExit):  # of OLMo 1, which would also end a server

@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import flatten, lengths, require_cache_of
+from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
 
 _TRIED = (8, 1, 1)  # tokens of passes that show whether a cache can be continued
@@ -26,6 +27,8 @@ def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = N
     Raises:
         RuntimeUnsupported: The file holds no prompt cache, a damaged one, or one of another model.
     """
+    if (count := processes_of(model)) > 1:
+        raise RuntimeUnsupported(f"{path}: a saved prompt is that of one process, and the model is spread over {count}")
     try:
         if not path.is_file():  # opening a pipe would wait for its writer
             raise FileNotFoundError("no regular file has this name")

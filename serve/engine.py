@@ -20,7 +20,8 @@ from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Cycle
-from spectool.runtime.mlx_lm_compat import make_prompt_cache, wired_limit
+from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import wired_limit
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
 from spectool.serve.answers import Answer
@@ -112,9 +113,13 @@ class Engine:
         refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
         for answer in (*self._writing.values(), *self._waiting):
             answer.deliver(refusal)
+        if self._leader is not None:
+            self._leader.stop()
 
     def _answer(self) -> None:
         while True:
+            if self._leader is not None and not (self._waiting or self._writing):
+                self._leader.rest()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
             if self._stopping:
@@ -139,6 +144,7 @@ class Engine:
     def _load(self) -> None:
         options = self._options
         self.model = LoadedModel(options, self._make_drafter)
+        self._leader = leader_of(self.model.model)
         most_bytes = options.prompt_cache_bytes
         if most_bytes is None:
             most_bytes = free_memory(self.model.model) // 4

@@ -43,7 +43,9 @@ class LoadedModel:
         Raises:
             SpectoolError: The model cannot be loaded, or not served with these options.
         """
-        model, tokenizer = load_model(options.model, options.adapter_path, True, options.chat_template)
+        model, tokenizer = load_model(
+            options.model, options.adapter_path, True, options.chat_template, pipeline=options.pipeline
+        )
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed.
         Sampling(options.temp, options.top_p, options.min_p, top_k=options.top_k)

@@ -18,6 +18,7 @@ class ServerOptions:
 
     Attributes:
         adapter_path: Directory of a LoRA adapter.
+        pipeline: Whether processes of a group get some of the layers each, and not a part of every layer.
         chat_template: Takes the place of the model's own.
         served_names: Names that requests may use for ``model``; without any, it goes by its own.
         batch: Texts that are written at the same time; None for what fits into memory, up to 16.
@@ -33,6 +34,7 @@ class ServerOptions:
 
     model: str
     adapter_path: Path | None = None
+    pipeline: bool = False
     chat_template: str | None = None
     served_names: tuple[str, ...] = ()
     batch: int | None = None

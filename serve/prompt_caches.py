@@ -11,7 +11,7 @@ from typing import Any
 
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 

@@ -18,10 +18,12 @@ from spectool.cli import main
 from spectool.runtime import DraftStatistics, load_drafter, stream_generate
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import generate_step
+from spectool.tests.runtime.test_groups import written
 
 pytestmark = pytest.mark.real
 MODELS = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models")))
 PAIR = ("smollm2-135m", "gemma3-270m")
+SPREAD = "qwen2.5-coder-0.5b"  # has heads for two processes
 PROMPTS = (
     "The river rises in the mountains, and the river ends in the sea. The river",
     "Rzeka ma swoje źródła w górach, a kończy bieg w morzu. Rzeka",
@@ -117,3 +119,9 @@ def test_a_text_that_differs_in_places_from_its_prediction_takes_few_passes(mode
         assert gap(model, tokenizer, prompt, ours, plain) < NEAR
     assert statistics.passes <= len(plain) / 2
     assert statistics.accepted_by["prediction"] >= len(plain) / 2
+
+
+def test_a_model_over_two_processes_writes_the_same_text(tmp_path: Path) -> None:
+    if not (MODELS / SPREAD / "config.json").exists():
+        pytest.skip(f"no {SPREAD} in {MODELS}; get it with: python benchmarks/real_models.py {SPREAD}")
+    written(tmp_path, 2, model=MODELS / SPREAD, generations=6)

@@ -49,7 +49,7 @@ def _require_format(path: Path, expected: str) -> None:
 
 
 def open_model(
-    name: str, adapter_path: Path | None, drafting: DraftingChoice, **settings: Any
+    name: str, adapter_path: Path | None, drafting: DraftingChoice, pipeline: bool, **settings: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Load a model and its drafter; ``settings`` are the other values of `model_options`.
 
@@ -71,7 +71,8 @@ def open_model(
 
     if sys.stderr.isatty():
         say(f"loading {name}")
-    model, tokenizer = load_model(name, adapter_path, lazy=True)  # gigabytes are read once all else is there
+    # Gigabytes are read once all else is there.
+    model, tokenizer = load_model(name, adapter_path, lazy=True, pipeline=pipeline)
     if settings["kv_bits"]:
         from spectool.runtime.caches.quantized import require_quantizable
         from spectool.runtime.mlx_lm_compat import make_prompt_cache

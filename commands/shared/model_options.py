@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, option, option_group
+from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
 
 
@@ -204,6 +205,7 @@ def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 model_options = option_group(
     model_option(heading=_PROMPT),
     adapter_option(heading=_PROMPT),
+    pipeline_option(heading=_PROMPT),
     drafting_options,
     option("--system-prompt", type=Text(), metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
     template_variables_option(heading=_PROMPT, rare=True),

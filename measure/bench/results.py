@@ -50,6 +50,7 @@ class Options:
     temp: float = 0.0
     seed: int = 0  # of the order in a block, and of sampling
     ignore_eos: bool = False  # go on after the model ends its text
+    pipeline: bool = False  # under mlx.launch, each process has some layers, and not a part of every layer
 
     @property
     def configurations(self) -> list[tuple[str, int | None]]:

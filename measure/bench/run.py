@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -29,10 +29,11 @@ from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters
+from spectool.runtime.groups.rank_0 import alike, forward, make_prompt_cache
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
-from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache, wired_limit
-from spectool.runtime.policy.costs import machine_name, weight_bytes
+from spectool.runtime.mlx_lm_compat import generation_stream, wired_limit
+from spectool.runtime.policy.costs import machine_of, weight_bytes
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -58,7 +59,11 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     require_new(out)
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
     target, tokenizer, weights = _load(options, say)
-    facts = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_name(), "weights": weights}
+    facts = {
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine_of(target.model),
+        "weights": weights,
+    }
     facts["versions"] = {"spectool": __version__, "mlx": version("mlx"), "mlx-lm": version("mlx-lm")}
     run = Run(out, options, facts)
     with explain_full_disk(out), progress(f"measuring {Path(options.model).name}", len(prompts), "prompts") as done:
@@ -92,7 +97,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
 def _load(options: Options, say: Callable[[str], object]) -> "tuple[Target, Any, dict[str, int]]":
     """The target with all drafters, its tokenizer from mlx-lm, and the bytes of weights; a model is loaded once."""
     say(f"loading {options.model}")
-    model, tokenizer = load_model(options.model)
+    model, tokenizer = load_model(options.model, pipeline=options.pipeline)
     load_draft = cache(load_model)
     configurations, weights = [Configuration()], {"target": weight_bytes(model)}
     for name, spec in options.drafters.items():
@@ -127,52 +132,77 @@ class Target:
         for place in rng.permutation(len(self.configurations)):
             cache = copy.deepcopy(begun)
             mx.eval([entry.state for entry in cache])
-            mx.random.seed(drawn)
-            sampler = Sampling(temp=temperature) if temperature else None
-            options = {"max_tokens": self.tokens, "sampler": sampler, "prompt_cache": cache}
-            found.append(self._generate(self.configurations[place], prompt, options))
+            found.append(self._generate(self.configurations[place], prompt, cache, temperature, drawn))
         plain = next(one.output for one in found if one.drafter == PLAIN)
         # Above temperature 0 both outputs are drawn, so where they differ means nothing.
         return found if temperature else [self._with_gap(one, prompt, plain) for one in found]
 
-    def _generate(self, one: Configuration, prompt: Sequence[int], options: dict[str, Any]) -> Generation:
-        began = ended = 0.0
-        cycles, output, statistics = list[Cycle](), list[int](), DraftStatistics()
-
-        def fed(count: int, total: int) -> None:
-            nonlocal began
-            if count < total:  # the last call comes after the first token
-                began = time.perf_counter()
-
-        rest = mx.array(list(prompt[-_LEFT:]))
-        options["prompt_progress_callback"] = fed
-        steps: Iterable[tuple[Any, ...]]
-        if one.drafter is None:  # mlx-lm's own loop, which computes the next token while the last one is read
-            steps = plain_generate_step(rest, self.model, **options)
+    def _generate(
+        self, one: Configuration, prompt: Sequence[int], cache: list[Any], temperature: float, seed: int
+    ) -> Generation:
+        cycles, statistics, rest = list[Cycle](), DraftStatistics(), list(prompt[-_LEFT:])
+        settings: Any = rest, self.tokens, sorted(self.stop_tokens), temperature, seed
+        if one.drafter is None:
+            output, seconds = alike(plain_text, self.model, cache, *settings)
         else:
             if one.drafter.cache is not None:
                 one.drafter.cache.forget()
-            options |= {"drafter": one.drafter, "num_draft_tokens": one.num_draft_tokens, "verify": one.verify}
-            options |= {"statistics": statistics, "on_cycle": cycles.append, "stop_tokens": self.stop_tokens}
-            steps = generate_step(rest, self.model, cached_tokens=list(prompt[:-_LEFT]), **options)
-        with wired_limit(self.model, [generation_stream]):
-            for token, *_ in steps:
-                ended = time.perf_counter()
-                output.append(int(token))
-                if output[-1] in self.stop_tokens:
-                    break
+            options: dict[str, Any] = {"drafter": one.drafter, "num_draft_tokens": one.num_draft_tokens}
+            options |= {"verify": one.verify, "cached_tokens": list(prompt[:-_LEFT]), "stop_tokens": self.stop_tokens}
+            options |= {"statistics": statistics, "on_cycle": cycles.append}
+            output, seconds = _timed(partial(generate_step, **options), self.model, cache, *settings)
         if statistics.failures:  # a drafter that is switched off measures nothing
             reason = "; ".join(failure.error for failure in statistics.failures)
             raise SpectoolError(f"drafter {one.name} fails and cannot be measured: {reason}. Leave it out")
         proposed, accepted = (tuple(len(each.proposal) for each in cycles), tuple(each.accepted for each in cycles))
         drafted = sum(cycle.draft_seconds for cycle in cycles)
-        return Generation(one.name, one.num_draft_tokens, tuple(output), ended - began, drafted, proposed, accepted)
+        return Generation(one.name, one.num_draft_tokens, tuple(output), seconds, drafted, proposed, accepted)
 
     def _with_gap(self, one: Generation, prompt: Sequence[int], plain: Sequence[int]) -> Generation:
         """A generation with the gap of the two best logits where it leaves plain decoding's output, if it does."""
         if one.output == plain:
             return one
         place = common_prefix(one.output, plain)
-        logits = self.model(mx.array([*prompt, *plain[:place]])[None])[0, -1]
+        logits = forward(self.model, mx.array([*prompt, *plain[:place]])[None])[0, -1]
         second, best = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
         return replace(one, gap=best - second)
+
+
+def plain_text(
+    model: Any, cache: list[Any], prompt: list[int], tokens: int, stops: list[int], temperature: float, seed: int
+) -> tuple[list[int], float]:
+    """A text of mlx-lm's own loop, which computes the next token while the last one is read, and its seconds."""
+    found = _timed(plain_generate_step, model, cache, prompt, tokens, stops, temperature, seed)
+    mx.synchronize(generation_stream)  # the loop has begun one pass more than it reads
+    return found
+
+
+def _timed(
+    step: Callable[..., Iterable[tuple[Any, ...]]],
+    model: Any,
+    cache: list[Any],
+    prompt: list[int],
+    tokens: int,
+    stops: list[int],
+    temperature: float,
+    seed: int,
+) -> tuple[list[int], float]:
+    """Tokens of a generation, and its seconds from when the target has read the prompt."""
+    began = ended = 0.0
+    output: list[int] = []
+
+    def fed(count: int, total: int) -> None:
+        nonlocal began
+        if count < total:  # the last call comes after the first token
+            began = time.perf_counter()
+
+    mx.random.seed(seed)
+    sampler = Sampling(temp=temperature) if temperature else None
+    options = {"max_tokens": tokens, "sampler": sampler, "prompt_cache": cache, "prompt_progress_callback": fed}
+    with wired_limit(model, [generation_stream]):
+        for token, *_ in step(mx.array(prompt), model, **options):
+            ended = time.perf_counter()
+            output.append(int(token))
+            if output[-1] in stops:
+                break
+    return output, ended - began

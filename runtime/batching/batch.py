@@ -22,6 +22,7 @@ from spectool.runtime.decoding.generation import CLEAR_EVERY
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafters, Proposal
+from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
 from spectool.runtime.policy.policy import Candidate, Policy
@@ -284,7 +285,7 @@ class Batch:
         width = max(counts)
         inputs = mx.array([row.inputs + [0] * (width - len(row.inputs)) for row in self._shared], dtype=mx.int32)
         self._caches.begin(counts)
-        logits = self._model(inputs, cache=self._caches.entries)
+        logits = forward(self._model, inputs, self._caches)
         for at, row in enumerate(self._shared):
             own = logits[at, len(row.target.refeed) : len(row.inputs)]
             try:

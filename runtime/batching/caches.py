@@ -22,6 +22,8 @@ import mlx.core as mx
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.windows import require_known_mask
 from spectool.runtime.decoding.pass_size import exact_until
+from spectool.runtime.groups.mirrored import Spread, mirrored
+from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
 from spectool.runtime.per_model import once_per_model
 
@@ -66,10 +68,9 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     tokens = mx.arange(3 * _TRIED).reshape(_TRIED, 3) % 8
     found = []
     for width, first in ((3, 3), (1, 1)):
-        caches = BatchCache(cache, 3)
-        caches.lengths = list(range(1, _TRIED + 1))
+        caches = BatchCache(cache, 3, list(range(1, _TRIED + 1)))
         caches.begin([first] + [1] * (_TRIED - 1))
-        model(tokens[:, :width], cache=caches.entries)
+        forward(model, tokens[:, :width], caches)
         found.append(caches.first_states())
     return all(
         bool(mx.abs(one[1:] - other[1:]).max() <= _ROUNDING * mx.abs(other[1:]).max())
@@ -77,7 +78,7 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     )
 
 
-class BatchCache:
+class BatchCache(Spread):
     """The caches of a model for the rows of a batch.
 
     Attributes:
@@ -85,9 +86,13 @@ class BatchCache:
         lengths: Tokens that each row holds.
     """
 
-    def __init__(self, like: Sequence[Any], width: int) -> None:
-        """Make caches without rows ``like`` those of one text, for passes over at most ``width`` tokens of a row."""
-        self.lengths: list[int] = []
+    @mirrored
+    def __init__(self, like: Sequence[Any], width: int, lengths: Sequence[int] = ()) -> None:
+        """Make caches ``like`` those of one text, for passes over at most ``width`` tokens of a row.
+
+        There are no rows, or empty ones that say that they have these ``lengths``.
+        """
+        self.lengths = list(lengths)
         self._counts: list[int] = []  # tokens that each row feeds in the pass under way
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._recurrent: list[_RecurrentRows] = []
@@ -114,12 +119,14 @@ class BatchCache:
         """The states of the first recurrent layer; none without one."""
         return self._recurrent[0].arrays() if self._recurrent else []
 
+    @mirrored
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
         for leaf, single in zip(self._leaves, flatten(cache), strict=True):
             leaf.join(len(self.lengths), single)
         self.lengths.append(length)
 
+    @mirrored
     def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> None:
         """Take a row out and put its first ``length`` tokens into ``cache``; the last row takes its place.
 
@@ -133,6 +140,7 @@ class BatchCache:
                 each[row] = each[last]
                 each.pop()
 
+    @mirrored
     def begin(self, counts: Sequence[int]) -> None:
         """Prepare for a pass in which each row feeds as many tokens as ``counts`` says, and padding after them."""
         for layout in self._layouts.values():
@@ -141,6 +149,7 @@ class BatchCache:
             states.begin(counts)
         self._counts = list(counts)
 
+    @mirrored
     def settle(self, kept: Sequence[int]) -> None:
         """Keep this many of the tokens that each row fed in the latest pass."""
         if self._recurrent:
@@ -209,6 +218,15 @@ class _AttentionRows:
     def __init__(self, layout: _Layout) -> None:
         self._layout = layout
         self._both: list[mx.array] = []
+
+    @property
+    def keys(self) -> mx.array:
+        """The keys, which a model that is spread layer by layer sets to make them wait for what it sends."""
+        return self._both[0]
+
+    @keys.setter
+    def keys(self, keys: mx.array) -> None:
+        self._both[0] = keys
 
     @property
     def offset(self) -> mx.array:

@@ -14,6 +14,7 @@ from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, 
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 from spectool.runtime.policy.costs import new_policy, policy_for
 from spectool.runtime.policy.policy import Policy
@@ -95,6 +96,11 @@ def batch_generate(
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
     require_count("rows", rows)
+    if (processes := processes_of(model)) > 1:
+        raise RuntimeUnsupported(
+            f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches "
+            "there, or generate one text after the other"
+        )
     for single in sorted({"seed", "drafter", "prompt_cache"} & kwargs.keys()):
         raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
     given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | Drafters) else None

@@ -20,6 +20,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches import windows
 from spectool.runtime.caches.leaves import can_trim, flatten, is_unused, offsets, trim
+from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache
 
 _ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
@@ -32,13 +33,14 @@ class _Mark(NamedTuple):
     saved: dict[int, dict[str, Any]]  # attributes of the leaves that cannot be trimmed, by place
 
 
-class Checkpoints:
+class Checkpoints(Spread):
     """How many tokens a prompt cache holds, and its way back.
 
     Attributes:
         length: Tokens held, including those of a pass that has been marked and perhaps not run.
     """
 
+    @mirrored
     def __init__(self, cache: Sequence[Any], length: int = 0, keep: int = 1) -> None:
         """Follow ``cache``, one entry for each layer, of which some may be replaced (quantised) later.
 
@@ -57,6 +59,7 @@ class Checkpoints:
         self._doubtful: list[int] = []  # places of the leaves that may not be trimmable
         self._look_up()
 
+    @mirrored
     def mark(self, count: int, *, windows_too: bool = False) -> None:
         """Mark the place before a pass over ``count`` tokens; to be called before every pass.
 
@@ -82,6 +85,7 @@ class Checkpoints:
         leaves = (self._leaves[place] for place in self._doubtful)
         return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.WINDOWS))
 
+    @mirrored
     def rewind(self, length: int) -> int | None:
         """Take the caches back to ``length`` tokens, or to the nearest place before; return how many they hold then.
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool.runtime.groups.rank_0 import forward
+
 
 def prefill_steps(
     model: Any,
@@ -21,7 +23,7 @@ def prefill_steps(
     end = 0
     while end < tokens.size:
         first, end = end, min(end + (step_size() if callable(step_size) else step_size), tokens.size)
-        model(tokens[None, first:end], cache=cache)  # the logits are never computed
+        forward(model, tokens[None, first:end], cache, logits=False)
         quantize()
         mx.eval([entry.state for entry in cache])
         mx.clear_cache()

@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
-from spectool.runtime.mlx_lm_compat import make_prompt_cache
+from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
@@ -43,8 +43,7 @@ class TextCache:
         """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
         self._checkpoints.mark(tokens.size, windows_too=True)
         self.passes += 1
-        logits: mx.array = self.model(tokens[None], cache=self._cache)[0]
-        return logits
+        return forward(self.model, tokens[None], self._cache)[0]
 
     def prefill(self, tokens: Sequence[int]) -> None:
         """Feed ``tokens`` without logits, and add them."""

@@ -30,7 +30,9 @@ from spectool.runtime.decoding.pass_size import warn_where_drafts_end
 from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.drafters.drafter import Drafter, Drafters
-from spectool.runtime.mlx_lm_compat import generation_stream, make_prompt_cache
+from spectool.runtime.groups.others import follower_of
+from spectool.runtime.groups.rank_0 import adopted, call, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
@@ -86,29 +88,35 @@ def generate_step(
     """
     if unknown := settings.keys() - GenerationSettings.__dataclass_fields__.keys():
         raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}")
-    target = open_target(prompt, model, GenerationSettings(**settings))
+    if (follower := follower_of(model)) is not None:
+        return follower.tokens(settings.get("prompt_cache"))
+    with call(model, opens=True):
+        target = open_target(prompt, model, GenerationSettings(**settings))
     text, total = target.text, len(target.text.prompt)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
-        try:
-            yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
-            with mx.stream(stream):
-                progress(0, total)
-                for fed in target.read_prompt():
-                    progress(fed, total)
-                text.start()
-            while not text.ended:
+        with call(model):
+            try:
+                yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
                 with mx.stream(stream):
-                    commit = target.cycle()
-                if text.yielded == 0:
-                    progress(total, total)
-                yield from text.tokens_of(commit)
-                if text.statistics.passes % CLEAR_EVERY == 0:
-                    mx.clear_cache()
-        finally:
-            with mx.stream(stream):
-                target.close()
+                    progress(0, total)
+                    for fed in target.read_prompt():
+                        progress(fed, total)
+                    text.start()
+                while not text.ended:
+                    with mx.stream(stream):
+                        commit = target.cycle()
+                    if text.yielded == 0:
+                        progress(total, total)
+                    yield from text.tokens_of(commit)
+                    if text.statistics.passes % CLEAR_EVERY == 0:
+                        mx.clear_cache()
+            finally:
+                with mx.stream(stream):
+                    target.close()
+                if (given := settings.get("prompt_cache")) is not None:
+                    given[:] = target.cache  # entries may have been quantised
 
     begun = steps()
     next(begun)
@@ -139,6 +147,7 @@ def open_target(prompt: mx.array | Sequence[int], model: Any, settings: Generati
         cache = make_prompt_cache(model, settings.max_kv_size)
     else:
         require_cache_of(model, cache)
+        cache = adopted(model, cache)
     if settings.kv_bits is not None:
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:

@@ -19,6 +19,9 @@ from spectool.runtime.caches.prefill import prefill_steps
 from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
+from spectool.runtime.groups.link import processes_of
+from spectool.runtime.groups.mirrored import mirrored
+from spectool.runtime.groups.rank_0 import forward, tell
 from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
 
 
@@ -38,6 +41,7 @@ class TargetRunner:
         self.next_pass: Callable[[], Pass] | None = None
         self._unrewindable_at = -1  # yielded tokens at which the token fed ahead cannot be taken out
         self._exact_until = exact_until(model)
+        self._may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
         self.resume(0)
 
     def resume(self, length: int, inputs: Sequence[int] = ()) -> None:
@@ -45,7 +49,8 @@ class TargetRunner:
         # Marks before the latest pass and before one begun ahead.
         self._checkpoints = Checkpoints(self.cache, length, keep=2)
         self._inputs = list(inputs)  # of the latest pass
-        windows.use_exact_masks(flatten(self.cache) if self.text.prompt_read else ())
+        if self.text.prompt_read:
+            _use_masks(self.cache, True)
 
     def read_prompt(self, size: Callable[[], int] | None = None) -> Iterator[int]:
         """Feed the prompt without its last token, which the first cycle feeds; yield the tokens fed after each pass.
@@ -58,7 +63,7 @@ class TargetRunner:
         yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), step_size, self._quantize)
         if (on_prompt := self.text.settings.on_prompt) is not None:
             on_prompt(self.cache)
-        windows.use_exact_masks(flatten(self.cache))
+        _use_masks(self.cache, True)
         self.text.prompt_read = True
 
     def cycle(self, *, ahead: bool = True) -> Commit:
@@ -71,12 +76,19 @@ class TargetRunner:
         with text.randomness:
             proposal = text.proposer.propose(self._most_drafts(), len(self.refeed))
             current = self._verify(proposal)
-            if ahead and text.left != 0 and not proposal.tokens and text.proposer.drafting_paused():
+            if (
+                ahead
+                and self._may_run_ahead
+                and text.left != 0
+                and not proposal.tokens
+                and text.proposer.drafting_paused()
+            ):
                 self._begin_next_pass(current)  # no drafts now or next
             fed = text.fed
             # Log-probabilities are only computed if someone reads them.
             mx.eval(current.tokens, text.randomness.unread())
             commit = text.read(current, proposal)
+            tell(self.cache, commit.cycle.committed, commit.cycle.accepted, len(proposal.tokens) + 1)
             begun = self.next_pass is not None
             length = fed + 1 + commit.right + begun
             self._checkpoints.rewind(length)
@@ -92,7 +104,7 @@ class TargetRunner:
         Returns the number of tokens of the text that the cache holds afterwards, or None if it could not be taken back
         and is of no further use.
         """
-        windows.use_mlx_lm_masks(flatten(self.cache))
+        _use_masks(self.cache, False)
         length = self.text.held + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
         if reached is None:
@@ -118,8 +130,8 @@ class TargetRunner:
 
     def _quantize(self) -> None:
         settings = self.text.settings
-        start, group_size = settings.quantized_kv_start, settings.kv_group_size
-        maybe_quantize_kv_cache(self.cache, start, group_size, settings.kv_bits)
+        if settings.kv_bits is not None:
+            _quantize(self.cache, settings.quantized_kv_start, settings.kv_group_size, settings.kv_bits)
 
     def _verify(self, proposal: Proposal) -> Pass:
         """A pass over the last committed token and the drafts, or the one that has begun ahead without drafts; lazy."""
@@ -150,8 +162,18 @@ class TargetRunner:
     def _logits(self, inputs: mx.array, rows: int) -> mx.array:
         """Logits of the last ``rows`` positions [rows, vocabulary] of a pass over ``inputs``; lazy."""
         self._checkpoints.mark(inputs.size)
-        logits: mx.array = self.model(inputs[None], cache=self.cache)[0, -rows:]
-        return logits
+        return forward(self.model, inputs[None], self.cache)[0, -rows:]
+
+
+@mirrored
+def _use_masks(cache: Sequence[Any], exact: bool) -> None:
+    """Let tokens that are fed at once see what they would see one by one (``exact``), or what mlx-lm lets them see."""
+    (windows.use_exact_masks if exact else windows.use_mlx_lm_masks)(flatten(cache))
+
+
+@mirrored
+def _quantize(cache: list[Any], start: int, group_size: int, bits: int) -> None:
+    maybe_quantize_kv_cache(cache, start, group_size, bits)
 
 
 def _array(tokens: Sequence[int]) -> mx.array:

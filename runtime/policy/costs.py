@@ -23,7 +23,7 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, require_writable, save_costs
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
-from spectool.runtime.groups import require_same_lengths
+from spectool.runtime.groups.link import processes_of, repeats
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.measuring import time_passes
@@ -46,12 +46,18 @@ def machine_name() -> str:
     return f"{name}, {platform.system()} {platform.machine()}, mlx {version('mlx')}"
 
 
+def machine_of(model: Any) -> str:
+    """The machine, and how many processes the model is spread over."""
+    processes = processes_of(model)
+    return machine_name() if processes == 1 else f"{machine_name()}, {processes} processes"
+
+
 @once_per_model
 def model_key(model: Any) -> str:
     """A digest of an MLX model's class, its weights' shapes and types, and the machine: what its costs depend on."""
     weights: Any = tree_flatten(model.parameters())
     shapes = [(name, tuple(weight.shape), str(weight.dtype)) for name, weight in weights]
-    described = repr((type(model).__module__, type(model).__name__, shapes, machine_name()))
+    described = repr((type(model).__module__, type(model).__name__, shapes, machine_of(model)))
     return hashlib.sha256(described.encode()).hexdigest()[:24]
 
 
@@ -75,11 +81,7 @@ def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure
     """A policy that knows what passes of ``model`` cost, and those of the draft models in ``drafter``.
 
     What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.
-
-    Raises:
-        RuntimeUnsupported: The model is spread over several processes, which would choose different lengths.
     """
-    require_same_lengths(model)
     costs = costs_of(model, measure=measure)
     policy = Policy(ASSUMED if costs is None else PassCurve(costs.seconds, costs.plain))
     if costs is not None and costs.exact:
@@ -104,7 +106,7 @@ def known_costs(model: Any) -> PassCosts | None:
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     """What passes of a model cost on this machine; if that is not known, it is measured now where it may be."""
     found = known_costs(model)
-    if found is not None or not measure or not hasattr(model, "parameters"):
+    if found is not None or not measure or not hasattr(model, "parameters") or repeats(model):
         return found
     return _measured(model)
 
@@ -124,7 +126,7 @@ def _measured(model: Any) -> PassCosts | None:
         bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
         with bar:
             seconds, plain = time_passes(model, lambda each: SHORT * each, progress=lambda at: bar.update(at - bar.n))
-        costs = PassCosts(type(model).__module__.rpartition(".")[2], machine_name(), seconds, plain, (), False)
+        costs = PassCosts(type(model).__module__.rpartition(".")[2], machine_of(model), seconds, plain, (), False)
         save_costs(model_key(model), costs)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)

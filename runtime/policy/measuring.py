@@ -10,7 +10,9 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches.leaves import flatten
-from spectool.runtime.mlx_lm_compat import KVCache, RotatingKVCache, make_prompt_cache
+from spectool.runtime.groups.mirrored import mirrored
+from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import KVCache, RotatingKVCache
 from spectool.runtime.sampling.token_ids import vocabulary_size
 
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
@@ -36,14 +38,14 @@ class Passes:
         """Seconds of a pass over ``rows`` tokens."""
         tokens = self._tokens(rows)
         began = perf_counter()
-        mx.eval(self._model(tokens, cache=self._cache))
+        mx.eval(forward(self._model, tokens, self._cache))
         return perf_counter() - began
 
     def run_plain(self) -> float:
-        """Seconds of a plain pass of several, each begun before the token of the one before it is read."""
+        """Seconds of a plain pass of several, each begun before the token of the one before it is read if it can be."""
         token, began = self._tokens(1), perf_counter()
         for _ in range(_CHAINED):
-            following = mx.argmax(self._model(token, cache=self._cache)[:, -1:], axis=-1)
+            following = mx.argmax(forward(self._model, token, self._cache)[:, -1:], axis=-1)
             mx.async_eval(following)  # type: ignore[no-untyped-call]
             mx.eval(token)
             token = following
@@ -104,6 +106,7 @@ def time_passes(
     return found, plain
 
 
+@mirrored
 def _lengthen(cache: Sequence[Any], tokens: int) -> None:
     """Add made-up tokens to the caches of attention. What other caches cost does not depend on their number."""
     for leaf in flatten(cache):

@@ -1,68 +1,90 @@
-"""A model over two processes of MLX's ring, on loopback: automatic lengths are refused, and fixed ones work."""
+"""Models that are spread over processes of MLX's ring, on loopback: the same text as plain decoding, on every rank."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
+import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.groups import processes_of, require_same_lengths
-from spectool.tests.runtime.models import tiny_model
+from spectool.runtime.groups.link import processes_of
+from spectool.runtime.groups.others import follower_of
+from spectool.runtime.groups.rank_0 import leader_of
+from spectool.tests.rings import outputs_of, start_ring
+from spectool.tests.running import run
+from spectool.tests.runtime.models import KINDS, tiny_model
+from spectool.tests.runtime.renumbered import renumbered_target
 
-PROGRAM = """
-import sys
-import mlx.core as mx
-from mlx_lm import load
-from spectool import RuntimeUnsupported
-from spectool.runtime import generate, load_drafter
-
-group = mx.distributed.init(strict=True, backend="ring")
-model, tokenizer = load(sys.argv[1])
-expected = generate(model, tokenizer, "Most w Jaworowcu", max_tokens=24)
-model.shard(group)
-drafter = load_drafter(tokenizer)
-try:
-    generate(model, tokenizer, "Most w Jaworowcu", max_tokens=24, drafter=drafter)
-except RuntimeUnsupported as error:
-    print(error)
-fixed = generate(model, tokenizer, "Most w Jaworowcu", max_tokens=24, drafter=drafter, num_draft_tokens=4)
-print(fixed == expected)
-"""
+pytestmark = pytest.mark.nightly
 
 
-@pytest.mark.nightly
-def test_automatic_lengths_are_refused_where_processes_would_not_agree(tmp_path: Path) -> None:
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
-    hosts = tmp_path / "hosts.json"
-    hosts.write_text(json.dumps([[f"127.0.0.1:{port}"] for port in ports]))
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(demo_path("target"))],
-            env={**os.environ, "MLX_RANK": str(rank), "MLX_HOSTFILE": str(hosts)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in running:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        refused, same = out.splitlines()[-2:]
-        assert "spread over 2 processes" in refused and "--num-draft-tokens 4" in refused
-        assert same == "True"
+def written(
+    folder: Path, count: int, *, model: Path, generations: int, pipeline: bool = False, late: float = 0.0, **drafts: Any
+) -> None:
+    """Write texts on a ring, and check that they are those of plain decoding, and the same on all ranks."""
+    settings = {
+        "model": str(model),
+        "pipeline": pipeline,
+        "generations": generations,
+        "late": late,
+        **dict.fromkeys(("dictionary", "draft_model", "alignment")),
+        **drafts,
+    }
+    ring = start_ring(count, folder, "-m", "spectool.tests.runtime.group_program", json.dumps(settings))
+    ranks = [json.loads(out) for out in outputs_of(ring)]
+    assert all(rank == ranks[0] for rank in ranks[1:])
+    assert len(ranks[0]) == generations
+    assert [text for text, right in ranks[0] if not right] == []
 
 
-def test_a_model_of_one_process_is_not_refused() -> None:
+@pytest.fixture(scope="module")
+def drafts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A dictionary for the demo model, and a draft model with another tokenizer."""
+    folder = tmp_path_factory.mktemp("drafts")
+    made = run("build-dict", "--tokenizer", demo_path("target"), "--corpus", "sample:pl", "-o", folder / "pl.dict")
+    assert made.exit_code == 0, made.output
+    draft, alignment = renumbered_target(folder)
+    return {"dictionary": str(folder / "pl.dict"), "draft_model": draft, "alignment": alignment}
+
+
+def saved(folder: Path, kind: str, layers: int, **changes: Any) -> Path:
+    """A random model that can be pipelined, with the demo model's tokenizer."""
+    arguments = {**KINDS[kind], "num_hidden_layers": layers, "vocab_size": 1536, "model_type": kind, **changes}
+    module = import_module(f"mlx_lm.models.{kind}")
+    mx.random.seed(3)
+    weights: Any = dict(tree_flatten(module.Model(module.ModelArgs.from_dict(arguments)).parameters()))
+    weights = {name: each * 2.0 if each.ndim == 2 and "embed" not in name else each for name, each in weights.items()}
+    shutil.copytree(demo_path("target"), folder, ignore=shutil.ignore_patterns("*.safetensors*", "config.json"))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    (folder / "config.json").write_text(json.dumps({**arguments, "eos_token_id": 2}))
+    index = {"weight_map": dict.fromkeys(weights, "model.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_ranks_that_are_late_write_the_same_text(tmp_path: Path, drafts: dict[str, str]) -> None:
+    written(tmp_path, 2, model=demo_path("target"), generations=36, late=0.2, **drafts)
+
+
+def test_a_pipeline_of_three_processes_writes_the_same_text(tmp_path: Path, drafts: dict[str, str]) -> None:
+    kinds = ["sliding_attention", "full_attention"] * 3  # windows are taken back on every rank
+    model = saved(tmp_path / "model", "ministral3", 6, layer_types=kinds)
+    written(tmp_path, 3, model=model, pipeline=True, generations=12, **drafts)
+
+
+@pytest.mark.parametrize(("kind", "pipeline"), [("qwen2", True), ("qwen3_5", False), ("qwen3_5", True)])
+def test_other_kinds_of_models_write_the_same_text(tmp_path: Path, kind: str, pipeline: bool) -> None:
+    heads = {"num_key_value_heads": 2, "linear_num_key_heads": 2} if kind == "qwen3_5" else {}  # some on each rank
+    model = saved(tmp_path / "model", kind, 4, **heads)
+    written(tmp_path, 2, model=model, pipeline=pipeline, generations=12)
+
+
+def test_a_model_of_one_process_has_nobody_to_tell() -> None:
     model: Any = tiny_model()
     assert processes_of(model) == 1
-    require_same_lengths(model)
+    assert leader_of(model) is None
+    assert follower_of(model) is None

@@ -1,0 +1,209 @@
+"""Rank 0: what the product calls, with or without other ranks that repeat it."""
+
+import atexit
+import itertools
+import json
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported, SpectoolError
+from spectool.runtime import mlx_lm_compat
+from spectool.runtime.groups.link import Link, group_of
+from spectool.runtime.groups.mirrored import Spread, SpreadCache, uninterrupted
+from spectool.runtime.per_model import once_per_model
+
+checked_every = 0  # passes between two checks of the ranks against each other; 0 for none
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+log = logging.getLogger(__name__)
+
+
+def make_prompt_cache(model: Any, max_kv_size: int | None = None) -> list[Any]:
+    """mlx-lm's prompt cache for ``model``, on all ranks."""
+    entries: list[Any] = mlx_lm_compat.make_prompt_cache(model, max_kv_size)
+    leader = leader_of(model)
+    return entries if leader is None else SpreadCache(entries, leader, max_kv_size)
+
+
+def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = True) -> mx.array:
+    """A pass over ``inputs`` [rows, tokens], which the other ranks make as well; lazy where there are none.
+
+    Args:
+        model: An mlx-lm model.
+        inputs: Token ids.
+        cache: A prompt cache, or a `BatchCache`.
+        logits: Whether anyone reads them. Otherwise a pass in a group computes what it writes to the cache.
+    """
+    leader = leader_of(model)
+    if leader is None:
+        return model(inputs, cache=getattr(cache, "entries", cache))  # type: ignore[no-any-return]
+    return leader.forward(inputs, cache, logits)
+
+
+def alike(
+    work: Callable[Concatenate[Any, list[Any], _P], _R],
+    model: Any,
+    cache: list[Any],
+    *arguments: _P.args,
+    **named: _P.kwargs,
+) -> _R:
+    """Work that makes passes of its own, the same ones on all ranks, and leaves none under way."""
+    leader = leader_of(model)
+    if leader is None:
+        return work(model, cache, *arguments, **named)
+    assert isinstance(cache, SpreadCache)
+    told = [f"{work.__module__}:{work.__qualname__}", leader.named(cache), arguments, named]
+    return leader.meet("alike", told, lambda: work(model, cache, *arguments, **named))
+
+
+def adopted(model: Any, cache: list[Any]) -> list[Any]:
+    """A cache with which every rank was called: known to the others from here on."""
+    leader = leader_of(model)
+    if leader is None or isinstance(cache, SpreadCache):
+        return cache
+    known = SpreadCache(cache)
+    leader.record("given", [leader.added(known)])
+    return known
+
+
+@contextmanager
+def call(model: Any, *, opens: bool = False) -> Iterator[None]:
+    """A call that the other ranks follow: they get to know how it ends, or that it has begun well (``opens``)."""
+    leader = leader_of(model)
+    error: BaseException | None = None
+    if leader is not None:
+        mx.synchronize(mlx_lm_compat.generation_stream)  # what a loop of mlx-lm's has left under way
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if leader is not None:
+            leader.end_call(error, opens=opens)
+
+
+def tell(cache: Sequence[Any], tokens: Sequence[int], accepted: int, rows: int) -> None:
+    """Tell the other ranks what was committed after the latest pass, from the logits of its last ``rows`` positions."""
+    if isinstance(cache, SpreadCache) and cache.leader is not None:
+        cache.leader.record("told", [list(tokens), accepted, rows])
+
+
+@once_per_model
+def leader_of(model: Any) -> "Leader | None":
+    """What sends to the other ranks of a spread model; None where there are none, and on these ranks."""
+    group = group_of(model)
+    return Leader(model, group) if group is not None and group.rank() == 0 else None
+
+
+class Leader(Link):
+    """Rank 0, which records what it does and tells the others before each pass."""
+
+    def __init__(self, model: Any, group: Any) -> None:
+        self._recorded: list[list[Any]] = []
+        self._dropped: deque[int] = deque()  # filled by any thread
+        self._numbers = itertools.count()
+        self._operations: dict[str, int] = {}
+        self._passes, self._lost, self._rests = 0, False, False
+        super().__init__(model, group, until_stopped=False)
+        if self.until_stopped:
+            atexit.register(self.stop)
+
+    def added(self, new: Spread) -> int:
+        """Give an object its number."""
+        new.leader, new.number = self, next(self._numbers)
+        weakref.finalize(new, self._dropped.append, new.number).atexit = False
+        return new.number
+
+    def named(self, known: Spread) -> str:
+        """What an object is called, which is made on the other ranks first if they do not have it."""
+        if known.number is None:
+            self.added(known)
+            if isinstance(known, SpreadCache):
+                self.record("make", [known.number, known.size])
+        return str(known.number)
+
+    def record(self, name: str, arguments: list[Any], named: dict[str, Any] | None = None, result: Any = None) -> None:
+        """Record an operation; the first time by its name, and then by a number."""
+        if name not in self._operations:
+            self._operations[name] = len(self._operations)
+            self._recorded.append([name])
+        more = [result, named] if named or result is not None else []
+        self._recorded.append([self._operations[name], arguments, *more])
+
+    def send(self, name: str, arguments: list[Any]) -> None:
+        """Tell the other ranks what was recorded, and one thing more."""
+        if self._rests:
+            self._watch.wake()
+            self._rests = False
+        while self._dropped:
+            self.record("drop", [self._dropped.popleft()])
+        self.record(name, arguments)
+        recorded, self._recorded = self._recorded, []
+        log.debug("rank 0 tells %s", recorded)
+        self._broadcast(json.dumps(recorded, separators=(",", ":")).encode())
+
+    def forward(self, inputs: mx.array, cache: Any, logits: bool) -> mx.array:
+        """A pass on all ranks.
+
+        Raises:
+            RuntimeUnsupported: The model refuses the pass, on all ranks alike.
+        """
+        self._passes += 1
+        if checked_every and self._passes % checked_every == 0:
+            self.record("check", [self._digest])
+        tokens: Any = inputs.tolist()
+        named = self.named(cache) if isinstance(cache, Spread) else None
+        return self.meet("pass", [tokens, named, logits], lambda: self._pass(tokens, cache, logits))
+
+    def meet(self, name: str, told: list[Any], work: Callable[[], _R]) -> _R:
+        """Tell the other ranks what they are to compute together with this one, and compute it.
+
+        Raises:
+            SpectoolError: The group has ended.
+        """
+        if self._lost:
+            raise SpectoolError("the group of processes has ended. Start it again")
+        with uninterrupted(), self._watch.waiting():
+            try:
+                self.send(name, told)
+                return work()
+            except RuntimeUnsupported:
+                raise
+            except BaseException as error:
+                self._lost = True
+                self._watch.end(error)  # the others may not be at the same place any more
+                raise
+
+    def end_call(self, error: BaseException | None, *, opens: bool) -> None:
+        """Tell the others how a call has ended, or that it has begun well."""
+        if self._lost:
+            return
+        if self.until_stopped:
+            if not opens:
+                self.rest()
+        elif opens and error is None:
+            self.send("opened", [])
+        else:
+            failed = error is not None and not isinstance(error, GeneratorExit)
+            self.send("ended", [str(error) or type(error).__name__ if failed else None])
+
+    def rest(self) -> None:
+        """Let the others sleep until the next message."""
+        if self.until_stopped and not self._lost and not self._rests and self._watch.complete:
+            self.send("rest", [])
+            self._rests = True
+
+    def stop(self) -> None:
+        """End the other ranks, which follow until they are stopped."""
+        if self.until_stopped and not self._lost:
+            self._lost = True
+            self._watch.expect_end()
+            self.send("stop", [])

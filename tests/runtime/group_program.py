@@ -1,0 +1,70 @@
+"""What every rank of a ring runs in `test_groups`: many generations, on ranks that are late now and then."""
+
+import json
+import random
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+
+from spectool.runtime import Sampling, generate, load_drafter, new_policy
+from spectool.runtime.grammar import Grammar
+from spectool.runtime.groups import rank_0
+from spectool.runtime.groups.link import Link
+from spectool.runtime.loading import load_model
+
+PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Stacja kolejowa", "W roku 1999", "Ala ma kota i", "Zupa"]
+SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}'
+TOKENS = 24
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Print each text, and whether it is right, as JSON."""
+    rank_0.checked_every = 1
+    model, tokenizer = load_model(settings["model"], pipeline=settings["pipeline"])
+    rng = random.Random(mx.distributed.init().rank())
+    in_time = Link._summed
+
+    def late(*arguments: Any) -> bytes:
+        if rng.random() < settings["late"]:
+            time.sleep(rng.uniform(0, 0.05))
+        return in_time(*arguments)
+
+    Link._summed = late  # type: ignore[method-assign]
+    sources = {key: settings[key] for key in ("dictionary", "draft_model", "alignment") if settings[key]}
+    look_ups = load_drafter(tokenizer, dictionary=settings["dictionary"])
+    drafters = [
+        look_ups,
+        load_drafter(tokenizer, **sources),
+        look_ups,
+        look_ups,
+        look_ups,
+        load_drafter(tokenizer, **sources),
+    ]
+    policy = new_policy(model, look_ups)  # measures passes, on rank 0 alone
+    write = partial(generate, model, tokenizer, max_tokens=TOKENS)
+    plain: dict[Any, str] = {}
+    found = []
+    for number in range(settings["generations"]):
+        kind, prompt = number % 6, PROMPTS[number // 6 % len(PROMPTS)] + "." * (number // 36)
+        options: dict[str, Any] = {}
+        if kind == 0:
+            options["num_draft_tokens"] = policy
+        if kind == 2:
+            options["prediction"] = plain.get((prompt, False), "")[3:] + "."
+        if kind == 3 and settings["dictionary"]:  # of this tokenizer
+            options["grammar"] = Grammar(tokenizer, "json_schema", SCHEMA)
+        if kind >= 4:
+            options |= {"sampler": Sampling(temp=0.8), "seed": number}
+        text = write(prompt, drafter=drafters[kind], **options)
+        case = prompt, kind == 3
+        if kind < 4 and case not in plain:
+            plain[case] = write(prompt, num_draft_tokens=0, grammar=options.get("grammar"))
+        found.append([text, kind >= 4 or text == plain[case]])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
