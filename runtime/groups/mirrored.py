@@ -6,10 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from spectool.runtime.groups.rank_0 import Leader
+from typing import Any, ParamSpec, TypeVar
 
 FAILED = "failed"  # in place of the result of an operation
 _P = ParamSpec("_P")
@@ -20,18 +17,18 @@ class Spread:
     """An object that all ranks have, once it belongs to a group.
 
     Attributes:
-        leader: Records what is done to it; None where there is no group, and on the ranks that repeat.
+        leader: The `Leader` that records what is done to it; None without a group, and on the ranks that repeat.
         number: What it is called in messages.
     """
 
-    leader: "Leader | None" = None
+    leader: Any = None
     number: int | None = None
 
 
 class SpreadCache(list[Any], Spread):
     """A prompt cache of a spread model: on each rank, the entries of its own layers or heads."""
 
-    def __init__(self, entries: Sequence[Any], leader: "Leader | None" = None, size: int | None = None) -> None:
+    def __init__(self, entries: Sequence[Any], leader: Any = None, size: int | None = None) -> None:
         """A cache that the other ranks make, with a window of ``size`` tokens, once it is used."""
         super().__init__(entries)
         self.leader, self.size = leader, size
