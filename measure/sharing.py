@@ -10,11 +10,11 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.utils import get_total_parameters
 
 from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, chip_of
+from spectool.runtime.mlx_lm_compat import get_total_parameters
 
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:
