@@ -102,6 +102,7 @@ def test_sizes_are_not_believed(tmp_path: Path, place: int, size: int) -> None:
         check(bytes(data))
 
 
+@pytest.mark.nightly
 def test_cut_and_continued_files(tmp_path: Path) -> None:
     data = written(tmp_path, keys(30, 4, 60, 3))
     for end in range(len(data)):

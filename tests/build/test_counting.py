@@ -111,6 +111,7 @@ def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
         agree(counted(corpus_of(tmp_path, texts), TARGET, 8, min_count), expected, min_count)
 
 
+@pytest.mark.nightly
 def test_many_words_do_not_overflow(tmp_path: Path) -> None:
     """Keys grow as vocabulary times n-grams: beyond 32 bits here."""
     texts = [" ".join(f"w{n}" for n in range(70_000))] * 2

@@ -53,6 +53,7 @@ def test_texts_of_each_command(work: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     build = (
         "build-dict",
@@ -77,6 +78,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     assert emulated.stderr == "", "no progress bar where nobody looks"
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 @pytest.mark.parametrize(
     ("arguments", "bar"),

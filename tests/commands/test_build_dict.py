@@ -48,6 +48,7 @@ def test_files_of_a_folder_that_are_left_out_are_named(tmp_path: Path) -> None:
     assert "left out" not in run("predict", "--dict", out, "--corpus", texts / "b.py").stderr
 
 
+@pytest.mark.nightly
 def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> None:
     run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "a.dict")
     found = [

@@ -89,6 +89,7 @@ def test_no_fingerprint_is_computed_for_one_of_another_size(folder: Path, monkey
     assert load_drafter(TARGET, dictionary="auto", history=False) is None
 
 
+@pytest.mark.nightly
 def test_several_are_named_in_python_and_for_emulate(tmp_path: Path) -> None:
     pl, uk = build(tmp_path / "pl.dict"), build(tmp_path / "uk.dict", TOKENIZER, "sample:uk")
     assert repr(load_drafter(TARGET, dictionary=[pl, str(uk)], history=False)) == "<Drafters: dictionary>"

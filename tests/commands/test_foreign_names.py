@@ -59,6 +59,7 @@ def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path, co
         assert process("inspect", out).returncode == 0
 
 
+@pytest.mark.nightly
 def test_what_is_printed_has_escapes(texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.dict"
     done = process(*BUILD, "--corpus", texts, "-o", out, "--json")

@@ -77,6 +77,7 @@ def test_same_rows_are_the_same_bits_by_definition():
     assert 1 in measure_costs(model, tokenizer, "demo", 0.1).same_bits
 
 
+@pytest.mark.nightly
 def test_the_doctor_takes_the_seconds_that_it_is_given(monkeypatch):
     """Passes of 20 ms a row, on a clock of their own: of a slow model less is measured, in the same time."""
     model, tokenizer = load_model(str(demo_path("target")))

@@ -50,6 +50,7 @@ DRAFTERS: dict[str, Make] = {
 }
 
 
+@pytest.mark.nightly
 def test_every_drafter_writes_what_constrained_plain_decoding_writes() -> None:
     model, tokenizer, _ = demo()
     prompt = tokenizer.encode("Wczoraj wieczorem w domu kultury")

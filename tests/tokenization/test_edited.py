@@ -130,6 +130,7 @@ OPTIONS: tuple[dict[str, bool], ...] = ({}, {"lstrip": True}, {"rstrip": True}, 
 CONTENTS = ("<narzędzie>", "narzędzie", "ot ko", "42", "Ala", "!", "\n\n", "x y")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "gpt2", "t5-small"])
 def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
     name: str, shared: Path, rng: random.Random

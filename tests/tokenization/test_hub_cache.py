@@ -24,6 +24,7 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("offline", [True, False])
 def test_a_cached_model_is_opened_without_the_hub(cache: Path, offline: bool) -> None:
     with socket.socket() as silent:  # takes connections and never answers

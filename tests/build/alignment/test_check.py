@@ -66,6 +66,7 @@ def checked(corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: Tokenizer) -> None:
     texts = hard_texts(bundled, other_bundled, 3, TEXT.split("\n\n"))
     for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
@@ -162,6 +163,7 @@ def test_what_stays_wrong_is_an_exit_status(tmp_path: Path, corpus: Path, monkey
     assert figures("inspect", out)["usable"] is True
 
 
+@pytest.mark.nightly
 def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
     manifest = Alignment(checked).manifest
     notes: list[str] = []

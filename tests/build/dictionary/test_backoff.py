@@ -153,6 +153,7 @@ def test_something_is_held_out_of_a_small_text(tokenizer: Tokenizer, tmp_path: P
     assert corpus.counts.documents == len(lines)
 
 
+@pytest.mark.nightly
 def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """From text to replay; on the counted text itself, so that the order is certain."""
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])

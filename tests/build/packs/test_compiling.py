@@ -54,6 +54,7 @@ def test_windows_of_the_demo(tmp_path: Path) -> None:
         assert_same_windows(open_tokenizer(demo_path(name) / "tokenizer.json"), tmp_path / name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["mistral-7b-v0.1", "gpt2", "phi-3-mini", "bielik-11b-v2.5", "gemma-3", "qwen2.5"])
 def test_windows_of_real_tokenizers(real: Callable[[str], Tokenizer], name: str, tmp_path: Path) -> None:
     assert_same_windows(real(name), tmp_path)

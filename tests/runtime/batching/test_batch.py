@@ -124,6 +124,7 @@ def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> N
     assert second == 4 and 8 < first < 20
 
 
+@pytest.mark.nightly
 def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that says 1 second for a pass and 0.02 for each of its rows, whatever the machine."""
     widths, now = list[int](), [0.0]

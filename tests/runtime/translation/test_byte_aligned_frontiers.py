@@ -25,6 +25,7 @@ from spectool.tests.runtime.translation.worlds import (
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
 def test_every_frontier(pair: str, world: Callable[[str], World], rng: random.Random) -> None:
     here = world(pair)

@@ -89,6 +89,7 @@ def test_a_prompt(pair: str, world: Callable[[str], World]) -> None:
     assert not any(found.values()), found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
 def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
     """A generation: every token is committed by itself, a draft is asked about and translated."""

@@ -130,6 +130,7 @@ def made(kind: str, sample: list[str]) -> Tokenizer:
     return Tokenizer("scripts", Backend.from_str(json.dumps(spec)), Roles())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["BPE", "Unigram", "Unigram with an artificial space", "UnicodeScripts"])
 def test_tokens_that_go_on_behind_spaces(
     kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str], other_bundled: Tokenizer
