@@ -201,27 +201,31 @@ def _require_causal(name: str, model: Any) -> None:
 
 
 def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
-    """Refuse a normalizer whose steps make a text many times longer, one after the other.
+    """Refuse a normalizer or a decoder whose steps make a text many times longer, one after the other.
 
     They are tried on `PROBES` and on what they replace and write themselves. A step is only taken when the text that
     it gets is short, so that this takes no memory either.
     """
-    if not isinstance(backend.normalizer, tokenizers.normalizers.Sequence | tokenizers.normalizers.Replace):
-        return
-    steps = steps_of({"normalizer": json.loads(backend.normalizer.__getstate__())}, "normalizer")
-    written = [str(part) for step in steps for part in (step.get("content", ""), step.get("pattern", ""))]
-    text = "".join((*PROBES, *dict.fromkeys(written)))
-    most = _MOST_GROWTH * len(text)
-    for step in steps:
-        one = tokenizers.normalizers.Sequence([])
-        one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
-        writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
-        text = text if writes_much else normalized(one, text, name)
-        if writes_much or len(text) > most:
-            raise TokenizerError(
-                f"{name}: its normalizer makes a text more than {_MOST_GROWTH} times longer (at the step "
-                f"{step['type']}). {FIX_TOKENIZER}"
-            )
+    for section, kinds in (("normalizer", tokenizers.normalizers), ("decoder", tokenizers.decoders)):
+        part = getattr(backend, section)
+        if not isinstance(part, kinds.Sequence | kinds.Replace):
+            continue
+        steps = steps_of({section: json.loads(part.__getstate__())}, section)
+        if section == "decoder":  # whose other steps add nothing; this one is written as that of normalizers is
+            steps = [step for step in steps if step["type"] == "Replace"]
+        written = [str(part) for step in steps for part in (step.get("content", ""), step.get("pattern", ""))]
+        text = "".join((*PROBES, *dict.fromkeys(written)))
+        most = _MOST_GROWTH * len(text)
+        for step in steps:
+            one = tokenizers.normalizers.Sequence([])
+            one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
+            writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
+            text = text if writes_much else normalized(one, text, name)
+            if writes_much or len(text) > most:
+                raise TokenizerError(
+                    f"{name}: its {section} makes a text more than {_MOST_GROWTH} times longer (at the step "
+                    f"{step['type']}). {FIX_TOKENIZER}"
+                )
 
 
 def _role_notes(tokenizer: Tokenizer, declared: Mapping[str, Any]) -> Iterator[str]:

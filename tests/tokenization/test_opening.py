@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
@@ -404,6 +404,13 @@ def test_a_normalizer_that_multiplies_a_text_is_refused(
     byte_level.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
         load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("pattern", ["q", Regex(r"\w")])
+def test_a_decoder_that_multiplies_a_text_is_refused(byte_level: Backend, pattern: str | Regex) -> None:
+    byte_level.decoder = decoders.Sequence([decoders.ByteLevel(), *[decoders.Replace(pattern, "qq")] * 24])
+    with pytest.raises(TokenizerError, match="its decoder makes a text more than 100 times longer"):
+        open_tokenizer(byte_level)
 
 
 def test_a_normalizer_that_lengthens_a_text_a_little_is_taken(byte_level: Backend) -> None:
