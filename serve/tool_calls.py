@@ -22,6 +22,7 @@ CUSTOM: dict[str, Any] = {
 }
 """The parameters of the function that stands for a custom tool of responses, which takes one text."""
 _BEGINNINGS = ("{", "[", "<", "call:", "functions.")  # of calls between markers, in the forms of mlx-lm's parsers
+_BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
 _ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
@@ -208,7 +209,10 @@ class Splitter:
             return []
 
     def _checked(self, call: Any) -> Call:
-        arguments = call.get("arguments", call.get("parameters"))
+        given = [call[name] for name in ("arguments", "parameters") if call.get(name) is not None]
+        if not given and call.keys() - _BESIDE_ARGUMENTS:
+            raise ValueError  # arguments that stand somewhere else would be lost
+        arguments = given[0] if given else None
         parameters = self._parameters[call["name"]]
         arguments = _input_of(arguments) if parameters == CUSTOM else _object_of(arguments)
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
