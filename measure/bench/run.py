@@ -88,7 +88,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
             raise
         finally:
             if run.blocks:
-                (out / PAGE).write_text(page(run), encoding="utf-8")
+                (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
             else:
                 out.rmdir()
     return run

@@ -68,6 +68,14 @@ def test_what_is_printed_has_escapes(texts: Path, tmp_path: Path) -> None:
     assert emulated.returncode == 0 and f"{SHOWN}\n" in emulated.stdout, emulated.stderr
     emulated = process("predict", "--dict", out, "--corpus", texts, "--json")
     assert json.loads(emulated.stdout)["corpus"].endswith(SHOWN)
+    out.rename(named := out.with_name(f"{os.fsdecode(NAME)}.dict"))
+    run = tmp_path / "run"
+    measured = process(
+        *("bench", "--model", str(demo_path("target")), "--drafter", f"dict={named}", "--prompts", texts),
+        *("--count", "1", "--tokens", "4", "-o", run),
+    )
+    assert measured.returncode == 0, measured.stderr
+    assert (run / "report.md").stat().st_size > 0
     for refused in (
         process(*BUILD, "--corpus", texts / "none", "-o", out),
         process("build-dict", "--tokenizer", texts / "none", "--corpus", texts, "-o", out),
