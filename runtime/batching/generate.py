@@ -103,6 +103,8 @@ def batch_generate(
         )
     for single in sorted({"seed", "drafter", "prompt_cache"} & kwargs.keys()):
         raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
+    if unknown := kwargs.keys() - (GenerationSettings.__dataclass_fields__.keys() - {"statistics"} | {"stream"}):
+        raise TypeError(f"batch_generate() got an unexpected keyword argument {min(unknown)!r}")
     given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | Drafters) else None
     asked: dict[str, Any] = {
         "drafters": drafters if shared is None else None,
@@ -112,7 +114,7 @@ def batch_generate(
     }
     each = {name: _for_each(name, values, len(given)) for name, values in asked.items()}
     _require_own(each["prompt_caches"])
-    if 0 in each["max_tokens"]:
+    if any(most == 0 for most in each["max_tokens"]):
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
     policy = _policy_of(model, shared, each["drafters"], num_draft_tokens)

@@ -59,6 +59,11 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
     for single, several in (("seed", "seeds"), ("drafter", "drafters"), ("prompt_cache", "prompt_caches")):
         with pytest.raises(RuntimeUnsupported, match=f"{single}: expected {several}, with one for each prompt"):
             batch_generate(*loaded, PROMPTS, **{single: None})
+    for unknown in ("temp", "statistics"):  # each text has statistics of its own
+        with pytest.raises(TypeError, match=rf"batch_generate\(\) got an unexpected keyword argument '{unknown}'"):
+            batch_generate(*loaded, PROMPTS, **{unknown: None})
+    with pytest.raises(RuntimeUnsupported, match="max_tokens: expected a whole number, or -1 for no limit, got 'x'"):
+        batch_generate(*loaded, PROMPTS[:1], max_tokens="x")  # type: ignore[arg-type]
     with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
         batch_generate(*loaded, None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeUnsupported, match="positive"):
