@@ -49,7 +49,8 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
     try:
         text = value if "{%" in value or "{{" in value else Path(value).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise click.BadParameter(f"expected a file with a Jinja template, got {value!r} ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise click.BadParameter(f"expected a file with a Jinja template, got {value!r} ({reason})") from error
 
     from jinja2 import Environment, TemplateSyntaxError
 
