@@ -34,6 +34,7 @@ _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
 # Digits in a row of a JSON number, which small models also write until the answer is full. The largest whole number of
 # 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
 _MOST_DIGITS, _MOST_EXPONENT = 20, 2
+_MORE_DIGITS = 3  # beyond these, if the number cannot end otherwise, such as a multiple of 1,000
 _DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
 _MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
 _NOTHING_FOLLOWS = "NoExtensionBias"  # in the parser's explanations
@@ -217,19 +218,28 @@ class GrammarConstraint:
         if room >= vocabulary.most_digits or not digits or (mask[:known] & vocabulary.quotes[:known]).any():
             return  # what a quote may follow is a string
         short = mask[:known] & (leading <= room)
-        if not short.any():  # the number cannot end here, but perhaps after one more digit, as 0.000 after a 1
-            short[
-                [digit for digit in np.flatnonzero(mask[:known] & (leading == 1)) if self._can_end_after(int(digit))]
-            ] = True
+        if not short.any():  # the number cannot end here, but perhaps after a few more digits, as 0.000 after a 1
+            digits_now = list(map(int, np.flatnonzero(mask[:known] & (leading == 1))))
+            for more in range(1, _MORE_DIGITS + 1):
+                ends = [digit for digit in digits_now if self._can_end_after(digit, more)]
+                if ends:
+                    short[ends] = True
+                    break
         if short.any():
             mask[:known] = short
 
-    def _can_end_after(self, digit: int) -> bool:
+    def _can_end_after(self, digit: int, more: int) -> bool:
+        """Whether the number can end after ``more`` digits, of which the next one is the token ``digit``."""
         if not self._follow(digit):
             return False
-        bits = _bits(self._matcher)[: self._known]
+        allowed = _bits(self._matcher)[: self._known]
+        leading = self._grammar.vocabulary.leading_digits[: self._known]
+        if more == 1:
+            found = bool((allowed & (leading == 0)).any())
+        else:
+            found = any(self._can_end_after(int(each), more - 1) for each in np.flatnonzero(allowed & (leading == 1)))
         self._take_back(1)
-        return bool((bits & (self._grammar.vocabulary.leading_digits[: self._known] == 0)).any())
+        return found
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.

@@ -287,6 +287,7 @@ def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
         ({"type": "integer", "minimum": 10**17}, "5", "5" * 20),
         ({"type": "integer", "minimum": 0, "maximum": 120}, "1", "111"),
         ({"type": "integer", "multipleOf": 10}, "10", "1" + "01" * 9 + "0"),
+        ({"type": "integer", "multipleOf": 1000}, "1", "1" * 20 + "000"),
         ({"type": "number"}, "1.", "1." + "1" * 20),
         ({"type": "number"}, "1e", "1e11"),
         ({"type": "number", "minimum": 0, "maximum": 1}, "0.", "0." + "0" * 20),
