@@ -1,6 +1,6 @@
 """What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spectool import SpectoolError
@@ -79,8 +79,9 @@ def predict(
     machine: Machine,
     context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
+    prompts: Iterable[Sequence[int]] | None = None,
 ) -> Prediction:
-    """Replay documents, each after ``context`` tokens, with the policy that generates on this machine."""
+    """Replay documents, each after its prompt and ``context`` tokens, with the policy that generates here."""
     more = 0.0  # plain passes that passes with drafts take more than plain ones
 
     def on_cycle(tokens: int, cost: float) -> None:
@@ -89,6 +90,6 @@ def predict(
         progress(tokens)
 
     policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
-    counts = replay(documents, drafter, policy, on_cycle, context=context)
+    counts = replay(documents, drafter, policy, on_cycle, prompts, context)
     cheap, dear = (counts.passes + share * more for share in machine.shares)
     return Prediction(counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap), counts)
