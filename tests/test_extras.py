@@ -22,7 +22,6 @@ OPTIONAL = sorted({module for modules in EXTRAS.values() for module in modules})
 CORE = [
     "build-dict --tokenizer TARGET --corpus pl.txt -o pl.dict",
     "inspect pl.dict --lookup w",
-    "verify pl.dict",
     "predict --dict pl.dict --corpus pl.txt",
     "generate --model TARGET --dict pl.dict -p Wczoraj -m 4",
     "generate --model TARGET --draft-model DRAFT -p Wczoraj -m 4 --json",

@@ -1,7 +1,6 @@
 """`--verify rejection` behind the server: more drafts kept, the same answer to a seed, greedy answers as ever."""
 
 import re
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -10,7 +9,6 @@ import pytest
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.serve.server import Server
-from spectool.tests.runtime.renumbered import renumbered_target
 from spectool.tests.serve.servers import TARGET, client, serving, without_drafter
 
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("interpreted")]
@@ -58,9 +56,8 @@ def test_another_rule_is_refused_at_the_start() -> None:
         pass
 
 
-def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_default(tmp_path: Path) -> None:
-    draft, alignment = renumbered_target(tmp_path)
-    made = {"draft_model": draft, "alignment": alignment, "history": False}
+def test_drafts_of_a_model_are_verified_by_rejection_sampling_by_default() -> None:
+    made: dict[str, Any] = {"draft_model": TARGET, "history": False}
     shares = []
     for options in {}, {"verify": "exact"}:
         with serving(lambda tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as server:
@@ -74,5 +71,4 @@ def test_drafts_of_another_tokenizer_are_verified_by_rejection_sampling_by_defau
         print(f"{options}: {accepted:.0f} of {drafted:.0f} drafts accepted")
         assert drafted >= TOKENS
         shares.append(accepted / drafted)
-    # A perfect draft: not all of it stands, since what would merge into the last token is never stated.
-    assert shares[0] > 0.7 and shares[1] < 0.4
+    assert shares[0] > 0.9 and shares[1] < 0.7, "a perfect draft"
