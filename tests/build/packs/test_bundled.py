@@ -76,14 +76,13 @@ def test_a_secret_that_is_told_twice_is_not_in_a_pack(tmp_path: Path) -> None:
 def test_no_sentence_of_real_text_can_be_read_out(shared: Path, language: str) -> None:
     """Sentences of text that a pack may have been built from are begun, and read on by what follows most often."""
     best = following(Pack(bundled_packs()[language]))
-    found: Counter[int] = Counter()  # of beginnings, because sentences of manuals and laws are often nearly alike
-    some: list[tuple[str, ...]] = []
+    found: Counter[int] = Counter()  # of what is to be read on: where laws and manuals say it often, it is no secret
+    some: list[list[str]] = []
     for document in open_corpus(str(shared / "corpora" / f"{language}.train.txt.zst")):
-        begun = [tuple(split(sentence[:200])[:12]) for sentence in document.text.split(". ")]
-        found.update(map(hash, begun))
+        begun = [split(sentence[:200])[:12] for sentence in document.text.split(". ")]
+        found.update(hash(tuple(pieces[3:])) for pieces in begun)
         some += begun if len(some) < 60_000 else []
-    rare = [list(pieces) for pieces in some if found[hash(pieces)] < LEAST and len(pieces) == 12]
+    rare = [pieces for pieces in some if found[hash(tuple(pieces[3:]))] < LEAST and len(pieces) == 12]
     read = [pieces for pieces in rare if read_on(best, pieces[:3], 12) == pieces]
     assert len(rare) > 2_000
-    # What is read on is formulas of laws and manuals, whose parts are each common.
-    assert len(read) <= len(rare) / 500, "\n".join("".join(pieces) for pieces in read[:20])
+    assert len(read) <= len(rare) / 1000, "\n".join("".join(pieces) for pieces in read[:20])
