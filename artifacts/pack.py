@@ -128,7 +128,7 @@ class Pack(Artifact):
         return np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
 
     def _bytes(self, name: str, most: int) -> NDArray[np.uint8]:
-        """An array, decompressed to at most so many bytes."""
+        """An array, decompressed; refused if it is larger than the limit."""
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_LZMA)
         most = min(most, 64 * len(self.file.data))
         try:

@@ -1,4 +1,4 @@
-"""Dictionaries that are compiled from packs, beside dictionaries that are built from the text itself.
+"""Compares dictionaries compiled from packs with dictionaries built from the text itself.
 
     python benchmarks/packs.py --language pl --model gemma-3 --model qwen2.5 --model bielik-11b-v2.5
     python benchmarks/packs.py --language uk --model gemma-3 --held-out parlamint.txt --bundled
@@ -43,7 +43,7 @@ _NEAR = 0.005  # of the drafts of the other dictionary
 
 
 def beginning(language: str, most: int) -> Path:
-    """The first documents of the training text, of about so many bytes."""
+    """The first documents of the training text, up to about this many bytes."""
     out = FOLDER / f"{language}.{most}.txt"
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)

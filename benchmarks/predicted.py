@@ -1,4 +1,4 @@
-"""Whether what `predict` says of this machine comes true: its range beside the speed that `bench` measures.
+"""Compares the range that `predict` gives for this machine with the speed that `bench` measures.
 
     python benchmarks/predicted.py --model qwen2.5-coder-0.5b --dict pl.dict --runs 5
 

@@ -113,7 +113,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def serving(*command: str, processes: int = 1) -> Iterator[Running]:
-    """A server, started by ``command`` with a port at its end, as so many processes of MLX's ring."""
+    """A server: ``command`` with a port added, started as one process or as several in MLX's ring."""
     port, *ring = free_ports(1 + processes)
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile("w", suffix=".json") as hosts:

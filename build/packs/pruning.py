@@ -2,7 +2,7 @@
 
 An n-gram of a context c and a piece w that occurs n times saves n log2(P(w | c) / P(w | c')) bits, where c' is the
 context without its oldest piece and P is smoothed as for dictionaries. A piece itself saves the bits of its letters.
-Whatever an n-gram begins or ends with is kept as well.
+The n-grams that it begins and ends with are kept as well.
 """
 
 import numpy as np

@@ -73,7 +73,7 @@ def build_pack(
 
 
 def _within(limit: int, found: PieceCounts, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays of the n-grams that save most and fit into so many bytes, and what the manifest says of them."""
+    """The arrays of the most useful n-grams that fit into the size limit, and what the manifest says of them."""
     progress("smoothing")
     candidates = Candidates(found)
     everything, most = sum(len(level.count) for level in found.counts.levels), int(limit / _BYTES_AN_NGRAM)

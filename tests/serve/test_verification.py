@@ -71,4 +71,4 @@ def test_drafts_of_a_model_are_verified_by_rejection_sampling_by_default() -> No
         print(f"{options}: {accepted:.0f} of {drafted:.0f} drafts accepted")
         assert drafted >= TOKENS
         shares.append(accepted / drafted)
-    assert shares[0] > 0.9 and shares[1] < 0.7, "a perfect draft"
+    assert shares[0] > 0.9 and shares[1] < 0.4, "a perfect draft"
