@@ -70,9 +70,9 @@ def test_the_core_works_and_the_rest_names_its_extra(tmp_path: Path) -> None:
         assert code == 1 and not stdout, line
         last = stderr.splitlines()[-1]
         assert last.startswith("Error: ") and f"pip install 'spectool[{extra}]'" in last, line
-    assert re.search(r"pl\.dict +auto +—", found[CORE[-2]][1]), "one prompt has no interval"
+    assert re.search(r"pl\.dict +auto +1 +— +— +—", found[CORE[-2]][1]), "one prompt has no interval"
     assert (tmp_path / "pl.bench" / "report.md").is_file()
-    assert {each["num_draft_tokens"] for each in json.loads(found[CORE[-1]][1])["configurations"]} == {None}
+    assert {each["draft_length"] for each in json.loads(found[CORE[-1]][1])["configurations"]} == {"auto"}
 
 
 def test_the_packages_of_the_extras_are_no_dependencies() -> None:

@@ -206,7 +206,7 @@ def verdict_of(run: Run) -> Verdict:
         return Verdict(results, looping, f"{UNFIT}.{said} Choose one that writes this language.")
     if len(real) < FEWEST:
         short = (
-            f"{TOO_SHORT}: {len(real)} prompts have {LEAST} tokens or more of real text in every output, and an "
+            f"{TOO_SHORT}: of the prompts, {len(real)} got {LEAST} tokens or more of real text in every output, and an "
             f"interval needs {FEWEST}. Run `spectool bench` again with another -o, --count {ENOUGH_PROMPTS} and "
             f"--ignore-eos.{said}"
         )
