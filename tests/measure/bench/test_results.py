@@ -122,7 +122,8 @@ def test_prompts_with_a_short_output_are_left_out() -> None:
     assert verdict_of(run).results[0].speedup.n == 1
     run = run_of([block("b", short)])
     verdict = verdict_of(run)
-    assert verdict.results == [] and "too short to tell whether drafting pays: of the prompts, 0 got" in verdict.sentence
+    assert verdict.results == []
+    assert "too short to tell whether drafting pays: of the prompts, 0 got" in verdict.sentence
     assert "too short to tell" in page(run)
 
 
