@@ -48,11 +48,10 @@ def doctor(
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.measure.precision import flatter_forms
-    from spectool.measure.sharing import chip_name, row_to_share, weights_form
+    from spectool.measure.precision import flatter_forms_here
+    from spectool.measure.sharing import row_to_share
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
-    from spectool.runtime.policy.curve import PassCurve
 
     follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft} if draft else {})
@@ -73,8 +72,7 @@ def doctor(
         if share:
             rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
         if role == "target":
-            bits, mode, _ = weights_form(loaded)
-            advice = flatter_forms(chip_name(), bits, mode, PassCurve(costs[role].seconds, costs[role].plain))
+            advice = flatter_forms_here(loaded, costs[role])
         del loaded
     if share:
         click.echo("\n".join(rows))

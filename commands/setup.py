@@ -1,5 +1,6 @@
 """The command ``setup``: from a model to a dictionary, a draft model, and what to type from now on."""
 
+from textwrap import fill
 from typing import Any
 
 import click
@@ -87,7 +88,12 @@ def setup(
     verdict, recommended, then = wanted.outcome()
     if as_json:
         facts: dict[str, Any] = {"steps": wanted.steps, "verdict": verdict.sentence, "pays": verdict.pays}
-        facts |= {"recommended": recommended, "command": then, "run": str(wanted.run and wanted.run.path)}
+        facts |= {
+            "other_forms": wanted.advice,
+            "recommended": recommended,
+            "command": then,
+            "run": str(wanted.run and wanted.run.path),
+        }
         facts |= {"configurations": [one.figures() for one in verdict.results]}
         show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
         return
@@ -97,5 +103,7 @@ def setup(
         return
     if verdict.pays is None:
         click.echo(f"A longer benchmark makes it clearer: --seconds {5 * seconds:.0f}")
+    for note in wanted.advice:
+        click.echo(fill(note, 100))
     click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
     click.echo("`spectool chat` and `spectool serve` take the same options.")

@@ -33,6 +33,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
+from spectool.measure.precision import flatter_forms_here
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
 from spectool.tokenization.opening import open_tokenizer
@@ -60,6 +61,7 @@ class Setup:
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
+    advice: list[str] = field(default_factory=list)  # other forms of the model's weights
     run: Run | None = None  # the benchmark
     steps: list[dict[str, object]] = field(default_factory=list)
 
@@ -71,6 +73,9 @@ class Setup:
         for text in texts:
             self._dictionary(target, text)
         self._doctor(self.model)
+        model = load_model(self.model, lazy=True)[0]
+        if costs := known_costs(model):
+            self.advice = flatter_forms_here(model, costs)
         if self.draft is not None:
             self._draft(self.draft, target, texts)
         self._bench(target, texts)

@@ -24,10 +24,7 @@ class Machine(NamedTuple):
     """What passes cost somewhere."""
 
     curve: PassCurve = FREE
-    shares: tuple[float, float] = (
-        1.0,
-        1.0,
-    )  # by which it may be wrong: times of what a pass takes more than a plain one
+    shares: tuple[float, float] = 1.0, 1.0  # of what passes take more than plain ones: by which it may be wrong
     context: int | None = None  # the longest that was measured
     parameters: float | None = None  # billions of weights of the model that was measured
 
