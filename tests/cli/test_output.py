@@ -211,9 +211,7 @@ def test_the_next_command_is_the_last_line(work: Path, tmp_path: Path) -> None:
 def test_a_look_up_without_a_hit_says_what_to_do(work: Path) -> None:
     found = run("inspect", work / "uk.dict", "--lookup", "qqq")
     assert found.exit_code == 0
-    assert (
-        found.stderr == "the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT\n"
-    )
+    assert "proposes nothing after this text" in found.stderr
     assert "\nproposal        none\n" in found.stdout and "fingerprint" not in found.stdout
 
 

@@ -71,11 +71,11 @@ def test_a_missing_split_or_configuration_names_what_there_is(lines: Path) -> No
 
 def test_damaged_and_missing_local_data_sets(lines: Path, tables: Path, tmp_path: Path) -> None:
     (lines / "a.jsonl").write_text('{"text": "один"}\n{"text": oops}\n', encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"lines: the data set cannot be read \(.*\)\. Check its files"):
+    with pytest.raises(CorpusError, match=r"lines: .*cannot be read \("):
         list(open_corpus(f"hf:{lines}"))
     damaged = tables / "data" / "train-00000-of-00001.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-30])
-    with pytest.raises(CorpusError, match=r"tables: the data set cannot be read \(.*\)\. Check its files"):
+    with pytest.raises(CorpusError, match=r"tables: .*cannot be read \("):
         list(open_corpus(f"hf:{tables}"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match="empty: the data set cannot be read"):
@@ -92,7 +92,7 @@ def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=offline)
     assert run.stdout.startswith("hf:wikimedia/wikipedia: the data set cannot be read (")
-    assert "hf download --repo-type dataset wikimedia/wikipedia --local-dir DIR, then hf:DIR" in run.stdout
+    assert "hf download --repo-type dataset wikimedia/wikipedia" in run.stdout
     assert run.stdout.count("\n") == 1
 
 

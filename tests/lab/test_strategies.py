@@ -180,7 +180,7 @@ def test_no_strategy_takes_another_pair(pairs: dict[str, Pair], strategy: str) -
     pair = pairs["other:target"]
     with pytest.raises(
         FingerprintMismatch,
-        match=r"in the other direction.* Exchange draft and target, or align this direction: spectool",
+        match=r"in the other direction.*spectool",
     ):
         make_translator(strategy, pair.alignment, pair.target, pair.draft)
     with pytest.raises(FingerprintMismatch, match="built for tokenizer"):

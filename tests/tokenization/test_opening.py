@@ -188,9 +188,7 @@ def test_padding_of_the_file_names_the_padding_token(folder: Path, byte_level: B
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        TokenizerError, match=r"/no-such: no such file or directory, and not a hub id .*Give a directory"
-    ):
+    with pytest.raises(TokenizerError, match=r"/no-such: no such file.*not a hub id"):
         open_tokenizer(tmp_path / "no-such")
     with pytest.raises(TokenizerError, match=r"xxx.*: cannot be read \(File name too long\)"):
         open_tokenizer(str(tmp_path / ("x" * 300)))
@@ -284,7 +282,7 @@ def test_the_hub_out_of_reach(tmp_path: Path) -> None:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("nobody-here/no-such-model: no such directory; as a hub id, not found (")
-    assert "If the hub cannot be reached, download it first and give its directory" in done.stdout
+    assert "download it first" in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
 
@@ -299,7 +297,7 @@ def test_the_hub_out_of_reach(tmp_path: Path) -> None:
 )
 def test_other_formats_are_refused_with_the_way_out(file: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(data)
-    with pytest.raises(TokenizerError, match=rf"{file}: not a tokenizer\.json .*save_pretrained\(DIR\) writes"):
+    with pytest.raises(TokenizerError, match=rf"{file}: not a tokenizer\.json .*save_pretrained"):
         open_tokenizer(tmp_path / file)
 
 
@@ -321,9 +319,7 @@ def test_a_directory_without_tokenizer_json_is_what_transformers_makes_of_it(tmp
 def test_what_transformers_cannot_convert_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
-    with pytest.raises(
-        TokenizerError, match=r"transformers makes an empty LlamaTokenizer of this\. Expected .*save_pretrained"
-    ):
+    with pytest.raises(TokenizerError, match=r"empty LlamaTokenizer.*save_pretrained"):
         open_tokenizer(tmp_path)
 
 

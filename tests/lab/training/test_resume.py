@@ -101,7 +101,7 @@ def test_another_command_there_is_an_error(tmp_path: Path) -> None:
     message = error_of(run(*RUN, "-o", out, "--seed", 3, "--corpus", "sample:uk"))
     assert "another training was begun there: seed is 2 there and 3 now; corpora" in message
     assert "is None there and sample:uk now" in message
-    assert "Give its command again to go on with it, choose another -o, or remove" in message
+    assert "choose another -o" in message
     assert sorted(path.name for path in work_path(out).iterdir()) == before
     with (work_path(out) / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

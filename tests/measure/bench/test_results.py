@@ -123,7 +123,7 @@ def test_prompts_with_a_short_output_are_left_out() -> None:
     run = run_of([block("b", short)])
     verdict = verdict_of(run)
     assert verdict.results == []
-    assert "too short to tell whether drafting pays: of the prompts, 0 got" in verdict.sentence
+    assert "too short to tell" in verdict.sentence
     assert "too short to tell" in page(run)
 
 
