@@ -1,5 +1,6 @@
 """The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def predict(
         raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
     recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
-    say_opening(tokenizer or recorded["name"])
+    if sys.stderr.isatty():
+        say_opening(tokenizer or recorded["name"])
     target = open_named(tokenizer, recorded, "the dictionary's")
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
