@@ -26,13 +26,13 @@ from real_text import read_text
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pack import Pack
-from spectool.build.corpus_reading import quiet
+from spectool.build.corpus_reading import encode_text, quiet
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.options import PackOptions
 from spectool.build.packs.stage import build_pack, compile_and_build, open_pack
 from spectool.corpora import open_corpus
-from spectool.measure.replay import encode_text, replay
+from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 
 RESULTS = Path(__file__).parent / "results" / "packs.jsonl"

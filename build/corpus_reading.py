@@ -1,6 +1,7 @@
 """How the stages read a corpus: document by document, encoded in batches, and described in manifests."""
 
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, TypeVar
@@ -32,6 +33,17 @@ def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, l
     """Yield each text with its token ids; encodes a batch at a time."""
     for batch in in_parts(texts, len, _BATCH_CHARACTERS):
         yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
+
+
+def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> list[list[int]]:
+    """The canonical ids of documents, ``limit`` of all of them, so that the last one may be cut; all for 0."""
+    documents, left = list[list[int]](), limit or sys.maxsize
+    for _, ids in encoded(tokenizer, texts):
+        documents.append(ids[:left])
+        left -= len(ids)
+        if left <= 0:
+            break
+    return documents
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:

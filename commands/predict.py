@@ -62,11 +62,10 @@ def predict(
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.build.corpus_reading import with_progress
+    from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
     from spectool.measure.precision import flatter_forms
     from spectool.measure.predict import Machine, Prediction, machines_on, predict
-    from spectool.measure.replay import encode_text
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
     from spectool.tokenization.opening import open_named
@@ -75,10 +74,8 @@ def predict(
     if chip := machine["chip"]:
         machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
     text = open_text(corpus, encoding=machine["encoding"], documents=machine["documents"])
-    if not dictionaries and not history:
-        raise click.UsageError("nothing to draft from: give --dict FILE, or leave out --no-history")
-    if not dictionaries and tokenizer is None:
-        raise click.UsageError("without --dict, name the target's tokenizer: --tokenizer T")
+    if not dictionaries and (tokenizer is None or not history):
+        raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
     recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
     if sys.stderr.isatty():
@@ -88,10 +85,9 @@ def predict(
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
     least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_draft_prob is None else min_draft_prob
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, least)
-    speeds: dict[str, Prediction] = {}
-    with progress("replaying", sum(map(len, documents)) * max(1, len(machines)), "tokens") as update:
-        for name, each in (machines or {"": Machine()}).items():
-            speeds[name] = predict(documents, drafter, each, machine["context"], update)
+    among = machines or {"": Machine()}
+    with progress("replaying", sum(map(len, documents)) * len(among), "tokens") as update:
+        speeds = {name: predict(documents, drafter, each, machine["context"], update) for name, each in among.items()}
     counts = max((each.counts for each in speeds.values()), key=lambda each: each.tokens_per_pass)
     facts: dict[str, Any] = {
         "corpus": text.spec,
@@ -120,7 +116,6 @@ def predict(
 
 def _measured(name: str | None) -> dict[str, Any]:
     """What passes of a model cost on this machine."""
-    from spectool.commands.shared.load_model import check_model
     from spectool.measure.predict import MEASURED, Machine
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import known_costs
@@ -128,7 +123,6 @@ def _measured(name: str | None) -> dict[str, Any]:
 
     if name is None:
         raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
-    check_model(name)
     costs = known_costs(load_model(name, lazy=True)[0])
     if costs is None:
         raise click.UsageError(f"{name} was not measured on this machine. Run: spectool doctor --model {name}")

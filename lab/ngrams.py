@@ -72,11 +72,11 @@ def ngrams(
     """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.corpus_reading import encoded, with_progress
+    from spectool.build.corpus_reading import encode_text, encoded, with_progress
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
-    from spectool.measure.replay import encode_text, replay
+    from spectool.measure.replay import replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
 
     replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))

@@ -3,27 +3,13 @@
 Source: DictSpec, section 4.5 and 4.5.1 (emulated speed-up, draft coverage, mean accepted length, acceptance rate).
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
-from spectool.build.corpus_reading import encoded
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafters, accepted_length, members_of
 from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.policy.policy import Policy
-from spectool.tokenization.tokenizer import Tokenizer
-
-
-def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> list[list[int]]:
-    """The canonical ids of documents, ``limit`` of all of them, so that the last one may be cut; all for 0."""
-    documents, left = list[list[int]](), limit or sys.maxsize
-    for _, ids in encoded(tokenizer, texts):
-        documents.append(ids[:left])
-        left -= len(ids)
-        if left <= 0:
-            break
-    return documents
 
 
 def replay(
