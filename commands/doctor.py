@@ -48,8 +48,7 @@ def doctor(
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.measure.precision import flatter_forms_here
-    from spectool.measure.sharing import row_to_share
+    from spectool.measure.sharing import flatter_forms_here, row_to_share
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
 

@@ -33,7 +33,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
-from spectool.measure.precision import flatter_forms_here
+from spectool.measure.sharing import flatter_forms_here
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
 from spectool.tokenization.opening import open_tokenizer

@@ -78,6 +78,6 @@ def chip_of(name: str) -> str:
 
 
 def rows_for(chip: str, *, experts: bool = False) -> list[ChipCosts]:
-    """The rows of a chip; those of ``M2`` hold for ``M2 Max`` as well where that has none."""
+    """The rows of a chip, by `chip_of`; those of ``M2`` hold for ``M2 Max`` as well where that has none."""
     rows = [row for row in published() if row.experts == experts]
     return [row for row in rows if chip in row.chips] or [row for row in rows if chip.split(" ")[0] in row.chips]

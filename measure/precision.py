@@ -1,10 +1,6 @@
 """Which forms of a model have flatter passes on a chip, and what they cost in plain speed."""
 
-from typing import Any
-
-from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import chip_of, rows_for
-from spectool.measure.sharing import chip_name, weights_form
 from spectool.runtime.policy.curve import PassCurve
 
 _ROWS = 4  # of the passes by which forms are compared
@@ -29,12 +25,6 @@ def flatter_forms(chip: str, bits: int, mode: str, measured: PassCurve | None = 
         for row in rows
         if (row.bits, row.mode) != (bits, mode) and _cost(row.curve) < _FLATTER * cost
     ]
-
-
-def flatter_forms_here(model: Any, costs: PassCosts) -> list[str]:
-    """The same for a model on this machine, from what was measured of it."""
-    bits, mode, _ = weights_form(model)
-    return flatter_forms(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
 
 
 def _cost(curve: PassCurve) -> float:

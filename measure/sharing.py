@@ -1,4 +1,4 @@
-"""A row for the table of chips from what `doctor` has measured here, without names or paths of the user's."""
+"""What `doctor` has measured here, beside the table of chips: flatter forms, and a row without names or paths to share."""
 
 import os
 import platform
@@ -14,7 +14,9 @@ from mlx.utils import tree_flatten
 from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, chip_of
+from spectool.measure.precision import flatter_forms
 from spectool.runtime.mlx_lm_compat import get_total_parameters
+from spectool.runtime.policy.curve import PassCurve
 
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:
@@ -34,6 +36,12 @@ def chip_name() -> str:
     info: dict[str, Any] = mx.device_info()
     name = str(info.get("device_name", platform.processor() or platform.machine()))
     return chip_of(name) or name
+
+
+def flatter_forms_here(model: Any, costs: PassCosts) -> list[str]:
+    """Sentences on forms of a model whose passes are flatter on this machine, from what was measured of it."""
+    bits, mode, _ = weights_form(model)
+    return flatter_forms(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
