@@ -1,4 +1,4 @@
-"""What `doctor` has measured here, beside the table of chips: flatter forms, and a row without names or paths to share."""
+"""This machine beside the table of chips: which forms of a model are flatter here, and a row to share."""
 
 import os
 import platform
