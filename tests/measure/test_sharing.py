@@ -1,0 +1,50 @@
+"""What a machine says of itself: the row that it shares, and the forms of a model that are flatter on it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mlx.nn as nn
+import pytest
+
+from spectool import SpectoolError
+from spectool.artifacts.pass_costs import PassCosts
+from spectool.measure import sharing
+from spectool.measure.chips import ChipCosts
+from spectool.measure.sharing import flatter_forms_here, row_to_share, weights_form
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_model
+from spectool.tests.running import run
+
+TARGET = demo_path("target")
+STEEP = PassCosts("demo", "Apple M4 Pro", {64: {1: 1.0, 4: 3.9, 5: 3.8}}, {64: 1.0}, (), False)
+
+
+def test_the_row_is_one_that_the_table_takes_and_names_nothing_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
+    printed = run("doctor", "--model", TARGET, "--seconds", 1, "--share")
+    (line,) = printed.stdout.splitlines()
+    row = ChipCosts.model_validate_json(line)
+    assert (row.scope, row.mode, row.group, row.experts) == ("pass", "affine", 64, False)
+    assert all(curve[1] == 1.0 for curve in row.curves.values())
+    assert str(TARGET) not in line and TARGET.name not in line.replace(row.source, "")
+
+
+def test_a_size_that_was_quicker_than_a_smaller_one_takes_as_long_as_it() -> None:
+    model = load_model(str(TARGET))[0]
+    assert row_to_share(model, STEEP).curves == {64: {1: 1.0, 4: 3.9, 5: 3.9}}
+    with pytest.raises(SpectoolError, match="--seconds"):
+        row_to_share(model, PassCosts("demo", "M9", {64: {1: 1.0}}, {64: 1.0}, (), False))
+
+
+def test_a_steep_form_is_told_of_a_flatter_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    assert weights_form(model) == (32, "none", None)
+    nn.quantize(model, group_size=32, bits=4)
+    assert weights_form(model) == (4, "affine", 32)
+    assert flatter_forms_here(model, STEEP) == []  # nothing was published of this machine
+    monkeypatch.setattr(sharing, "chip_name", lambda: "M4 Pro")
+    assert any("8-bit" in note and "--q-bits 8" in note for note in flatter_forms_here(model, STEEP))
+    flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
+    assert flatter_forms_here(model, flat) == []  # as it was measured here, whatever was published
