@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime.caches.checkpoints import Checkpoints
+from spectool.runtime.caches.rewinding import Checkpoints
 
 _CONTEXT = 64  # tokens before a timed pass
 

@@ -16,8 +16,8 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.corpora import open_corpus
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.runtime.policy.costs import machine_of
 from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 

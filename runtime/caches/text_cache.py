@@ -5,8 +5,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed

@@ -13,9 +13,9 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches import windows
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.prefill import prefill_steps
+from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.decoding.text_state import Commit, Pass, TextState
 from spectool.runtime.drafters.drafter import NOTHING, Proposal

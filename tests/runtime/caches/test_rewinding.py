@@ -7,8 +7,8 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
-from spectool.runtime.caches.checkpoints import Checkpoints
 from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.rewinding import Checkpoints
 
 
 def feed(cache: list[Any], tokens: list[int]) -> None:
