@@ -12,23 +12,29 @@ GROUP_SIZES = (32, 64, 128)  # numbers that MLX can quantise together
 
 
 class Setting(NamedTuple):
-    """A number, and what it may be."""
+    """A number, what it may be, and what it does."""
 
     least: float
     most: float
     default: float
+    help: str = ""
     whole: bool = False
 
 
 SAMPLER = {
-    "temp": Setting(0, math.inf, 0.0),  # but not between 0 and `LEAST_DIVISOR`
-    "top_p": Setting(0, 1, 1.0),
-    "min_p": Setting(0, 1, 0.0),
-    "min_tokens_to_keep": Setting(1, math.inf, 1, whole=True),
-    "top_k": Setting(0, math.inf, 0, whole=True),
-    "xtc_probability": Setting(0, 1, 0.0),
-    "xtc_threshold": Setting(0, 0.5, 0.1),
+    # not between 0 and `LEAST_DIVISOR`
+    "temp": Setting(0, math.inf, 0.0, "Temperature; 0 always takes the most probable token."),
+    "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
+    "top_k": Setting(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all.", whole=True),
+    "min_p": Setting(0, 1, 0.0, "Leave out tokens below this share of the best one's probability."),
+    "min_tokens_to_keep": Setting(1, math.inf, 1, "Keep N tokens, even where --min-p would not.", whole=True),
+    "xtc_probability": Setting(
+        0, 1, 0.0, "How often to leave out all tokens above --xtc-threshold except the least probable of them."
+    ),
+    "xtc_threshold": Setting(0, 0.5, 0.1, "Probability above which --xtc-probability applies."),
 }
+"""The settings of the sampler: arguments of `Sampling`, options of commands, and fields of requests."""
+
 # Logits with the largest bias stay a float32 under any of these; 0 is none, as in mlx-lm.
 PENALTIES = {
     "repetition_penalty": Setting(LEAST_DIVISOR, 1e6, 0.0),

@@ -15,7 +15,7 @@ from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
-from spectool.runtime.settings import PENALTIES
+from spectool.runtime.settings import PENALTIES, SAMPLER
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
@@ -113,13 +113,10 @@ class Answer:
 
     def _set_sampler(self, options: ServerOptions) -> None:
         request = self.request
-        asked = {"temp": request.temperature, **{name: getattr(request, name) for name in ("top_p", "top_k", "min_p")}}
-        sampling = Sampling(
-            **{name: getattr(options, name) if value is None else value for name, value in asked.items()},
-            xtc_probability=request.xtc_probability,
-            xtc_threshold=request.xtc_threshold,
-            xtc_special_tokens=self._model.kept_by_xtc,
-        )
+        asked = {name: getattr(request, "temperature" if name == "temp" else name, None) for name in SAMPLER}
+        settings = {name: getattr(options, name, None) if value is None else value for name, value in asked.items()}
+        given = {name: value for name, value in settings.items() if value is not None}
+        sampling = Sampling(**given, xtc_special_tokens=self._model.kept_by_xtc)
         self.sampler = sampling if sampling.temp > 0 else None
         penalties = {name: getattr(request, name) or None for name in PENALTIES}
         sizes = [name.replace("penalty", "context_size") for name in PENALTIES]

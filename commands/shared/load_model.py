@@ -11,11 +11,12 @@ from spectool import ArtifactError
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import find_artifact
 from spectool.commands.shared.console import is_there, say
-from spectool.commands.shared.model_options import SAMPLING, DraftingChoice
+from spectool.commands.shared.model_options import DraftingChoice
+from spectool.runtime.settings import SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 _NEEDING = {
-    "temp": ("--temp T", [name for name in SAMPLING if name != "temp"]),
+    "temp": ("--temp T", [name for name in SAMPLER if name != "temp"]),
     "kv_bits": ("--kv-bits N", ["kv_group_size", "quantized_kv_start"]),
 }
 """Options, and which others have no effect without them."""
@@ -88,7 +89,7 @@ def open_model(
     elif drafter is not None and fixed is None and most == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
-    sampler = Sampling(**{each: settings.pop(each) for each in SAMPLING}, xtc_special_tokens=kept_by_xtc(tokenizer))
+    sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER}, xtc_special_tokens=kept_by_xtc(tokenizer))
     penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
     mx.eval(model.parameters())
     if fixed is None and not drafting.measure:

@@ -109,14 +109,6 @@ template_variables_option = partial(
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
 kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
-SAMPLING = {
-    "temp": "Temperature; 0 always takes the most probable token.",
-    "top_p": "Sample from the most probable tokens that make up this share of probability.",
-    "top_k": "Sample from the N most probable tokens; 0 for all.",
-    "min_p": "Leave out tokens below this share of the best one's probability.",
-    "xtc_probability": "How often to leave out all tokens above --xtc-threshold except the least probable of them.",
-    "xtc_threshold": "Probability above which --xtc-probability applies.",
-}
 
 
 def sampling_option(name: str, most: float | None = None, **where: Any) -> Decorator:
@@ -126,11 +118,11 @@ def sampling_option(name: str, most: float | None = None, **where: Any) -> Decor
     number = Finite(setting.least, None if most == math.inf else most)
     return option(
         f"--{name.replace('_', '-')}",
-        type=Whole(0) if setting.whole else number,
+        type=Whole(int(setting.least)) if setting.whole else number,
         default=setting.default,
         show_default=True,
         metavar="T" if name == "temp" else "N",
-        help=SAMPLING[name],
+        help=setting.help,
         **where,
     )
 
@@ -229,7 +221,7 @@ model_options = option_group(
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; reproducing a text also needs a fixed draft length."),
-    *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLING if name != "temp"),
+    *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLER if name != "temp"),
     _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
     _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
     _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),

@@ -1,7 +1,7 @@
 """The target model in one generation: its passes, its choices, and its cache.
 
 Between cycles, the cache holds the text without the last committed token, which the next pass feeds together with the
-drafts. Rejected drafts are taken out again. Where that also takes out accepted tokens (`checkpoints`), the next pass
+drafts. Rejected drafts are taken out again. Where that also takes out accepted tokens (`rewinding`), the next pass
 feeds those again first.
 """
 

@@ -60,8 +60,9 @@ class Sampling:
     xtc_special_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, (least, most, _, whole) in SAMPLER.items():
-            object.__setattr__(self, name, _number(name, getattr(self, name), whole, least, most))
+        for name, setting in SAMPLER.items():
+            number = _number(name, getattr(self, name), setting.whole, setting.least, setting.most)
+            object.__setattr__(self, name, number)
         if 0 < self.temp < LEAST_DIVISOR:
             raise WrongSetting("temp", f"expected 0 or at least {LEAST_DIVISOR:f}, got {self.temp!r}")
         special = self.xtc_special_tokens
