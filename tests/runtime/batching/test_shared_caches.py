@@ -1,0 +1,108 @@
+"""What each token sees in caches that texts share, against a twin that keeps every text as a list."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.models.cache import KVCache, RotatingKVCache
+
+from spectool.runtime.batching.caches import BatchCache
+
+WIDTH = 6  # tokens of a row in one pass, at most
+KINDS = {"all": lambda: KVCache(), "window": lambda: RotatingKVCache(16), "kept": lambda: RotatingKVCache(16, keep=4)}
+
+
+@dataclass
+class Row:
+    """A text, and the tokens that its part of the shared cache holds."""
+
+    held: list[int]
+
+
+def fed(tokens: list[list[int]]) -> tuple[mx.array, mx.array]:
+    """Keys and values that say which token they belong to, [rows, 1, tokens, 1]."""
+    keys = mx.array(tokens, dtype=mx.float32)[:, None, :, None]
+    return keys, keys + 0.5
+
+
+def single(kind: str, tokens: list[int]) -> Any:
+    """The cache of one text, fed token by token."""
+    cache = KINDS[kind]()
+    for token in tokens:
+        cache.update_and_fetch(*fed([[token]]))
+    return cache
+
+
+def visible(kind: str, tokens: list[int], at: int) -> list[int]:
+    """What the token at this place sees: all before it and itself, or those in its window and the kept ones."""
+    window, keep = {"all": (0, 0), "window": (16, 0), "kept": (16, 4)}[kind]
+    if not window:
+        return tokens[: at + 1]
+    return [token for place, token in enumerate(tokens[: at + 1]) if place < keep or at - place < window - keep]
+
+
+def seen(keys: mx.array, mask: mx.array, row: int, query: int) -> list[int]:
+    """The tokens whose keys a query of a row may look at."""
+    allowed = mask[row, 0, query].tolist()
+    return sorted(int(key) for key, may in zip(keys[row, 0, :, 0].tolist(), allowed, strict=True) if may)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_token_sees_its_own_text(kind: str) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng, fresh = random.Random(seed), iter(range(1, 1 << 20))
+    cache, rows = BatchCache([KINDS[kind]()], WIDTH), list[Row]()
+    passes = left = 0
+    while passes < 60:
+        if not rows or (len(rows) < 5 and rng.random() < 0.3):
+            begun = [next(fresh) for _ in range(rng.choice([1, 3, 12, 40]))]
+            cache.join([single(kind, begun)], len(begun))
+            rows.append(Row(begun))
+        counts = [rng.randint(1, WIDTH) for _ in rows]
+        inputs = [[next(fresh) for _ in range(count)] for count in counts]
+        cache.begin(counts)
+        (entry,) = cache.entries
+        keys, values = entry.update_and_fetch(*fed([each + [0] * (max(counts) - len(each)) for each in inputs]))
+        mask = entry.make_mask(max(counts))
+        assert mx.array_equal(values, mx.where(keys == 0, values, keys + 0.5))
+        for number, (row, new) in enumerate(zip(rows, inputs, strict=True)):
+            for query in range(len(new)):
+                expected = visible(kind, row.held + new, len(row.held) + query)
+                assert seen(keys, mask, number, query) == sorted(expected)
+        kept = [rng.randint(0, count) for count in counts]
+        cache.settle(kept)
+        for row, new, count in zip(rows, inputs, kept, strict=True):
+            row.held = row.held + new[:count]
+        assert cache.lengths == [len(row.held) for row in rows]
+        passes += 1
+        if rng.random() < 0.2:
+            number = rng.randrange(len(rows))
+            held, out = rows[number].held, KINDS[kind]()
+            cache.leave(number, [out], len(held))
+            rows[number] = rows[-1]
+            rows.pop()
+            left += 1
+            after = next(fresh)
+            shown, _ = out.update_and_fetch(*fed([[after]]))
+            found = [int(key) for key in shown[0, 0, :, 0].tolist() if key]
+            assert sorted(found)[-8:] == sorted([*held, after])[-8:] and out.offset == len(held) + 1
+    assert left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_leaves_gives_the_cache_that_it_would_have_alone(kind: str) -> None:
+    held = list(range(1, 60))
+    for length in (1, 5, 16, 17, 40):
+        cache = BatchCache([KINDS[kind]()], WIDTH)
+        for _ in range(3):
+            cache.join([single(kind, held[:length])], length)
+        out = KINDS[kind]()
+        cache.leave(1, [out], length)
+        alone = single(kind, held[:length])
+        for later in range(100, 104):
+            one, other = (each.update_and_fetch(*fed([[later]]))[0] for each in (out, alone))
+            assert sorted(one.flatten().tolist()) == sorted(other.flatten().tolist())
+        assert cache.lengths == [length, length]
