@@ -65,7 +65,7 @@ def predict(
     from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
     from spectool.measure.precision import flatter_forms
-    from spectool.measure.predict import Machine, Prediction, machines_on, predict
+    from spectool.measure.predict import Forecast, Machine, machines_on, predict
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
     from spectool.tokenization.opening import open_named
@@ -110,7 +110,7 @@ def predict(
         facts["by measurement"] = {name: each.in_words for name, each in speeds.items()}
         unknown = (note for each in machines.values() for note in each.not_known(machine["size"], machine["context"]))
         facts["not known"] = [*dict.fromkeys(unknown), "heat: a hot machine takes longer for passes with drafts"]
-        facts |= {"low": round(low, 3), "high": round(high, 3), "speed": Prediction(low, high, counts).in_words}
+        facts |= {"low": round(low, 3), "high": round(high, 3), "speed": Forecast(low, high, counts).in_words}
     show(facts, as_json)
 
 

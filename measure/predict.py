@@ -36,7 +36,7 @@ class Machine(NamedTuple):
             yield f"context: measured after {self.context:,} tokens; after {context:,}, passes over more rows cost more"
 
 
-class Prediction(NamedTuple):
+class Forecast(NamedTuple):
     """The speed that is expected, in times of plain decoding, and what was counted."""
 
     low: float
@@ -77,7 +77,7 @@ def predict(
     context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
     prompts: Iterable[Sequence[int]] | None = None,
-) -> Prediction:
+) -> Forecast:
     """Replay documents, each after its prompt and ``context`` tokens, with the policy that generates here."""
     more = 0.0  # plain passes that passes with drafts take more than plain ones
 
@@ -89,4 +89,4 @@ def predict(
     policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
     counts = replay(documents, drafter, policy, on_cycle, prompts, context)
     cheap, dear = (counts.passes + share * more for share in machine.shares)
-    return Prediction(counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap), counts)
+    return Forecast(counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap), counts)

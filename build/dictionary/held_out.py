@@ -38,7 +38,7 @@ def split_off(documents: Iterable[Document], held_out: list[str], few: bool = Fa
         line += document.text.count("\n") + 1
 
 
-class Predicted(NamedTuple):
+class Guesses(NamedTuple):
     """What was proposed for each token of a text, ``[tokens]`` each."""
 
     proposed: NDArray[np.bool_]  # whether something was
@@ -62,7 +62,7 @@ class HeldOutText:
             rows = window.find(np.maximum(before, 0) * (symbols + 1) + self.symbols)
             self._rows.append(np.where(before >= 0, rows, -1))
 
-    def predicted(self, chosen: Sequence[Predictions]) -> Predicted:
+    def predicted(self, chosen: Sequence[Predictions]) -> Guesses:
         """What is proposed for each token, given the true tokens before it."""
         size = len(self.symbols)
         guess = np.full(size, -1, dtype=np.int64)
@@ -75,7 +75,7 @@ class HeldOutText:
             length[places + 1] = predictions.length[context]
             count[places + 1] = predictions.count[context]
         proposed = (guess >= 0) & (self.symbols > 0)
-        return Predicted(proposed, proposed & (guess == self.symbols), stated, length, count)
+        return Guesses(proposed, proposed & (guess == self.symbols), stated, length, count)
 
 
 class Calibration:
@@ -86,7 +86,7 @@ class Calibration:
     how often entries were right in the held-out text, over how often they stated that they would be.
     """
 
-    def __init__(self, predicted: Predicted) -> None:
+    def __init__(self, predicted: Guesses) -> None:
         """Compute the factors from what entries stated for a text, and where they were right."""
         longest = int(predicted.length.max(initial=0))
         group = predicted.length.astype(np.int64) * _COUNTS + _power(predicted.count)

@@ -139,7 +139,7 @@ class Batch:
         """
         with mx.stream(self._stream):
             for row in [row for row in self._shared if row.target is target]:
-                self._take_out(row, row.text.held)
+                self._take_out(row, row.text.cached_if_closed)
             self._reading = [row for row in self._reading if row.target is not target]
             self._own = [row for row in self._own if row.target is not target]
             return target.close()
@@ -158,7 +158,7 @@ class Batch:
             try:
                 if not isinstance(row.current, Pass):
                     raise row.current or RuntimeError("no pass")
-                commit = row.text.read(row.current, row.proposal)
+                commit = row.text.commit_pass(row.current, row.proposal)
             except Exception as error:
                 steps.append(Step(row.target, error))
                 continue
@@ -176,7 +176,7 @@ class Batch:
         self._learn(flight, committed / len(flight), None if began is None else now - began)
         failed = {step.target for step in steps if isinstance(step.gained, Exception)}
         for row in [row for row in self._shared if row.text.ended or row.target in failed]:
-            self._take_out(row, row.text.fed, spare=len(row.inputs))
+            self._take_out(row, row.text.cached_after_commit, spare=len(row.inputs))
         return steps
 
     def _read_prompt(self, pass_seconds: float) -> list[Step]:
@@ -216,7 +216,7 @@ class Batch:
         if len(rows) == 1 or self._kind is None:
             self._read_at = None
             for row in list(self._shared):
-                self._take_out(row, row.text.fed)
+                self._take_out(row, row.text.cached_after_commit)
                 self._own.append(row)
             return [self._alone(row) for row in rows if row.target not in untaken]
         begun = [row for row in rows if row.target.next_pass is not None]
@@ -245,7 +245,7 @@ class Batch:
         for row in rows:
             refed = len(row.target.refeed)
             with row.text.randomness:  # drafters may draw, too
-                found = row.text.proposer.candidates(min(row.text.left, _WIDTH - 1 - refed), refed, policy)
+                found = row.text.proposer.candidates(min(row.text.remaining, _WIDTH - 1 - refed), refed, policy)
             if isinstance(found, Proposal):
                 row.proposal = row.text.proposer.take(found)
             else:
@@ -262,7 +262,7 @@ class Batch:
 
     def _costs(self, rows: Sequence[_Row], refed: int = 0) -> list[float]:
         """Plain passes that a pass over these texts takes, by draft length."""
-        context = max(row.text.fed for row in rows)
+        context = max(row.text.cached_after_commit for row in rows)
         return self.policy.costs(_WIDTH, context, texts=len(rows), refed=refed)
 
     def _learn(self, rows: Sequence[_Row], committed: float, seconds: float | None) -> None:
@@ -273,7 +273,7 @@ class Batch:
         else:
             policy.rest(())
         if seconds is not None:
-            context = max(row.text.fed for row in rows)
+            context = max(row.text.cached_after_commit for row in rows)
             policy.observe(width, seconds, context, drafted=width > 1, texts=len(rows))
 
     def _launch(self) -> None:
@@ -301,7 +301,7 @@ class Batch:
     def _share(self, row: _Row) -> None:
         """Move a text's cache into the shared ones."""
         assert self._caches is not None
-        fed = row.text.fed - len(row.target.refeed)
+        fed = row.text.cached_after_commit - len(row.target.refeed)
         held = max(lengths(row.target.cache), default=fed)
         row.origin = held - fed
         self._caches.join(row.target.cache, held)

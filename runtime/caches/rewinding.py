@@ -56,7 +56,7 @@ class Checkpoints(Spread):
         self._marks: list[_Mark] = []
         self._entries: list[Any] = []
         self._leaves: list[Any] = []
-        self._doubtful: list[int] = []  # places of the leaves that may not be trimmable
+        self._untrimmable: list[int] = []  # places of the leaves that may not be trimmable
         self._look_up()
 
     @mirrored
@@ -72,17 +72,17 @@ class Checkpoints(Spread):
         if windows_too or not marked:
             if marked:
                 self._marks.pop()
-            lost = (place for place in self._doubtful if _is_lost(self._leaves[place], count, windows_too))
-            self._marks.append(_Mark(self.length, {place: _handles(vars(self._leaves[place])) for place in lost}))
+            saved = [each for each in self._untrimmable if _needs_saving(self._leaves[each], count, windows_too)]
+            self._marks.append(_Mark(self.length, {each: _handles(vars(self._leaves[each])) for each in saved}))
         self.length += count
 
-    def one_is_undone_alone(self) -> bool:
+    def rewinds_one_token_only(self) -> bool:
         """Whether only the next token could be taken out, and not the pass before it as well.
 
         This is so in windows that have wrapped: each of the two would have overwritten something.
         """
         self._look_up()
-        leaves = (self._leaves[place] for place in self._doubtful)
+        leaves = (self._leaves[place] for place in self._untrimmable)
         return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.WINDOWS))
 
     @mirrored
@@ -111,7 +111,9 @@ class Checkpoints(Spread):
         if self._entries != self._cache:
             self._entries = list(self._cache)
             self._leaves = flatten(self._entries)
-            self._doubtful = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
+            self._untrimmable = [
+                place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE
+            ]
 
     def _trim(self, length: int) -> bool:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
@@ -121,7 +123,7 @@ class Checkpoints(Spread):
         surpluses = [0 if is_unused(leaf) else leaf.offset - at - length for leaf, at in leaves]
         if min(surpluses, default=0) < 0:
             return False
-        if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._doubtful if surpluses[place]):
+        if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._untrimmable if surpluses[place]):
             return False
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
             trim(leaf, surplus)
@@ -140,7 +142,7 @@ class Checkpoints(Spread):
         self.length = mark.length
 
 
-def _is_lost(leaf: Any, count: int, windows_too: bool) -> bool:
+def _needs_saving(leaf: Any, count: int, windows_too: bool) -> bool:
     """Whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
     if isinstance(leaf, windows.WINDOWS):
         return windows_too and not windows.keeps_all(leaf, count)

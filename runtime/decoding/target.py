@@ -79,15 +79,15 @@ class TargetRunner:
             if (
                 ahead
                 and self._may_run_ahead
-                and text.left != 0
+                and text.remaining != 0
                 and not proposal.tokens
                 and text.proposer.drafting_paused()
             ):
                 self._begin_next_pass(current)  # no drafts now or next
-            fed = text.fed
+            fed = text.cached_after_commit
             # Log-probabilities are only computed if someone reads them.
             mx.eval(current.tokens, text.randomness.unread())
-            commit = text.read(current, proposal)
+            commit = text.commit_pass(current, proposal)
             tell(self.cache, commit.cycle.committed, commit.cycle.accepted, len(proposal.tokens) + 1)
             begun = self.next_pass is not None
             length = fed + 1 + commit.right + begun
@@ -105,7 +105,7 @@ class TargetRunner:
         and is of no further use.
         """
         _use_masks(self.cache, False)
-        length = self.text.held + (self.text.yielded == self._unrewindable_at)
+        length = self.text.cached_if_closed + (self.text.yielded == self._unrewindable_at)
         reached = self._checkpoints.rewind(length)
         if reached is None:
             return None
@@ -116,7 +116,7 @@ class TargetRunner:
 
     def _most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""
-        settings, most, until = self.text.settings, self.text.left, self._exact_until
+        settings, most, until = self.text.settings, self.text.remaining, self._exact_until
         if until is None and not settings.kv_bits:
             return most
         held = max(lengths(self.cache), default=0)
@@ -146,7 +146,7 @@ class TargetRunner:
         random_state = self.text.randomness.unread()
         mx.async_eval(current.tokens, random_state)  # type: ignore[no-untyped-call]
         self._quantize()
-        if self._checkpoints.one_is_undone_alone():
+        if self._checkpoints.rewinds_one_token_only():
             self._unrewindable_at = self.text.yielded
         logits = self._logits(current.tokens.astype(mx.int32), rows=1)
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded

@@ -169,17 +169,17 @@ class TextState:
         self._history = mx.array([*self.cached, *prompt], dtype=mx.int32) if self.processors else None
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Tokens that the next pass may commit in addition to one of the target's own."""
         return self._max_tokens - self.committed - 1
 
     @property
-    def held(self) -> int:
+    def cached_if_closed(self) -> int:
         """Tokens that the cache holds, after those cached before, once the text ends here: all but the last one."""
         return len(self.prompt) - 1 + self.yielded if self.prompt_read else 0
 
     @property
-    def fed(self) -> int:
+    def cached_after_commit(self) -> int:
         """The same, once all that is committed is yielded."""
         return len(self.prompt) - 1 + self.committed
 
@@ -214,7 +214,7 @@ class TextState:
         logprobs = log_probabilities(logits)
         return Pass(choose(logits, logprobs, self.settings.sampler, draft, distribution), logprobs, positions)
 
-    def read(self, current: Pass, proposal: Proposal) -> Commit:
+    def commit_pass(self, current: Pass, proposal: Proposal) -> Commit:
         """Compute a pass and commit its choices, up to the first draft that is wrong.
 
         Raises:

@@ -140,7 +140,7 @@ class Policy:
         if asked is None:
             return Choice(found.proposal, costs[length], found, costs[length])
         guess, drafting = self._guess_of(asked, count, reading)
-        chosen = self._completed(guess, found, look_ups, costs, self._most(asked, limit))
+        chosen = self._extended_by_look_up(guess, found, look_ups, costs, self._most(asked, limit))
         cost = drafting + costs[len(chosen.tokens)]
         forgiven = max(0.0, reading - MODEL_SHARE * ALLOWANCE)
         asked.reading += reading - forgiven
@@ -244,7 +244,7 @@ class Policy:
         record.count(passes, len(guess.tokens))
         return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token + reading
 
-    def _completed(
+    def _extended_by_look_up(
         self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], costs: Sequence[float], limit: int
     ) -> Proposal:
         """The best proposal given a model's guess: as much of it as pays, perhaps continued, or a look-up's.

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from spectool.build.dictionary.backoff import CandidateEntries
-from spectool.build.dictionary.held_out import Calibration, HeldOutText, Predicted
+from spectool.build.dictionary.held_out import Calibration, Guesses, HeldOutText
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import open_corpus
 from spectool.tests.build.counting_twin import counted as count_corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 
-def predicted(right: list[bool], stated: list[float], length: list[int], count: list[int]) -> Predicted:
+def predicted(right: list[bool], stated: list[float], length: list[int], count: list[int]) -> Guesses:
     proposed = np.ones(len(right), dtype=bool)
-    return Predicted(
+    return Guesses(
         proposed, np.array(right), np.array(stated, np.float32), np.array(length, np.int8), np.array(count, np.int64)
     )
 

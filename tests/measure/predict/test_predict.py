@@ -9,7 +9,7 @@ from spectool.corpora import sample_path
 from spectool.lab.hindsight import Machine as Simulated
 from spectool.lab.hindsight import Saved, play
 from spectool.measure.chips import chip_of, published
-from spectool.measure.predict import Machine, Prediction, machines_on, predict
+from spectool.measure.predict import Forecast, Machine, machines_on, predict
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -81,8 +81,8 @@ def test_a_range_has_what_lies_between(documents: list[list[int]]) -> None:
 
 
 def test_steep_curves_promise_nothing() -> None:
-    assert Prediction(0.97, 1.04, DraftStatistics()).in_words.startswith("no gain expected")
-    assert not Prediction(1.1, 1.2, DraftStatistics()).in_words.startswith("no gain")
+    assert Forecast(0.97, 1.04, DraftStatistics()).in_words.startswith("no gain expected")
+    assert not Forecast(1.1, 1.2, DraftStatistics()).in_words.startswith("no gain")
 
 
 def test_size_and_context_that_were_not_measured_are_named() -> None:
