@@ -34,7 +34,7 @@ from mlx_lm.generate import speculative_generate_step
 from pass_cost import pass_cost
 from real_data import alignment_of, dictionary_of
 from real_models import real_model
-from real_text import prompt_ids, real_prompts
+from real_text import drawn, prompt_ids, real_prompts
 from tqdm import tqdm
 
 from spectool.runtime import DraftStatistics, generate_step, load_drafter
@@ -45,7 +45,6 @@ PLAIN = "mlx-lm, plain"
 LOOK_UPS = "dictionary + history"
 THEIRS = 4  # draft tokens of mlx-lm's own speculative decoding
 PASSES = (2, 5, 9, 17)  # tokens of the passes whose cost is shown
-PERIOD = 128  # positions after which the noise repeats
 
 
 @dataclass
@@ -189,13 +188,6 @@ def drafters(target: str, language: str, same: str | None, drafts: tuple[str, ..
         name = Path(draft).name
         yield name, load_drafter(where, **pair, history=False)
         yield f"{name} + {LOOK_UPS}", load_drafter(where, **look_ups, **pair)
-
-
-def drawn(temperature: float, prompt: int, vocabulary: int) -> Callable[[mx.array, mx.array], mx.array]:
-    """A logits processor that adds Gumbel noise by prompt and position, so that the best token is a drawn one."""
-    noise = temperature * mx.random.gumbel((PERIOD, vocabulary), key=mx.random.key(prompt))
-    mx.eval(noise)
-    return lambda tokens, logits: logits + noise[tokens.size % PERIOD]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ MODEL.LANGUAGE.held-out.jsonl where there is only a tokenizer.
 
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from itertools import chain, islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from real_models import BASE, PACKAGES, SHARED, real_model
 from spectool.runtime.loading import load_model
 
 FOLDER = Path(__file__).parent.parent / ".scratch" / "real_text"
+PERIOD = 128  # positions after which the noise repeats
 _LONGEST = 400  # tokens of a prompt; the few longer ones are left out
 _TOGETHER = 4  # prompts read at once, the shorter ones padded
 TURNS = {"pl": "pl_mt_bench.jsonl", "en": "spec_bench.jsonl"}
@@ -88,6 +89,13 @@ def prompt_ids(tokenizer: Any, model: str, text: str) -> list[int]:
         return list(tokenizer.encode(text))
     turns = [{"role": "user", "content": text}]
     return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+
+
+def drawn(temperature: float, prompt: int, vocabulary: int) -> Callable[[mx.array, mx.array], mx.array]:
+    """A logits processor that adds Gumbel noise by prompt and position, so that the best token is a drawn one."""
+    noise = temperature * mx.random.gumbel((PERIOD, vocabulary), key=mx.random.key(prompt))
+    mx.eval(noise)
+    return lambda tokens, logits: logits + noise[tokens.size % PERIOD]
 
 
 @click.command()

@@ -54,8 +54,7 @@ def decode(
     """Answer the prompts that standard input names."""
     import mlx.core as mx
     from mlx_lm.generate import generate_step as plain_step
-    from real_speed import drawn
-    from real_text import prompt_ids, real_prompts
+    from real_text import drawn, prompt_ids, real_prompts
 
     from spectool.runtime import DraftStatistics, generate_step, load_drafter
     from spectool.runtime.loading import load_model
