@@ -72,7 +72,7 @@ def demo() -> None:
         "\nThe bundled models learnt a few short texts by heart, so they can correct these, and the figures for new "
         "texts say\nnothing about your model. They are too small for drafts to save time. With a model of a billion "
         "parameters or more,\nnearly all of the time goes into its passes.\n"
-        "To see what you would gain: spectool setup MODEL --language pl --corpus FILE, with some 20 MB of text"
+        "To see what you would gain: spectool setup MODEL --language pl"
     )
 
 

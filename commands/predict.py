@@ -9,7 +9,7 @@ import click
 
 from spectool.commands.shared.console import open_text, progress, say_opening, show
 from spectool.commands.shared.model_options import min_draft_prob_option
-from spectool.commands.shared.options import Whole, command, option, path_option, text_options, tokenizer_option
+from spectool.commands.shared.options import Finite, Whole, command, option, path_option, text_options, tokenizer_option
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
 _TOKENS = 20_000  # replayed for a machine, unless said otherwise
@@ -26,7 +26,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
 @option("--bits", type=Whole(1, 32), default=4, show_default=True, help="Bits of a weight.", heading="Machine")
 @option("--mode", type=_MODES, default="affine", show_default=True, help="Form of the weights.", heading="Machine")
-@option("--size", type=float, metavar="B", help="Billions of weights, such as 8.", heading="Machine")
+@option("--size", type=Finite(0.001), metavar="B", help="Billions of weights, such as 8.", heading="Machine")
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
 @min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting", rare=True)
@@ -65,13 +65,13 @@ def predict(
     from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
     from spectool.measure.precision import flatter_forms
-    from spectool.measure.predict import Forecast, Machine, machines_on, predict
+    from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, Machine, machines_on, predict
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
     from spectool.tokenization.opening import open_named
 
-    machines = _measured(tokenizer) if machine["here"] else {}
-    if chip := machine["chip"]:
+    machines, chip = _measured(tokenizer) if machine["here"] else {}, machine["chip"]
+    if chip:
         machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
     text = open_text(corpus, encoding=machine["encoding"], documents=machine["documents"])
     if not dictionaries and (tokenizer is None or not history):
@@ -89,7 +89,15 @@ def predict(
     with progress("replaying", sum(map(len, documents)) * len(among), "tokens") as update:
         speeds = {name: predict(documents, drafter, each, machine["context"], update) for name, each in among.items()}
     counts = max((each.counts for each in speeds.values()), key=lambda each: each.tokens_per_pass)
-    facts: dict[str, Any] = {
+    facts: dict[str, Any] = {}
+    if machines:
+        low, high = min(each.low for each in speeds.values()), max(each.high for each in speeds.values())
+        facts |= {"speed": Forecast(low, high, counts).in_words, "low": round(low, 3), "high": round(high, 3)}
+        facts["by measurement"] = {name: each.in_words for name, each in speeds.items()}
+        asked = chip, machine["size"], machine["context"]
+        unknown = dict.fromkeys(note for each in machines.values() for note in each.not_known(*asked))
+        facts["not known"] = [*unknown, *ALWAYS_UNKNOWN]
+    facts |= {
         "corpus": text.spec,
         "documents": len(documents),
         "plain text": dict(text.counts.plain_text),
@@ -105,12 +113,6 @@ def predict(
     }
     if chip:
         facts["other forms"] = flatter_forms(chip, machine["bits"], machine["mode"])
-    if machines:
-        low, high = min(each.low for each in speeds.values()), max(each.high for each in speeds.values())
-        facts["by measurement"] = {name: each.in_words for name, each in speeds.items()}
-        unknown = (note for each in machines.values() for note in each.not_known(machine["size"], machine["context"]))
-        facts["not known"] = [*dict.fromkeys(unknown), "heat: a hot machine takes longer for passes with drafts"]
-        facts |= {"low": round(low, 3), "high": round(high, 3), "speed": Forecast(low, high, counts).in_words}
     show(facts, as_json)
 
 
@@ -118,12 +120,12 @@ def _measured(name: str | None) -> dict[str, Any]:
     """What passes of a model cost on this machine."""
     from spectool.measure.predict import MEASURED, Machine
     from spectool.runtime.loading import load_model
-    from spectool.runtime.policy.costs import known_costs
+    from spectool.runtime.policy.costs import known_costs, machine_name
     from spectool.runtime.policy.curve import PassCurve
 
     if name is None:
         raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
     costs = known_costs(load_model(name, lazy=True)[0])
     if costs is None:
-        raise click.UsageError(f"{name} was not measured on this machine. Run: spectool doctor --model {name}")
-    return {costs.machine: Machine(PassCurve(costs.seconds, costs.plain), MEASURED, max(costs.seconds))}
+        raise click.UsageError(f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {name}")
+    return {costs.machine: Machine(PassCurve(costs.seconds, costs.plain), MEASURED, context=max(costs.seconds))}

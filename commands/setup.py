@@ -33,7 +33,7 @@ from spectool.commands.shared.options import Finite, command, option
     type=Finite(0.1),
     default=120.0,
     show_default=True,
-    help="Time for the benchmark; slow models take longer.",
+    help="Time for the benchmark, which takes longer if a few short answers do.",
 )
 def setup(
     model: str,

@@ -33,7 +33,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
-from spectool.measure.sharing import flatter_forms_here
+from spectool.measure.sharing import flatter_here
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
 from spectool.tokenization.opening import open_tokenizer
@@ -75,7 +75,9 @@ class Setup:
         self._doctor(self.model)
         model = load_model(self.model, lazy=True)[0]
         if costs := known_costs(model):
-            self.advice = flatter_forms_here(model, costs)
+            self.advice = flatter_here(model, costs)
+        for note in self.advice:
+            say(note)
         if self.draft is not None:
             self._draft(self.draft, target, texts)
         self._bench(target, texts)
@@ -206,7 +208,9 @@ class Setup:
             shutil.rmtree(out, ignore_errors=True)
             self.run = run_benchmark(asked, out, say, progress)
 
-        self._step("bench", f"{', '.join([PLAIN, *drafters])}, on {count} prompts", False, measure)
+        minutes = max(1, round(step * count * asked.tokens / 60))
+        what = f"{', '.join([PLAIN, *drafters])}, on {count} prompts; about {minutes} minute{'s' * (minutes > 1)}"
+        self._step("bench", what, False, measure)
 
     def outcome(self) -> tuple[Verdict, str | None, str | None]:
         """What the benchmark says, once all steps are made, and if it tells, the drafter and the command to use now."""

@@ -1,5 +1,7 @@
 """Which forms of a model have flatter passes on a chip, and what they cost in plain speed."""
 
+import shlex
+
 from spectool.measure.chips import chip_of, rows_for
 from spectool.runtime.policy.curve import PassCurve
 
@@ -20,8 +22,9 @@ def flatter_forms(chip: str, bits: int, mode: str, measured: PassCurve | None = 
     return [
         f"{row.form} is flatter on this chip: a pass over {_ROWS} tokens takes {_cost(row.curve):.2g} plain ones, not "
         f"{cost:.2g}, and a plain one {_read(row.bits, row.mode) / _read(bits, mode):.2g} times as long as now "
-        f"({row.source}). To convert: mlx_lm.convert --hf-path MODEL -q "
-        f"{f'--q-bits {row.bits}' if row.mode == 'affine' else f'--q-mode {row.mode}'} --mlx-path NEW"
+        f"({row.source}). To see what drafts gain then: spectool predict --on {shlex.quote(chip)} --bits {row.bits} "
+        f"--mode {row.mode}. To convert: mlx_lm.convert --hf-path MODEL -q --q-bits {row.bits} --q-mode {row.mode} "
+        "--mlx-path NEW"
         for row in rows
         if (row.bits, row.mode) != (bits, mode) and _cost(row.curve) < _FLATTER * cost
     ]

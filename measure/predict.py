@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spectool import SpectoolError
-from spectool.measure.chips import chip_of, published, rows_for
+from spectool.measure.chips import ChipCosts, chip_of, published, rows_for
 from spectool.measure.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter
@@ -17,6 +17,10 @@ MEASURED = PUBLISHED = 0.8, 1.25
 ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
 _FAR = 3  # times the size that was measured: another kind of model
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
+ALWAYS_UNKNOWN = (
+    "heat: a hot machine takes longer for passes with drafts",
+    "text: what your model writes may be easier or harder to guess than this",
+)
 _GAIN = 1.03  # the middle of a range that is called a gain
 
 
@@ -25,15 +29,22 @@ class Machine(NamedTuple):
 
     curve: PassCurve = FREE
     shares: tuple[float, float] = 1.0, 1.0  # of what passes take more than plain ones: by which it may be wrong
-    context: int | None = None  # the longest that was measured
-    parameters: float | None = None  # billions of weights of the model that was measured
+    row: ChipCosts | None = None  # what was published
+    context: int = 0  # the longest that was measured
 
-    def not_known(self, size: float | None, context: int) -> Iterator[str]:
+    def not_known(self, chip: str, size: float | None, context: int) -> Iterator[str]:
         """What may differ from the measurement, in words."""
-        if self.parameters is not None and not (size and 1 / _FAR <= size / self.parameters <= _FAR):
-            yield f"size: measured with {self.parameters:g} billion weights" + (f", not {size:g}" if size else "")
-        if self.context is not None and context > self.context:
+        measured = self.row and self.row.parameters
+        if self.row and chip_of(chip) not in self.row.chips:
+            yield f"chip: measured on {' and '.join(self.row.chips)}"
+        if self.row and self.row.scope == "matrix":
+            yield "model: one matrix was measured; size and context matter for the rest, such as attention"
+        elif context > self.context:
             yield f"context: measured after {self.context:,} tokens; after {context:,}, passes over more rows cost more"
+        if measured and not size:
+            yield f"size: measured with {measured:g} billion weights; give yours with --size"
+        elif measured and size and not 1 / _FAR <= size / measured <= _FAR:
+            yield f"size: measured with {measured:g} billion weights, not {size:g}"
 
 
 class Forecast(NamedTuple):
@@ -56,18 +67,18 @@ def machines_on(chip: str, bits: int, mode: str, *, experts: bool = False) -> di
     Raises:
         SpectoolError: Nothing was.
     """
-    name = chip_of(chip)
-    rows = [row for row in rows_for(name, experts=experts) if name and (row.bits, row.mode) == (bits, mode)]
+    if not (name := chip_of(chip)):
+        raise SpectoolError(f"--on: expected a chip of Apple's, such as M2 or 'M4 Pro', got {chip!r}")
+    rows = [row for row in rows_for(name, experts=experts) if (row.bits, row.mode) == (bits, mode)]
     if not rows:
-        known = ", ".join(dict.fromkeys(f"{each} {row.form}" for row in published() for each in row.chips))
+        among = [row for row in published() if row.experts == experts]
+        known = ", ".join(dict.fromkeys(f"{each} {row.form}" for row in among for each in row.chips))
         raise SpectoolError(
-            f"nobody has published what passes of {bits}-bit {mode} weights cost on {chip!r}, so no figure is guessed. "
-            f"Known are {known}. `spectool doctor` measures your own machine"
+            f"nobody has published what passes of {bits}-bit {mode} weights{' of experts' * experts} cost on {name}. "
+            f"No figure is guessed. Known are {known}. `spectool doctor` measures your own machine"
         )
-    return {
-        row.title: Machine(row.curve, PUBLISHED if row.scope == "pass" else ONE_MATRIX, max(row.curves), row.parameters)
-        for row in rows
-    }
+    shares = {"pass": PUBLISHED, "matrix": ONE_MATRIX}
+    return {row.title: Machine(row.curve, shares[row.scope], row, max(row.curves)) for row in rows}
 
 
 def predict(

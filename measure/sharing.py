@@ -38,9 +38,16 @@ def chip_name() -> str:
     return chip_of(name) or name
 
 
-def flatter_forms_here(model: Any, costs: PassCosts) -> list[str]:
-    """Sentences on forms of a model whose passes are flatter on this machine, from what was measured of it."""
+def flatter_here(model: Any, costs: PassCosts) -> list[str]:
+    """Sentences on what would make passes of a model flatter on this machine: another BLAS, or form of its weights."""
     bits, mode, _ = weights_form(model)
+    if mode == "none" and bits == 32 and "BLAS of MLX" in costs.machine:
+        library = f"/usr/lib/{platform.machine()}-linux-gnu/libopenblas.so.0"
+        return [
+            "The weights are float32, and with MLX's own BLAS a pass over several tokens takes many times as long as a "
+            "plain one. Preload OpenBLAS: sudo apt install libopenblas0-pthread, and then begin every command with "
+            f"LD_PRELOAD={library}"
+        ]
     return flatter_forms(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
 
 

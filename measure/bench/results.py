@@ -155,10 +155,15 @@ class Result:
         """The draft length, or ``auto``."""
         return "auto" if self.num_draft_tokens is None else self.num_draft_tokens
 
+    @property
+    def proposed(self) -> int:
+        """Draft tokens."""
+        return sum(sum(one.proposed) for one, _ in self.pairs)
+
     def figures(self) -> dict[str, Any]:
         """The main figures; "acceptance" is None if nothing was proposed."""
         ran = [one for one, _ in self.pairs]
-        proposed, accepted = (sum(sum(getattr(one, of)) for one in ran) for of in ("proposed", "accepted"))
+        proposed, accepted = self.proposed, sum(sum(one.accepted) for one in ran)
         return {
             "drafter": self.drafter,
             "draft_length": self.length,
@@ -211,9 +216,16 @@ def verdict_of(run: Run) -> Verdict:
             f"--ignore-eos.{said}"
         )
         return Verdict(results, looping, short)
-    pays, fastest, found = judged(results)
-    several = len(results) > 1
-    which = f"The fastest of {len(results)} configurations" if several else "The only configuration"
+    drafted = [one for one in results if one.proposed]  # of the others, a difference in speed is chance
+    if not drafted:
+        nothing = (
+            "nothing was drafted, because no guess was likely enough for what passes over several tokens cost here"
+        )
+        return Verdict(results, looping, f"{_SAYS[False]}: {nothing}.{said}", False, results[0])
+    pays, fastest, found = judged(drafted)
+    several = len(drafted) > 1
+    only = "The only configuration" + " that drafts" * (len(results) > 1)
+    which = f"The fastest of {len(drafted)} configurations" if several else only
     chosen = f"; {_ends(found)} allowing for the choice of the fastest" if several else ""
     sentence = (
         f"{_SAYS[pays]}. {which}, {fastest.drafter}, k = {fastest.length}, is {found.value:.2f} times as fast as plain "

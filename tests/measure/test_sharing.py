@@ -10,7 +10,7 @@ from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure import sharing
 from spectool.measure.chips import ChipCosts
-from spectool.measure.sharing import flatter_forms_here, row_to_share, weights_form
+from spectool.measure.sharing import flatter_here, row_to_share, weights_form
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.tests.running import run
@@ -43,8 +43,8 @@ def test_a_steep_form_is_told_of_a_flatter_one(monkeypatch: pytest.MonkeyPatch) 
     assert weights_form(model) == (32, "none", None)
     nn.quantize(model, group_size=32, bits=4)
     assert weights_form(model) == (4, "affine", 32)
-    assert flatter_forms_here(model, STEEP) == []  # nothing was published of this machine
+    assert flatter_here(model, STEEP) == []  # nothing was published of this machine
     monkeypatch.setattr(sharing, "chip_name", lambda: "M4 Pro")
-    assert any("8-bit" in note and "--q-bits 8" in note for note in flatter_forms_here(model, STEEP))
+    assert any("8-bit" in note and "--q-bits 8" in note for note in flatter_here(model, STEEP))
     flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
-    assert flatter_forms_here(model, flat) == []  # as it was measured here, whatever was published
+    assert flatter_here(model, flat) == []  # as it was measured here, whatever was published

@@ -30,7 +30,7 @@ KINDS = ("encyclopaedic", "question")
 
 def generation(drafter: str, k: int | None, seconds: float, tokens: int = 64, **columns: Any) -> Generation:
     """A generation that took some seconds; by default one without drafts."""
-    cycles = {} if drafter == PLAIN else {"proposed": (0,) * tokens, "accepted": (0,) * tokens}
+    cycles = {} if drafter == PLAIN else {"proposed": (1,) * tokens, "accepted": (0,) * tokens}
     columns = {"output": tuple(range(tokens)), "seconds": seconds, **cycles, **columns}
     return Generation(drafter=drafter, num_draft_tokens=k, **columns)
 

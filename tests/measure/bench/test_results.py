@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from math import exp
 from statistics import geometric_mean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +114,16 @@ def test_speed_is_by_token() -> None:
         (generation("qwen", 2, 1.0, 20), generation(PLAIN, 0, 1.0, 10)),
     ]
     assert Result("qwen", 2, pairs).speedups == [2.0]
+
+
+def test_a_difference_in_speed_is_chance_where_nothing_was_drafted() -> None:
+    none: dict[str, Any] = {"proposed": (0,) * 64, "accepted": (0,) * 64}
+    idle = [(generation(PLAIN, 0, 1.2), generation("qwen", 4, 1.0, **none)) for _ in range(12)]
+    verdict = verdict_of(run_of([block(f"p{number}", pair) for number, pair in enumerate(idle)]))
+    assert verdict.pays is False and "nothing was drafted" in verdict.sentence
+    both = [[*pair, generation("history", 4, 1.1)] for pair in idle]
+    verdict = verdict_of(run_of([block(f"p{number}", ran) for number, ran in enumerate(both)]))
+    assert verdict.fastest is not None and verdict.fastest.drafter == "history", "qwen drafted nothing"
 
 
 def test_prompts_with_a_short_output_are_left_out() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spectool import SpectoolError
 from spectool.corpora import sample_path
 from spectool.lab.hindsight import Machine as Simulated
 from spectool.lab.hindsight import Saved, play
@@ -87,9 +88,29 @@ def test_steep_curves_promise_nothing() -> None:
 
 def test_size_and_context_that_were_not_measured_are_named() -> None:
     (machine,) = machines_on("M4 Max", 4, "affine").values()
-    assert list(machine.not_known(27, 8000)) == []
-    assert [note.split(":")[0] for note in machine.not_known(8, 20_000)] == ["size", "context"]
-    assert [note.split(":")[0] for note in machine.not_known(None, 0)] == ["size"]
+    assert list(machine.not_known("M4 Max", 27, 8000)) == []
+    assert [note.split(":")[0] for note in machine.not_known("M4 Max", 8, 20_000)] == ["context", "size"]
+    assert ["--size" in note for note in machine.not_known("M4 Max", None, 0)] == [True]
+
+
+def test_one_matrix_and_another_chip_of_a_generation_are_named() -> None:
+    (machine,) = machines_on("M2 Max", 4, "affine").values()
+    assert [note.split(":")[0] for note in machine.not_known("M2 Max", 400, 9000)] == ["chip", "model"]
+    assert [note.split(":")[0] for note in machine.not_known("M2", 8, 0)] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("chip", "experts", "named"),
+    [
+        ("MacBook Air", False, "MacBook Air"),
+        ("M2", True, "of experts cost on M2"),
+        ("M9", False, "M3 Max 4-bit"),
+    ],
+)
+def test_nothing_is_guessed(chip: str, experts: bool, named: str) -> None:
+    with pytest.raises(SpectoolError, match=named) as refused:
+        machines_on(chip, 4, "affine", experts=experts)
+    assert not experts or "M4 Max" not in str(refused.value), "which was not measured with experts"
 
 
 def test_the_command_spans_all_measurements_of_a_chip(replaying: list[object]) -> None:
