@@ -61,9 +61,9 @@ class Setup:
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
-    advice: list[str] = field(default_factory=list)  # other forms of the model's weights
     run: Run | None = None  # the benchmark
     steps: list[dict[str, object]] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)  # what would make the model's passes flatter here
 
     def make(self, texts: Sequence[Corpus]) -> None:
         """Make all that is missing, from text that `text` has found, and measure it."""
