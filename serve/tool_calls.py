@@ -137,6 +137,8 @@ class Splitter:
                 return False
         self._began = True
         before, found = self._up_to(self._call[0], last)
+        if self._cut and not found and self._space is not None:  # another call may begin here
+            before = before[: len(before) - overlap(before, self._call[0])]
         self._write(before, gained)
         return found and self._take_call(gained, last)
 
