@@ -132,5 +132,7 @@ def _check_length(name: str, *, limit: int | None, model: LoadedModel, tokens: i
         return
     got = f"{characters:,} characters, which are more" if characters else f"{tokens:,}"
     problem = f"expected at most {most:,} tokens{'' if limit else ', including the answer'}, got {got}"
-    problem = f"prompt is too long for the context length, {problem}. The server's --max-prompt-tokens sets the limit"
+    # Claude Code knows the beginning, LiteLLM 1.81, which Aider uses, the end.
+    problem = f"prompt is too long for the context length and exceeds the maximum number of tokens allowed: {problem}"
+    problem = f"{problem}. The server's --max-prompt-tokens sets the limit"
     raise wrong_field(name, problem, code="context_length_exceeded")

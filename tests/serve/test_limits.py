@@ -104,6 +104,7 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     status, error = refusal(server, post(TEXT, {"prompt": whole + "a ", "max_tokens": 1}))
     assert (status, error["code"]) == (400, "context_length_exceeded")
     assert "prompt is too long" in error["message"]  # what Claude Code looks for
+    assert "exceeds the maximum number of tokens allowed" in error["message"]  # and LiteLLM, as Aider has it
     assert "at most 256 tokens, including the answer, got 256" in error["message"]
 
 
