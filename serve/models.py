@@ -53,7 +53,7 @@ class LoadedModel:
         self.tokens = open_tokenizer(tokenizer)
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
-        self.name, self.model, self.tokenizer, self.drafter = options.model, model, tokenizer, drafter
+        self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
         self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
         self.vocabulary = vocabulary_size(model)
         self.context = context_length(model, tokenizer)

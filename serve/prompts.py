@@ -1,5 +1,6 @@
 """From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -68,7 +69,8 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
         try:
             text = rendered_text(tokenizer, messages, variables)
         except TemplateRefused:
-            if (alternating := _alternating(messages)) == messages:
+            alternating = _alternating(messages if tokenizer.has_tool_calling else _without_tools(messages))
+            if alternating == messages:
                 raise
             text = rendered_text(tokenizer, alternating, variables)
     except TemplateRefused as error:
@@ -97,6 +99,18 @@ def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             result.append({**message, "role": role})
     return [{**result[0], "role": "user"}] if [message["role"] for message in result] == ["system"] else result
+
+
+def _without_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages for a template without tools: the calls of another model as text, and their results as the user's."""
+    result = []
+    for message in messages:
+        calls = (json.dumps(call.get("function"), ensure_ascii=False) for call in message.get("tool_calls", ()))
+        content = "\n".join(filter(None, (message["content"], *calls)))
+        role = "user" if message["role"] == "tool" else message["role"]
+        result.append({**message, "role": role, "content": content})
+        result[-1].pop("tool_calls", None)
+    return result
 
 
 def _for_template(message: Message) -> dict[str, Any]:

@@ -185,6 +185,18 @@ def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> No
         read_by_model(server, CHAT, {"messages": calls}, STRICT)
 
 
+def test_a_template_without_tools_gets_the_calls_of_another_model_as_text(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation goes on with Gemma, whose template wants user and assistant in turn."""
+    monkeypatch.setattr(type(server.engine.model.tokenizer), "has_tool_calling", False)
+    result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+    calls = [USER, {"role": "assistant", "content": "b", "tool_calls": [called(), called()]}, result, result, USER]
+    call = '{"name": "weather", "arguments": {}}'
+    text = f"[user]|a[assistant]|b\n{call}\n{call}[user]|r\n\nr\n\na"
+    assert read_by_model(server, CHAT, {"messages": calls, "tools": TOOLS}, STRICT) == text
+
+
 def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
     """Codex has the tools of MCP servers in namespaces."""
     inner = [
