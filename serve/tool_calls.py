@@ -1,8 +1,9 @@
 """What a chat model writes, taken apart: text, reasoning, and calls of tools.
 
 A call stands between markers. In most models it is JSON, which is read here, and mlx-lm has parsers of the other forms.
-Some models leave out the markers, so an answer that is nothing but one call in JSON is a call as well. What cannot be
-read, or calls something that the request does not offer, is text like any other, markers included.
+Some models leave out the markers, so an answer that is nothing but calls in JSON, one after the other and perhaps in a
+code fence, is calls as well. What cannot be read, or calls something that the request does not offer, is text like any
+other, markers included.
 """
 
 import json
@@ -23,6 +24,8 @@ CUSTOM: dict[str, Any] = {
 """The parameters of the function that stands for a custom tool of responses, which takes one text."""
 _BEGINNINGS = ("{", "[", "<", "call:", "functions.")  # of calls between markers, in the forms of mlx-lm's parsers
 _BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
+_FENCE = re.compile(r"```(?:json)?\s*")  # around JSON in Markdown
+_JSON = json.JSONDecoder(strict=False)  # models write line ends into strings
 _ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
@@ -129,10 +132,10 @@ class Splitter:
             if self._think[0].startswith(bare) and not last:
                 return False
         if self._bare:
-            if not last and self._may_be_bare_call():
+            if not last and self._may_be_bare_calls():
                 return False
             self._bare = False
-            if last and self._held.lstrip().startswith("{") and (calls := self._parsed(self._held)):
+            if last and (calls := self._bare_calls()):
                 gained.calls, self._held = calls, ""
                 return False
         self._began = True
@@ -142,19 +145,42 @@ class Splitter:
         self._write(before, gained)
         return found and self._take_call(gained, last)
 
-    def _may_be_bare_call(self) -> bool:
-        """Whether the answer so far begins like the JSON of one call of a tool that is offered, and nothing else."""
-        begun = "".join(self._held.split())
+    def _may_be_bare_calls(self) -> bool:
+        """Whether the answer so far begins like the JSON of calls of tools that are offered, and nothing else."""
+        rest = self._held.strip()
         openings = ["".join(f'{{"name":{json.dumps(name, ensure_ascii=False)}'.split()) for name in self._parameters]
-        if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
-            return False
-        if "}" not in self._held:
-            return True
+        if rest.startswith("`"):
+            openings = [f"```{language}{each}" for each in openings for language in ("", "json")]
+        while rest:
+            begun = "".join(rest.split())
+            if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
+                return False
+            rest = _FENCE.sub("", rest, count=1) if rest.startswith("```") else rest
+            if "}" not in rest:
+                return True
+            try:
+                _, end = _JSON.raw_decode(rest)
+            except ValueError:  # it goes on
+                return True
+            rest = rest[end:].strip()
+            openings = [each.lstrip("`").removeprefix("json") for each in openings] + ["```"]
+        return True
+
+    def _bare_calls(self) -> list[Call]:
+        """The calls that the answer consists of; none if it has anything else."""
+        rest, found = (
+            _FENCE.sub("", self._held.strip(), count=1) if self._held.lstrip().startswith("`") else self._held,
+            [],
+        )
+        rest = rest.strip().removesuffix("```").strip()
         try:
-            _, end = json.JSONDecoder(strict=False).raw_decode(self._held.lstrip())
-        except ValueError:  # it goes on
-            return True
-        return not self._held.lstrip()[end:].strip()
+            while rest:
+                call, end = _JSON.raw_decode(rest)
+                found.append(self._checked(call))
+                rest = rest[end:].strip()
+        except Exception:  # whatever a model wrote
+            return []
+        return found
 
     def _write(self, text: str, gained: Delta) -> None:
         """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
@@ -203,7 +229,7 @@ class Splitter:
         """The calls that a text stands for; none where it is no call, or one of something that is not offered."""
         try:
             try:
-                found = json.loads(body, strict=False)  # models write line ends into strings
+                found = _JSON.decode(body)
             except ValueError:
                 found = self._parser(body, self._tools)
             return [self._checked(call) for call in (found if isinstance(found, list) else [found])]

@@ -124,14 +124,27 @@ def test_a_custom_tool_gets_its_text_or_the_call_stays_one(arguments: Any, given
     assert said(text, tools=tools) == expected
 
 
+_ONE = '{"name": "weather", "arguments": {}}'
+
+
 @pytest.mark.parametrize("size", [1, 4, 1000])
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ('{"name": "weather", "arguments": {"city": "a}b"}}', {"city": "a}b"}),
-        ('\n {\n  "name" : "weather",\n  "arguments": {}\n}\n', {}),
-        ('{"name": "weather", "arguments": {}} is the call.', None),
-        ('{"name": "weather", "arguments": {}}\n{"name": "weather", "arguments": {}}', None),
+        ('{"name": "weather", "arguments": {"city": "a}b"}}', [{"city": "a}b"}]),
+        ('\n {\n  "name" : "weather",\n  "arguments": {}\n}\n', [{}]),
+        (f"{_ONE}\n{_ONE}", [{}, {}]),
+        (f"```json\n{_ONE}\n```", [{}]),
+        (f"```\n{_ONE}\n{_ONE}\n```\n", [{}, {}]),
+        ('{"name": "weather", "arguments": {"city": "```json"}}', [{"city": "```json"}]),
+        (f"{_ONE} is the call.", None),
+        (f"{_ONE}\n```\nis the call.", None),
+        (f'{_ONE}\n{{"name": "other", "arguments": {{}}}}', None),
+        (f"```json\n{_ONE}\n```\nDone.", None),
+        ('```json\n{"age": 3}\n```', None),
+        ("```python\nprint()\n```", None),
+        ("```", None),
+        ("`weather`", None),
         ('{"name": "weather", "arguments": {}', None),
         ('Call: {"name": "weather", "arguments": {}}', None),
         ('{"name": "weathers", "arguments": {}}', None),
@@ -140,8 +153,10 @@ def test_a_custom_tool_gets_its_text_or_the_call_stays_one(arguments: Any, given
         ("{", None),
     ],
 )
-def test_an_answer_that_is_one_call_without_markers_is_a_call(size: int, text: str, arguments: Any) -> None:
-    assert said(text, size=size) == ((text, []) if arguments is None else ("", [("weather", arguments)]))
+def test_an_answer_that_is_only_calls_without_markers_is_calls(size: int, text: str, arguments: Any) -> None:
+    assert said(text, size=size) == (
+        (text, []) if arguments is None else ("", [("weather", each) for each in arguments])
+    )
     assert said(text, size=size, bare=False) == (text, [])
     assert said(text, size=size, tools=[]) == (text, [])
 
@@ -153,6 +168,9 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
         ('{"name": "we', True),
         ('{"age', False),
         ('{"name": "wo', False),
+        ("```js", True),
+        ("```python", False),
+        ("``` {", True),
     ):
         splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
         assert splitter.add(first).text == ("" if held else first)
