@@ -16,6 +16,7 @@ from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, chip_of
 from spectool.measure.precision import flatter_forms
 from spectool.runtime.mlx_lm_compat import get_total_parameters
+from spectool.runtime.policy.costs import blas_advice
 from spectool.runtime.policy.curve import PassCurve
 
 
@@ -41,13 +42,8 @@ def chip_name() -> str:
 def flatter_here(model: Any, costs: PassCosts) -> list[str]:
     """Sentences on what would make passes of a model flatter on this machine: another BLAS, or form of its weights."""
     bits, mode, _ = weights_form(model)
-    if mode == "none" and bits == 32 and "BLAS of MLX" in costs.machine:
-        library = f"/usr/lib/{platform.machine()}-linux-gnu/libopenblas.so.0"
-        return [
-            "The weights are float32, and with MLX's own BLAS a pass over several tokens takes many times as long as a "
-            "plain one. Preload OpenBLAS: sudo apt install libopenblas0-pthread, and then begin every command with "
-            f"LD_PRELOAD={library}"
-        ]
+    if advice := blas_advice(model):
+        return [advice]
     return flatter_forms(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
 
 

@@ -31,6 +31,7 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
+_SMALL = 1 << 27  # bytes of a model that is fast with any BLAS
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
 
 
@@ -50,6 +51,18 @@ def machine_of(model: Any) -> str:
     """The machine, and how many processes the model is spread over."""
     processes = processes_of(model)
     return machine_name() if processes == 1 else f"{machine_name()}, {processes} processes"
+
+
+def blas_advice(model: Any) -> str:
+    """What to do about MLX's own BLAS, with which drafting cannot pay; empty where it does not matter."""
+    dtypes = {weight.dtype for _, weight in cast("Any", tree_flatten(model.parameters()))}
+    if "BLAS of MLX" not in machine_name() or dtypes != {mx.float32} or weight_bytes(model) < _SMALL:
+        return ""
+    return (
+        "The weights are float32, and with MLX's own BLAS a pass over several tokens takes many times as long as one. "
+        "Preload OpenBLAS: sudo apt install libopenblas0-pthread, and then begin every command with "
+        f"LD_PRELOAD=/usr/lib/{platform.machine()}-linux-gnu/libopenblas.so.0"
+    )
 
 
 @once_per_model
@@ -128,6 +141,8 @@ def _measured(model: Any) -> PassCosts | None:
             seconds, plain = time_passes(model, lambda each: SHORT * each, progress=lambda at: bar.update(at - bar.n))
         costs = PassCosts(type(model).__module__.rpartition(".")[2], machine_of(model), seconds, plain, (), False)
         save_costs(model_key(model), costs)
+        if advice := blas_advice(model):
+            print(advice, file=sys.stderr)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
         return None

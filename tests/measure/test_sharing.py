@@ -13,6 +13,7 @@ from spectool.measure.chips import ChipCosts
 from spectool.measure.sharing import flatter_here, row_to_share, weights_form
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
+from spectool.runtime.policy import costs
 from spectool.tests.running import run
 
 TARGET = demo_path("target")
@@ -48,3 +49,16 @@ def test_a_steep_form_is_told_of_a_flatter_one(monkeypatch: pytest.MonkeyPatch) 
     assert any("8-bit" in note and "--q-bits 8" in note for note in flatter_here(model, STEEP))
     flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
     assert flatter_here(model, flat) == []  # as it was measured here, whatever was published
+
+
+@pytest.mark.parametrize(
+    ("blas", "size", "told"), [("BLAS of MLX", 8192, True), ("preloaded BLAS", 8192, False), ("BLAS of MLX", 64, False)]
+)
+def test_a_slow_blas_is_named_with_what_to_do(
+    blas: str, size: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "machine_name", lambda: f"CPU, 2 cores, {blas}")
+    notes = flatter_here(nn.Linear(size, size), STEEP)  # made lazily, so no memory is taken
+    assert notes == [] or "libopenblas" in notes[0]
+    assert bool(notes) == told
+    assert flatter_here(nn.QuantizedLinear(64, 64), STEEP) == []
