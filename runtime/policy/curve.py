@@ -6,10 +6,12 @@ drafted and found nothing.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
+_NOISE = 1.2  # times as long as a pass over more rows: less is noise, and more a kernel that is slower for this size
 _OUTLIER = 2.0  # a pass that takes longer than this many times the usual was disturbed, and counts as this many
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _FEWEST = 4  # passes of each kind before they are compared
@@ -18,15 +20,16 @@ _FEWEST = 4  # passes of each kind before they are compared
 class PassCurve:
     """Plain passes that a pass takes, interpolated in rows and in context.
 
-    More rows never take less time, so a measured time that says otherwise is replaced by the least of those of more
-    rows. Beyond the rows that were measured, the steeper of the average and the last slope goes on in the shortest
-    context; in a longer one, passes are as many times as long as those over the most rows that were measured there.
+    More rows hardly ever take less time, so a time that is a little longer than that of more rows is replaced by it. If
+    it is much longer, other sizes have better kernels, as 4 and 8 rows have on CPUs. Beyond the rows that were
+    measured, the steeper of the average and the last slope goes on in the shortest context; in a longer one, passes are
+    as many times as long as those over the most rows that were measured there.
     """
 
     def __init__(self, seconds: Mapping[int, Mapping[int, float]], plain: Mapping[int, float]) -> None:
         """Draw the curve through seconds by tokens of context and by rows, and ``plain`` ones by context."""
         self._depths = sorted(seconds)
-        self._points = {depth: _rising(seconds[depth]) for depth in self._depths}
+        self._points = {depth: _smoothed(seconds[depth]) for depth in self._depths}
         self._plain = {depth: min(plain[depth], self._points[depth][1]) for depth in self._depths}
         self._drawn: dict[tuple[int, int], float] = {}
 
@@ -104,25 +107,24 @@ class Drift:
             )
 
 
-def _rising(times: Mapping[int, float]) -> dict[int, float]:
-    """Times by rows from 1 on, none longer than one of more rows."""
-    rows = sorted(times, reverse=True)
-    found, least = dict[int, float](), times[rows[0]]
-    for each in rows:
-        least = min(least, times[each])
-        found[each] = least
-    return {each: found[each] for each in reversed(rows)} | ({} if 1 in found else {1: least})
+def _smoothed(times: Mapping[int, float]) -> dict[int, float]:
+    """Times by rows, in which one of more rows that is a little less is taken for the right one of both."""
+    found, least = dict[int, float](), math.inf
+    for rows in sorted(times, reverse=True):
+        found[rows] = least if least < times[rows] <= _NOISE * least else times[rows]
+        least = min(least, times[rows])
+    return dict(sorted(found.items()))
 
 
 def _at(points: Mapping[int, float], rows: int) -> float:
     """The time of a pass over ``rows`` tokens, on the line through the two nearest points."""
-    known: Sequence[tuple[int, float]] = sorted(points.items())
+    known = list(points.items())
     for (low, start), (high, end) in pairwise(known):
         if rows <= high:
             return start + (end - start) * (rows - low) / (high - low)
     last, top = known[-1]
     slopes = [(top - time) / (last - row) for row, time in (known[0], known[-2])] if len(known) > 1 else [0.0]
-    return top + max(slopes) * (rows - last)
+    return top + max(0.0, *slopes) * (rows - last)
 
 
 FREE = PassCurve({0: {1: 1.0}}, {0: 1.0})

@@ -16,7 +16,7 @@ from spectool.runtime.mlx_lm_compat import KVCache, RotatingKVCache
 from spectool.runtime.sampling.token_ids import vocabulary_size
 
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
-ROWS = (1, 2, 8, 4, 17, 3, 12, 6, 5, 32)  # where passes are slow, the first of these
+ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 7, 12, 32)  # where passes are slow, the first of these
 _CHAINED = 3  # plain passes that are timed together, each begun before the token of the one before it is read
 _SHALLOW, _LATEST = 0.7, 0.85  # of the time, when the short context should be done, and the long one is left out
 _FEW = 32  # plain passes: where there is time for no more, the long context is left out
@@ -91,11 +91,13 @@ def time_passes(
             at_worst = max(times.values(), default=plain[depth]) * max(1.0, rows / max(times, default=1))
             if len(times) > 1 and perf_counter() + at_worst > until:
                 continue
-            first = passes.run(rows)  # the first pass of a size prepares the others
-            if len(times) > 1 and perf_counter() + 2 * first + sum(times.values()) > until:
+            first = passes.run(rows)  # the first pass of a size may prepare the others
+            if len(times) > 1 and perf_counter() + first > until:
                 continue
-            times[rows] = passes.run(rows)
+            times[rows] = min(first, passes.run(rows))
             progress(min(1.0, (perf_counter() - began) / budget))
+        if perf_counter() + _CHAINED * plain[depth] < until:
+            plain[depth] = min(plain[depth], passes.run_plain())
         while perf_counter() + sum(times.values()) < until:
             for rows in times:
                 times[rows] = min(times[rows], passes.run(rows))
