@@ -21,7 +21,7 @@ from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import DrafterSpec, Options
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
-from spectool.measure.predict import MEASURED, Machine, predict
+from spectool.measure.predict import APART, MEASURED, Machine, predict
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_model
 from spectool.runtime.policy.costs import model_key
@@ -48,9 +48,8 @@ def main(model: str, dictionary: Path, runs: int, seconds: float, **settings: An
     for seed in range(runs):
         costs = measure_costs(loaded, tokenizer, model, seconds)
         save_costs(model_key(loaded), costs)
-        found = one_run(
-            path, tokenizer, dictionary, seed, Machine(PassCurve(costs.seconds, costs.plain), MEASURED), **settings
-        )
+        machine = Machine(PassCurve(costs.seconds, costs.plain), MEASURED, noise=APART)
+        found = one_run(path, tokenizer, dictionary, seed, machine, **settings)
         inside += found["low"] <= found["measured"] <= found["high"]
         blas = "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference"
         click.echo(json.dumps({"model": model, "blas": blas, **found}))

@@ -118,7 +118,7 @@ def predict(
 
 def _measured(name: str | None) -> dict[str, Any]:
     """What passes of a model cost on this machine."""
-    from spectool.measure.predict import MEASURED, Machine
+    from spectool.measure.predict import APART, MEASURED, Machine
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import known_costs, machine_name
     from spectool.runtime.policy.curve import PassCurve
@@ -128,4 +128,5 @@ def _measured(name: str | None) -> dict[str, Any]:
     costs = known_costs(load_model(name, lazy=True)[0])
     if costs is None:
         raise click.UsageError(f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {name}")
-    return {costs.machine: Machine(PassCurve(costs.seconds, costs.plain), MEASURED, context=max(costs.seconds))}
+    curve = PassCurve(costs.seconds, costs.plain)
+    return {costs.machine: Machine(curve, MEASURED, context=max(costs.seconds), noise=APART)}

@@ -16,6 +16,7 @@ from spectool.runtime.settings import MAX_DRAFT_TOKENS
 MEASURED = PUBLISHED = 0.8, 1.25
 ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
 _FAR = 3  # times the size that was measured: another kind of model
+APART = 0.04  # by which two measurements of the same passes differ, also on an idle machine
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
 ALWAYS_UNKNOWN = (
     "heat: a hot machine takes longer for passes with drafts",
@@ -31,6 +32,7 @@ class Machine(NamedTuple):
     shares: tuple[float, float] = 1.0, 1.0  # of what passes take more than plain ones: by which it may be wrong
     row: ChipCosts | None = None  # what was published
     context: int = 0  # the longest that was measured
+    noise: float = 0.0  # of the time that a text takes, as a share of it
 
     def not_known(self, chip: str, size: float | None, context: int) -> Iterator[str]:
         """What may differ from the measurement, in words."""
@@ -100,4 +102,5 @@ def predict(
     policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
     counts = replay(documents, drafter, policy, on_cycle, prompts, context)
     cheap, dear = (counts.passes + share * more for share in machine.shares)
-    return Forecast(counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap), counts)
+    low, high = counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap)
+    return Forecast(low / (1 + machine.noise), high * (1 + machine.noise), counts)

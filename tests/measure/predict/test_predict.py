@@ -78,6 +78,8 @@ def test_a_range_has_what_lies_between(documents: list[list[int]]) -> None:
     (machine,) = machines_on("Apple M5 Max", 6, "affine").values()
     wide, exact = (predict(documents, drafter, each) for each in (machine, machine._replace(shares=(1.0, 1.0))))
     assert 1.0 < wide.low < exact.high < wide.high
+    noisy = predict(documents, drafter, machine._replace(noise=0.04))
+    assert (noisy.low * 1.04, noisy.high / 1.04) == pytest.approx((wide.low, wide.high))
     assert wide.counts.tokens == sum(map(len, documents))
 
 
