@@ -65,6 +65,10 @@ class Pack(Artifact):
     def __init__(self, path: Path) -> None:
         """Open the pack at ``path`` and check all of it."""
         super().__init__(path)
+        for name, kind in (("credits", str), ("texts", dict)):
+            listed = self.manifest.inputs.get(name, [])
+            fits = isinstance(listed, list) and all(isinstance(each, kind) for each in listed)
+            self._expect(fits, f"{name!r} of its manifest, expected a list of {kind.__name__}")
         rows: Any = self.manifest.statistics.get("ngrams")
         most = _MOST_FOR_EACH_BYTE * len(self.file.data)
         fits = (
@@ -100,6 +104,8 @@ class Pack(Artifact):
             context = before.suffix[prefix]
             self._expect(bool((place < after[context]).all()), "no n-gram of the order before", "places")
             suffix = begin[context] + place
+            most = np.minimum(before.count[prefix], before.count[suffix])
+            self._expect(bool((occurrences <= most).all()), "an n-gram occurs more often than a part of it", "counts")
             self.orders.append(Order(prefix, suffix, before.piece[suffix], occurrences))
             after, begin = those, first
 

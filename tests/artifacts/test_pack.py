@@ -55,6 +55,8 @@ def test_what_is_written_is_read(path: Path) -> None:
         ("pieces", lambda raw: raw.replace(b"c", b"c" * 65), "too long"),
         ("counts", lambda raw: raw[:-1], "expected 8"),
         ("counts", lambda raw: b"\xff" + raw[1:], "too large"),
+        ("counts", lambda raw: raw[:4] + raw[:1] + raw[5:], "more often"),  # a b than b
+        ("counts", lambda raw: raw[:5] + raw[:1] + raw[6:], "more often"),  # b a than b
         ("followers", lambda raw: b"\x09" + raw[1:], "n-grams"),
         ("followers", lambda raw: raw[:-1] + b"\x80", "expected 6"),
         ("places", lambda raw: b"\x03" + raw[1:], "order before"),
@@ -76,4 +78,13 @@ def test_what_is_wrong_is_named(path: Path, array: str, change: Callable[[bytes]
 def test_numbers_of_ngrams_that_cannot_be(path: Path, ngrams: Any) -> None:
     edit_manifest(path, lambda manifest: manifest["statistics"].update(ngrams=ngrams))
     with pytest.raises(ArtifactError, match="n-grams"):
+        Pack(path)
+
+
+@pytest.mark.parametrize(
+    "inputs", [{"credits": 1}, {"credits": None}, {"credits": [1]}, {"texts": {}}, {"texts": ["x"]}]
+)
+def test_sources_that_are_no_list(path: Path, inputs: Any) -> None:
+    edit_manifest(path, lambda manifest: manifest["inputs"].update(inputs))
+    with pytest.raises(ArtifactError, match=r"'(credits|texts)' of its manifest"):
         Pack(path)
