@@ -4,10 +4,11 @@
     python benchmarks/packs.py --language uk --model gemma-3 --held-out parlamint.txt --bundled
 
 From the first bytes of the training text, one dictionary is built directly and one through a pack, for each tokenizer,
-and held-out text is replayed with both. A dictionary may propose more than another. So what is
-made from a pack is replayed again with the least probability at which it proposes as much as the direct one does, and
-the kept share of the gain is that at equal drafting. With ``--bundled``, the bundled pack of the language is
-measured as well, and with ``--answers``, the text that a model wrote (`real_text.py`).
+and held-out text is replayed with both. A dictionary may propose more than another. So what is made from a pack is
+replayed again with the least probability at which it proposes as much as the direct one does, and the kept share of the
+gain is that at equal drafting. The pack has all words and names, as for text that is not handed on. With ``--bundled``,
+the bundled pack of the language is measured as well, and with ``--answers``, the text that a model wrote
+(`real_text.py`).
 Adds lines to ``benchmarks/results/packs.jsonl``.
 """
 
@@ -38,8 +39,9 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 RESULTS = Path(__file__).parent / "results" / "packs.jsonl"
 FOLDER = Path(__file__).parent.parent / ".scratch" / "packs"
 _PROBABILITY = 0.2  # from which on drafts are proposed
-_STEPS = 6  # trials of the least probability
-_NEAR = 0.005  # of the drafts of the other dictionary
+_LOWEST, _HIGHEST = 0.05, 0.6  # least probabilities between which both propose as much
+_STEPS = 8  # trials of the least probability
+_NEAR = 0.002  # of the drafts of the other dictionary
 
 
 def beginning(language: str, most: int) -> Path:
@@ -67,15 +69,18 @@ def replayed(
 
 
 def at_equal_drafting(proposed: float, measured: Callable[[float], tuple[float, float]]) -> tuple[float, float]:
-    """Tokens per pass, and the least probability, where as much is proposed."""
-    low, high, least = 0.02, 0.9, _PROBABILITY
+    """Tokens per pass, and the least probability, where as much is proposed: between the two nearest trials."""
+    below, above = (_LOWEST, *measured(_LOWEST)), (_HIGHEST, *measured(_HIGHEST))
+    least = _PROBABILITY
     for _ in range(_STEPS):
-        tokens, drafts = measured(least)
-        if abs(drafts - proposed) < _NEAR * proposed:
+        trial = (least, *measured(least))
+        below, above = (trial, above) if trial[2] > proposed else (below, trial)
+        if abs(trial[2] - proposed) < _NEAR * proposed:
             break
-        low, high = (least, high) if drafts > proposed else (low, least)
-        least = (low + high) / 2
-    return tokens, least
+        share = (below[2] - proposed) / max(below[2] - above[2], 1e-9)
+        least = below[0] + min(0.9, max(0.1, share)) * (above[0] - below[0])
+    share = min(1.0, max(0.0, (below[2] - proposed) / max(below[2] - above[2], 1e-9)))
+    return below[1] + share * (above[1] - below[1]), below[0] + share * (above[0] - below[0])
 
 
 @click.command()
@@ -84,6 +89,7 @@ def at_equal_drafting(proposed: float, measured: Callable[[float], tuple[float, 
 @click.option("--bytes", "size", default=20_000_000, show_default=True, help="Of training text.")
 @click.option("--pack-bytes", default=1_700_000, show_default=True)
 @click.option("--min-count", default=1, show_default=True, help="Of words and pairs in the pack of this text.")
+@click.option("--min-names", default=0, show_default=True, help="Of names and numbers in it; by default it has all.")
 @click.option("--held-out", help="Text to replay; by default LANGUAGE.valid.")
 @click.option("--answers", type=click.Path(path_type=Path), help="Text of real_text.py to replay, for its model alone.")
 @click.option("--tokens", default=20_000, show_default=True, help="Of the text that is replayed.")
@@ -94,6 +100,7 @@ def main(
     size: int,
     pack_bytes: int,
     min_count: int,
+    min_names: int,
     held_out: str | None,
     answers: Path | None,
     tokens: int,
@@ -101,7 +108,7 @@ def main(
 ) -> None:
     """Measure, print and keep."""
     text = beginning(language, size)
-    built = FOLDER / f"{language}.{size}.{pack_bytes}.{min_count}.pack"
+    built = FOLDER / f"{language}.{size}.{pack_bytes}.{min_count}.{min_names}.pack"
     if not built.exists():
         about = {"language": language, "credits": []}
         build_pack(
@@ -109,7 +116,7 @@ def main(
             [open_corpus(str(text))],
             about,
             built,
-            PackOptions(max_bytes=pack_bytes, min_count=min_count),
+            PackOptions(max_bytes=pack_bytes, min_count=min_count, min_names=min_names),
             click.echo,
         )
     packs = {"pack": Pack(built)} | ({"bundled": open_pack(language)} if bundled else {})
@@ -152,9 +159,11 @@ def main(
         facts = {
             "language": language,
             "tokenizer": name,
-            "text_bytes": size,
+            "text_bytes": text.stat().st_size,
+            "min_count": min_count,
+            "min_names": min_names,
             "packs": {kind: pack.path.stat().st_size for kind, pack in packs.items()},
-            "replayed": str(answers or held_out or f"{language}.valid"),
+            "replayed": (answers or Path(held_out or f"{language}.valid")).name,
             "tokens": sum(map(len, documents)),
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "dictionaries": rows,
