@@ -69,8 +69,7 @@ class Side:
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
     spellings: Sequence[tuple[int, ...]]
-    """Each id in the middle of a text, in ids of the other side; empty where it has no whole characters.
-    """
+    """Each id in the middle of a text, in ids of the other side; empty where it has no whole characters."""
     by_ids: bool  # whether ids are joined on ids, and not through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]

@@ -184,10 +184,8 @@ class Setup:
 
     def _bench(self, target: Tokenizer, texts: Sequence[Corpus]) -> None:
         """Measure all drafters, on as many prompts as there is time for."""
-        costs, drafters = (
-            known_costs(load_model(self.model, lazy=True)[0]),
-            [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])],
-        )
+        costs = known_costs(load_model(self.model, lazy=True)[0])
+        drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
         step = (1 + len(drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         found = open_dictionaries(AUTO, target, quiet)  # as in `generate`

@@ -16,7 +16,7 @@ from spectool.runtime.settings import MAX_DRAFT_TOKENS
 MEASURED = PUBLISHED = 0.8, 1.25
 ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
 _FAR = 3  # times the size that was measured: another kind of model
-APART = 0.04  # by which two measurements of the same passes differ, also on an idle machine
+APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
 ALWAYS_UNKNOWN = (
     "heat: a hot machine takes longer for passes with drafts",

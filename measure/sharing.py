@@ -1,4 +1,4 @@
-"""This machine beside the table of chips: which forms of a model are flatter here, and a row to share."""
+"""What was measured on this machine: advice on what would make passes flatter, and a row to share with others."""
 
 import os
 import platform

@@ -151,11 +151,13 @@ class Splitter:
         openings = ["".join(f'{{"name":{json.dumps(name, ensure_ascii=False)}'.split()) for name in self._parameters]
         if rest.startswith("`"):
             openings = [f"```{language}{each}" for each in openings for language in ("", "json")]
+        most = 2 * max(map(len, openings), default=0)
         while rest:
-            begun = "".join(rest.split())
+            begun = "".join(rest[:most].split())  # not all of it: this is done for every token
             if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
                 return False
-            rest = _FENCE.sub("", rest, count=1) if rest.startswith("```") else rest
+            if fence := _FENCE.match(rest):
+                rest = rest[fence.end() :]
             if "}" not in rest:
                 return True
             try:
@@ -168,11 +170,10 @@ class Splitter:
 
     def _bare_calls(self) -> list[Call]:
         """The calls that the answer consists of; none if it has anything else."""
-        rest, found = (
-            _FENCE.sub("", self._held.strip(), count=1) if self._held.lstrip().startswith("`") else self._held,
-            [],
-        )
-        rest = rest.strip().removesuffix("```").strip()
+        found, rest = list[Call](), self._held.strip()
+        if fence := _FENCE.match(rest):
+            rest = rest[fence.end() :]
+        rest = rest.removesuffix("```").strip()
         try:
             while rest:
                 call, end = _JSON.raw_decode(rest)

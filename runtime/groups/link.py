@@ -81,7 +81,7 @@ class Link:
         return head[4 : 4 + size]
 
     def _summed(self, payload: bytes, numbers: int) -> bytes:
-        """So many numbers, which all ranks add up, and to which all but one add nothing.
+        """The bytes that one rank gives, on all ranks: the sum of ``numbers`` int32, which are zeros on the others.
 
         Raises:
             SpectoolError: A process is gone.
