@@ -80,4 +80,4 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
     verdict = verdict_of(run)
     facts = {"page": str(out / PAGE), "blocks": len(run.blocks), **differences(run), "verdict": verdict.sentence}
     facts |= {"pays": verdict.pays, "configurations": [one.figures() for one in verdict.results]}
-    show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json)
+    show(facts, as_json)

@@ -95,7 +95,7 @@ def setup(
             "run": str(wanted.run and wanted.run.path),
         }
         facts |= {"configurations": [one.figures() for one in verdict.results]}
-        show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
+        show(facts, as_json=True)
         return
     click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
     if then is None:

@@ -11,8 +11,8 @@ from spectool.measure.table import table
 _TABLE = f"""\
 A speed-up is tokens per second against plain decoding of the same prompt: the geometric mean over prompts, and the ends
 of its 95% interval for other prompts of this kind on this machine. Fewer than {FEWEST} prompts have none; take
-{ENOUGH_PROMPTS} or more. Prompts with an output of fewer than {LEAST} tokens are left out. Text that loops or echoes
-its prompt is easy to guess, so its speeds say nothing about real text."""
+{ENOUGH_PROMPTS} or more. Prompts with an output of fewer than {LEAST} tokens are left out, and those with one that
+loops or echoes its prompt, which is easier to guess than real text."""
 _ADVICE = {
     True: "use it:",
     False: "decode plainly, with --num-draft-tokens 0, or try a drafter that is cheaper or guesses better.",
@@ -50,11 +50,7 @@ def command_of(run: Run, one: Result) -> str:
 
 def summary_table(verdict: Verdict) -> str:
     """A row for each configuration; a speed-up without an interval is left out, as it may mislead."""
-    rows = list[dict[str, Any]]()
-    for text, results in (("", verdict.results), (", on text that loops or echoes", verdict.apart)):
-        for one in results:
-            figures = one.figures() | ({} if one.speedup.low else {"speedup": None})
-            rows.append(figures | {"drafter": one.drafter + text})
+    rows = [one.figures() | ({} if one.speedup.low else {"speedup": None}) for one in verdict.results]
     header = [name.replace("_", " ") for name in rows[0]] if rows else []
     return table(header, [list(map(_cell, row.values())) for row in rows])
 

@@ -4,7 +4,7 @@ A run is a folder with ``run.jsonl``, which only ``bench`` writes, and the page 
 ``run.jsonl`` says what was measured and where. Every further line is a `Block`, written as soon as it is measured.
 
 A speed-up is taken inside a block, against plain decoding of the same prompt. Means and intervals are over prompts.
-Blocks with an output that loops or echoes its prompt have speeds of their own, and no part in the verdict.
+Blocks with an output that loops or echoes its prompt do not count.
 """
 
 import json
@@ -192,8 +192,7 @@ def judged(results: Sequence[Result]) -> tuple[bool | None, Result, Estimate]:
 class Verdict:
     """What a run says of drafting."""
 
-    results: Sequence[Result]  # of every configuration, on real text; none if no prompt counts
-    apart: Sequence[Result]  # the same on text that loops or echoes
+    results: Sequence[Result]  # of every configuration; none if no prompt counts
     sentence: str
     pays: bool | None = None  # None if that is not clear
     fastest: Result | None = None  # None if there is too little real text
@@ -202,26 +201,25 @@ class Verdict:
 def verdict_of(run: Run) -> Verdict:
     """The verdict, on the blocks whose outputs are long enough and real text."""
     long = [block for block in run.blocks if block.long_enough]
-    real, apart = [each for each in long if not each.fault], [each for each in long if each.fault]
-    results, looping = _results(run, real), _results(run, apart)
-    faults = Counter(block.fault for block in apart if block.fault)
+    real, faults = [each for each in long if not each.fault], Counter(each.fault for each in long if each.fault)
+    results = _results(run, real)
     said = " and ".join(f"{n} {what if n == 1 else _OF_SEVERAL[what]}" for what, n in faults.items())
     said = f" Of {len(long)} outputs, {said}; they are not counted." if faults else ""
-    if len(apart) > len(real):
-        return Verdict(results, looping, f"{UNFIT}.{said} Choose one that writes this language.")
+    if faults.total() > len(real):
+        return Verdict(results, f"{UNFIT}.{said} Choose one that writes this language.")
     if len(real) < FEWEST:
         short = (
             f"{TOO_SHORT}: of the prompts, {len(real)} got {LEAST} tokens or more of real text in every output, and an "
             f"interval needs {FEWEST}. Run `spectool bench` again with another -o, --count {ENOUGH_PROMPTS} and "
             f"--ignore-eos.{said}"
         )
-        return Verdict(results, looping, short)
+        return Verdict(results, short)
     drafted = [one for one in results if one.proposed]  # of the others, a difference in speed is chance
     if not drafted:
         nothing = (
             "nothing was drafted, because no guess was likely enough for what passes over several tokens cost here"
         )
-        return Verdict(results, looping, f"{_SAYS[False]}: {nothing}.{said}", False, results[0])
+        return Verdict(results, f"{_SAYS[False]}: {nothing}.{said}", False, results[0])
     pays, fastest, found = judged(drafted)
     several = len(drafted) > 1
     only = "The only configuration" + " that drafts" * (len(results) > 1)
@@ -231,7 +229,7 @@ def verdict_of(run: Run) -> Verdict:
         f"{_SAYS[pays]}. {which}, {fastest.drafter}, k = {fastest.length}, is {found.value:.2f} times as fast as plain "
         f"decoding (95% interval {_ends(fastest.speedup)} over {len(real)} prompts{chosen}).{said}"
     )
-    return Verdict(results, looping, sentence, pays, fastest)
+    return Verdict(results, sentence, pays, fastest)
 
 
 def _results(run: Run, blocks: Sequence[Block]) -> list[Result]:
