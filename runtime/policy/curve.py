@@ -14,6 +14,7 @@ FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and chan
 _NOISE = 1.2  # times as long as a pass over more rows: less is noise, and more a kernel that is slower for this size
 _OUTLIER = 2.0  # a pass that takes longer than this many times the usual was disturbed, and counts as this many
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
+_STEP = 6  # bits: what 64 more tokens of context change is not worth working out again
 _FEWEST = 4  # passes of each kind before they are compared
 
 
@@ -32,10 +33,11 @@ class PassCurve:
         self._points = {depth: _smoothed(seconds[depth]) for depth in self._depths}
         self._plain = {depth: min(plain[depth], self._points[depth][1]) for depth in self._depths}
         self._drawn: dict[tuple[int, int], float] = {}
+        self._costs: dict[tuple[int, int, int, int], list[float]] = {}
 
     def seconds(self, rows: int, context: int) -> float:
         """Seconds of a pass over ``rows`` tokens after ``context`` tokens; of a plain pass, where ``rows`` is 0."""
-        key = rows, context >> 6  # what 64 tokens more change is not worth working out again
+        key = rows, context >> _STEP
         if key not in self._drawn:
             at = [self._measured(rows, depth) for depth in self._depths]
             slope = max(0.0, at[-1] - at[0]) / max(1, self._depths[-1] - self._depths[0])
@@ -57,8 +59,12 @@ class PassCurve:
 
         Each text has a row for its last token, one for each draft, and ``refed`` rows of tokens that are fed again.
         """
-        plain = self.seconds(0 if texts == 1 else texts, context)
-        found = [self.seconds(texts * (1 + refed + length), context) / plain for length in range(longest + 1)]
+        key = longest, context >> _STEP, texts, refed
+        if key not in self._costs:
+            plain = self.seconds(0 if texts == 1 else texts, context)
+            rows = (texts * (1 + refed + length) for length in range(longest + 1))
+            self._costs[key] = [self.seconds(each, context) / plain for each in rows]
+        found = self._costs[key]
         return [cost if refed + length == 0 else max(1.0, drift * cost) for length, cost in enumerate(found)]
 
 

@@ -21,6 +21,7 @@ Source: expected accepted length and its cost: Leviathan et al. 2023, sections 3
 rate: Charnov 1976, the marginal value theorem.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
@@ -95,14 +96,14 @@ class Policy:
         """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised."""
         self.curve, self.longest = curve, longest
         self.account = LossAccount()
-        self._drifts: dict[int, Drift] = {}  # by the number of texts in a pass
-        self._records: dict[str, Record] = {}
+        self._drifts = defaultdict[int, Drift](Drift)  # by the number of texts in a pass
+        self._records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
         self._cycles, self._usual_cycles = 0, _TEXT  # of this text, and of texts on average
 
     def record(self, name: str) -> Record:
         """What is known of the drafter of this name."""
-        return self._records.setdefault(name, Record())
+        return self._records[name]
 
     @property
     def rate(self) -> float:
@@ -120,7 +121,7 @@ class Policy:
 
     def drift(self, texts: int = 1) -> Drift:
         """How far passes over so many texts are off the curve where they have drafts."""
-        return self._drifts.setdefault(texts, Drift())
+        return self._drifts[texts]
 
     def start(self) -> None:
         """Begin a text."""
@@ -166,12 +167,13 @@ class Policy:
         The worth is in tokens of one text. A pass has the same number of rows for every text.
         """
         longest = min(len(costs) - 1, max((len(each.probabilities) for text in texts for each in text), default=0))
-        expected = [[(each.expected(longest), each) for each in text] or [([0.0], NOBODY)] for text in texts]
+        expected = [[(each.expected(longest), each) for each in text or (NOBODY,)] for text in texts]
         best: tuple[int, Sequence[Candidate], float] = 0, [NOBODY] * len(texts), 0.0
+        rate = self.rate
         for length in range(1, longest + 1):
-            picks = [max(text, key=lambda one: one[0][min(length, len(one[0]) - 1)]) for text in expected]
-            tokens = sum(promised[min(length, len(promised) - 1)] for promised, _ in picks) / len(texts)
-            worth = tokens - self.rate * (costs[length] - costs[0])
+            picks = [max(text, key=lambda one: one[0][length]) for text in expected]
+            tokens = sum(promised[length] for promised, _ in picks) / len(texts)
+            worth = tokens - rate * (costs[length] - costs[0])
             if worth > best[2] or (best[0] and worth == best[2]):
                 best = length, [candidate for _, candidate in picks], worth
         return best

@@ -57,10 +57,12 @@ def best_speed(
     return TOKENS * len(answers) * machine.passes(1) / seconds
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("look_up", LOOK_UPS)
-@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("count", "model"),
+    [(2, "cheap"), (2, "bad"), *(pytest.param(8, each, marks=pytest.mark.nightly) for each in MODELS)],
+)
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str
 ) -> None:
