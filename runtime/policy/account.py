@@ -45,10 +45,9 @@ class LossAccount:
         left: From 0 downwards there is no drafting, no matter what is promised.
     """
 
-    def __init__(self, part: float = 1.0) -> None:
-        """An account of `ALLOWANCE` passes and `MAX_LOSS` of the time since, or of a ``part`` of both."""
-        self._allowance, self._share = part * ALLOWANCE, part * MAX_LOSS
-        self.left = self._allowance
+    def __init__(self, share: float = MAX_LOSS) -> None:
+        """An account of `ALLOWANCE` passes, and a ``share`` of the time since."""
+        self._share, self.left = share, ALLOWANCE
 
     def settle(self, won: float, passes: float) -> None:
         """Add what a cycle with drafts has won, below 0 lost, in the time of this many plain passes."""
@@ -56,4 +55,4 @@ class LossAccount:
 
     def rest(self) -> None:
         """Let a cycle without drafts pass."""
-        self.left = max(self.left, min(self._allowance, self.left + self._share))
+        self.left = max(self.left, min(ALLOWANCE, self.left + self._share))

@@ -31,7 +31,7 @@ from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter
 from spectool.runtime.policy.account import ALLOWANCE, LossAccount
 from spectool.runtime.policy.curve import FREE, Drift, PassCurve
-from spectool.runtime.policy.record import MODEL_SHARE, Record
+from spectool.runtime.policy.record import Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
@@ -143,7 +143,7 @@ class Policy:
         guess, drafting = self._guess_of(asked, count, reading)
         chosen = self._extended_by_look_up(guess, found, look_ups, costs, self._most(asked, limit))
         cost = drafting + costs[len(chosen.tokens)]
-        forgiven = max(0.0, reading - MODEL_SHARE * ALLOWANCE)
+        forgiven = max(0.0, reading - ALLOWANCE)
         asked.reading += reading - forgiven
         return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, forgiven)
 

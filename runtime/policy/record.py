@@ -6,7 +6,8 @@ from typing import NamedTuple
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.policy.account import Acceptance, LossAccount
 
-MODEL_SHARE = 0.4  # of what drafting may lose, that one model may lose: the look-ups need the rest
+_MODEL_LOSS = 0.004  # of the time that asking one model may lose: the look-ups need the rest of `MAX_LOSS`
+_USUAL = 0.5  # of a model's tokens are right, until more is known; asking a useless one for more costs too much
 _FORGIVING = 0.995  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
 
@@ -34,8 +35,8 @@ class Record:
     """
 
     def __init__(self) -> None:
-        self.acceptance, self.usual = Acceptance(prior=4.0, share=0.9), Acceptance(prior=6.0, share=0.65)
-        self.account = LossAccount(MODEL_SHARE)
+        self.acceptance, self.usual = Acceptance(prior=4.0, share=0.9), Acceptance(prior=6.0, share=_USUAL)
+        self.account = LossAccount(_MODEL_LOSS)
         self.cost = DraftCost(0.0, 0.0)
         self._tokens_per_pass = 1.0
 

@@ -1,8 +1,8 @@
 """The policy on simulated machines: against each member alone, against the best choices, and where costs drift."""
 
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from statistics import mean
 
 import pytest
 
@@ -70,37 +70,50 @@ def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     machine = Machine(CURVES[curve], {"model": MODELS[model].cost}, READING, 0.05)
     sessions = [texts(LOOK_UPS[look_up], MODELS[model], seed) for seed in range(1, count + 1)]
 
-    def mean(of: Callable[[list[Saved]], float]) -> float:
-        return sum(map(of, sessions)) / count
-
-    look_ups, models = (mean(partial(speed, machine, names=[name])) for name in BOTH)
+    look_ups, models = (mean(speed(machine, each, [name]) for each in sessions) for name in BOTH)
     alone = max(1.0, look_ups, models)
-    reached = mean(partial(speed, machine, names=BOTH))
-    best = mean(lambda answers: best_speed(machine, answers, LOOK_UPS[look_up], MODELS[model]))
+    reached = mean(speed(machine, each, BOTH) for each in sessions)
+    best = mean(best_speed(machine, each, LOOK_UPS[look_up], MODELS[model]) for each in sessions)
     print(round(reached, 3), round(alone, 3), round(best, 3))
     assert reached >= 0.95 * alone
-    assert reached >= (0.9 if count == 2 else 0.89) * best  # of eight seeds, 0.895 in the worst case
+    assert reached >= 0.89 * best  # 0.894 where two rows cost as much as two passes, so that no model is tried
     assert reached >= 0.975
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_noise_hardly_decides_anything(seed: int, noise: float) -> None:
+def test_noise_hardly_decides_anything(noise: float) -> None:
     """Only where it makes passes with drafts seem far off the curve, which at a noise of 0.05 it never does."""
-    answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
-    machine = Machine(CURVES["rising"], {"model": MODELS["cheap"].cost}, READING)
-    quiet = play(answers, BOTH, machine, policy_for(machine), seed)
-    noisy = play(answers, BOTH, machine._replace(noise=noise), policy_for(machine), seed + 1)
-    assert sum(noisy) == pytest.approx(sum(quiet), rel=0.02)
-    assert noise > 0.05 or noisy == quiet
+    ratios = []
+    for seed in range(1, 5):
+        answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
+        machine = Machine(CURVES["rising"], {"model": MODELS["cheap"].cost}, READING)
+        quiet = play(answers, BOTH, machine, policy_for(machine), seed)
+        noisy = play(answers, BOTH, machine._replace(noise=noise), policy_for(machine), seed + 1)
+        ratios.append(sum(noisy) / sum(quiet))
+        assert noise > 0.05 or noisy == quiet
+    print(ratios)
+    assert mean(ratios) == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(seed: int, curve: str) -> None:
-    machine = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05)
-    answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
-    assert speed(machine, answers, BOTH, wrong=0.1) >= 0.92 * max(1.0, speed(machine, answers, BOTH))
+def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str) -> None:
+    machine, ratios = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05), []
+    for seed in (1, 2):
+        answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
+        ratios.append(speed(machine, answers, BOTH, wrong=0.1) / max(1.0, speed(machine, answers, BOTH)))
+    print(ratios)
+    assert min(ratios) >= 0.9 and mean(ratios) >= 0.93
+
+
+def test_a_model_that_is_worth_its_passes_is_not_given_up_for_bad_luck() -> None:
+    """Alone, right half of the time, a token at a tenth of a pass; short answers after prompts that it has to read."""
+    machine, speeds = Machine(CURVES["flat"], {"model": 0.09}, 0.011, 0.05), []
+    for seed in range(12):
+        answers = texts(LOOK_UPS["mixed"], Model(0.5, 0.09), seed, 12)
+        short = [Saved([-2] * 80, answer.output[:24], answer.proposals) for answer in answers]
+        speeds.append(speed(machine, short, ["model"]))
+    print(speeds)
+    assert min(speeds) >= 1.1 and mean(speeds) >= 1.3
 
 
 @pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])
