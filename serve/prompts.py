@@ -57,11 +57,12 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
     if not tokenizer.has_chat_template:
         problem = f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         raise RequestRefused(400, problem)
-    if not tokenizer.has_tool_calling:
-        request.leave_out_tools()
-        if request.offered:
+    if request.offered and not tokenizer.has_tool_calling:
+        if request.callable_names is not None:
             problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"
             raise wrong_field("tool_choice", problem)
+        request.tools = []
+        request.leave_out("tools")
     check("messages", characters=sum(len(message.content) for message in request.messages))
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}

@@ -118,7 +118,7 @@ class Message(_Given):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(lambda content: joined(content, "messages"))] = ""
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, Any]] = []
 
 
 class _Function(_Given):
@@ -321,21 +321,16 @@ class ChatRequest(GenerationRequest):
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
-    def _note_choices(self) -> Self:
+    def _normalize(self) -> Self:
         if isinstance(self.tool_choice, _AllowedTools):
             names = {tool.name for tool in self.tool_choice.tools}
             self.tools = [tool for tool in self.tools if tool.function.name in names]
             self.tool_choice = self.tool_choice.mode
         if self.top_logprobs and not self.logprobs:
             self.leave_out("top_logprobs")
-        return self
-
-    @model_validator(mode="after")
-    def _leave_out_an_empty_beginning(self) -> Self:
-        """A last message of the assistant's is continued, but one that is empty only stands for the answer."""
         last = self.messages[-1]
-        empty = last.role == "assistant" and not (last.content or last.tool_calls or last.model_extra)
-        if empty and len(self.messages) > 1:
+        # A last message of the assistant's is continued, but one that is empty only stands for the answer.
+        if last == Message(role="assistant") and len(self.messages) > 1:
             self.messages.pop()
         return self
 
@@ -360,12 +355,6 @@ class ChatRequest(GenerationRequest):
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    def leave_out_tools(self) -> None:
-        """Answer without tools, since the model cannot call any, unless one has to be called."""
-        if self.offered and self.callable_names is None:
-            self.tools = []
-            self.leave_out("tools")
 
 
 class CompletionRequest(GenerationRequest):
