@@ -85,9 +85,7 @@ class BlockWriter(Writer, ABC):
         for call in piece.calls:
             yield from self._begin(Block("call", len(self.blocks), call=call))
         if piece.end:
-            if self._open:
-                self.blocks[-1].cut = piece.end in ("length", "abort") and self.blocks[-1].kind != "call"
-            yield from self._end()
+            yield from self._end(cut=piece.end in ("length", "abort"))
 
     def _begin(self, block: Block) -> Iterator[Event]:
         yield from self._end()
@@ -95,9 +93,10 @@ class BlockWriter(Writer, ABC):
         self._open = True
         yield from self.open(block)
 
-    def _end(self) -> Iterator[Event]:
+    def _end(self, cut: bool = False) -> Iterator[Event]:
         if self._open:
             self._open = False
+            self.blocks[-1].cut = cut and self.blocks[-1].kind != "call"
             yield from self.close(self.blocks[-1])
 
     @abstractmethod

@@ -1,12 +1,14 @@
 """Answers in the form of OpenAI's completions, of a chat and of a text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
 
 from spectool.serve.answers import Answer
+from spectool.serve.errors import checked
 from spectool.serve.protocols.common import Event, Writer, called, counts, metrics
-from spectool.serve.requests import GenerationRequest
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.tool_calls import Delta, TokenLogprob, TokenLogprobs
 
 _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
@@ -15,6 +17,7 @@ _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; c
 class CompletionWriter(Writer):
     """Writes ``text_completion`` documents and streams."""
 
+    read: Callable[[dict[str, Any]], GenerationRequest] = partial(checked, CompletionRequest)
     done = b"data: [DONE]\n\n"
     kind = chunk_kind = "text_completion"
     prefix = "cmpl-"
@@ -79,6 +82,7 @@ class CompletionWriter(Writer):
 class ChatWriter(CompletionWriter):
     """Writes ``chat.completion`` documents and streams."""
 
+    read = partial(checked, ChatRequest)
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl-"
     nothing: ClassVar[Event] = {"delta": {}}

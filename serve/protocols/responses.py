@@ -94,6 +94,7 @@ class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
     path, prefix = RESPONSES, "resp_"
+    read = staticmethod(chat_of)
     # Codex shortens a conversation only if a stream says so.
     codes_in_stream = ("context_length_exceeded",)
 

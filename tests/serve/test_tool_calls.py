@@ -88,6 +88,7 @@ def said(
         ('{"name": "weather", "city": "a"}', None),
         ('{"name": "weather", "arguments": [1]}', None),
         ('{"name": "weather", "arguments": "Łódź"}', None),
+        ('{"name": "weather", "arguments": "\\"Łódź\\""}', None),
         ('{"name": "weather", "arguments": 0}', None),
         ('{"name": "weather", "arguments": false}', None),
         ('{"name": ["weather"], "arguments": {}}', None),
@@ -190,6 +191,15 @@ def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
     calls = [("weather", {})] * text.count("</tool_call>")
     assert said(text, cut=True) == (kept, calls)
     assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
+
+
+@pytest.mark.parametrize("pieces", [["<think>\n\nHm.</think>\n\nTak."], list("<think>\n\nHm.</think>\n\nTak.")])
+def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(pieces: list[str]) -> None:
+    tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"think_start": "<think>", "think_end": "</think>"})
+    splitter = Splitter(tokenizer, [], reasoning=True, thinks=False)
+    parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
+    assert "".join(part.reasoning for part in parts) == "Hm."
+    assert "".join(part.text for part in parts) == "Tak."
 
 
 def test_nothing_is_lost_of_any_text() -> None:
