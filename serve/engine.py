@@ -37,20 +37,14 @@ STOPPING = "the server is stopping"
 
 
 class Engine:
-    """Loads the model and writes answers, on a thread of its own.
+    """Loads the model and writes answers, on a thread of its own."""
 
-    Attributes:
-        loaded: Done when the model is loaded; has the error if it could not be.
-        model: The model, from then on.
-        failure: The error that has ended the engine, if one did.
-    """
-
-    model: LoadedModel
+    model: LoadedModel  # once it is loaded
 
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
         """Begin to load the model; ``make_drafter`` gets its tokenizer."""
-        self.loaded: Future[None] = Future()
-        self.failure: BaseException | None = None
+        self.loaded: Future[None] = Future()  # has the error if the model could not be loaded
+        self.failure: BaseException | None = None  # that has ended the engine
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
@@ -148,9 +142,8 @@ class Engine:
         self.model = LoadedModel(options, self._make_drafter)
         self._leader = leader_of(self.model.model)
         most_bytes = options.prompt_cache_bytes
-        if most_bytes is None:
-            most_bytes = free_memory(self.model.model) // 4
-        self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
+        quarter = free_memory(self.model.model) // 4
+        self._caches = PromptCaches(options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
         self._new_batch()
 
     def _new_batch(self) -> None:
