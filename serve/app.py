@@ -25,16 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.engine import Engine
-from spectool.serve.errors import (
-    MESSAGES,
-    RESPONSES,
-    ClientGone,
-    RequestRefused,
-    error_document,
-    quoted,
-    refusal_of,
-    wrong_field,
-)
+from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of, wrong_field
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
@@ -75,19 +66,19 @@ class Service:
             "/v1/chat/completions": partial(self._answer, ChatWriter),
             "/chat/completions": partial(self._answer, ChatWriter),
             "/v1/completions": partial(self._answer, CompletionWriter),
-            RESPONSES: partial(self._answer, ResponseWriter),
-            MESSAGES: partial(self._answer, MessageWriter),
-            f"{MESSAGES}/count_tokens": self._count,
+            ResponseWriter.path: partial(self._answer, ResponseWriter),
+            MessageWriter.path: partial(self._answer, MessageWriter),
+            f"{MessageWriter.path}/count_tokens": self._count,
         }
-        gets: dict[str, _Endpoint] = {
+        gets: dict[str, _Endpoint | Response] = {
             "/v1/models": self._models,
             "/v1/models/{name:path}": self._models,
             "/health": self._health,
             "/metrics": self._exposition,
-            "/": self._page,
+            "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
         }
-        routes = [Route(path, act, methods=["POST"]) for path, act in posts.items()]
-        routes += [Route(path, act, methods=["GET"]) for path, act in gets.items()]
+        routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
+        routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
         self._methods = {path: "POST" if path in posts else "GET" for path in (*posts, *gets) if "{" not in path}
         origins = list(options.allowed_origins)
         cors = Middleware(
@@ -190,9 +181,6 @@ class Service:
     async def _exposition(self, request: Request) -> Response:
         text = self._metrics.exposition(self.engine.gauges())
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
-
-    async def _page(self, request: Request) -> Response:
-        return HTMLResponse(PAGE, headers={"content-security-policy": POLICY})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -8,17 +8,7 @@ import inspect
 import re
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
@@ -44,8 +34,19 @@ _FORMS = {
 }
 
 
-def _between(least: float, most: float = _LARGEST, default: float | None = None) -> Any:
+def _between(least: float, most: float, default: float | None = None) -> Any:
     return Field(default, ge=least, le=most)
+
+
+def _minus_one(meaning: int | None) -> BeforeValidator:
+    """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
+    return BeforeValidator(lambda value: meaning if type(value) is int and value == -1 else value)
+
+
+def _not_tiny(value: float | None) -> float | None:
+    if value and 0 < value < LEAST_DIVISOR:
+        raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
+    return value
 
 
 def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +64,7 @@ _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
+_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
 
 
@@ -210,13 +212,15 @@ class GenerationRequest(_Given):
     stream: bool = False
     stream_options: _StreamOptions = _StreamOptions()
     n: int = _between(1, MAX_TEXTS, 1)
-    max_tokens: int | None = _between(1)
-    max_completion_tokens: int | None = _between(1)
-    temperature: float | None = _between(0, 2)
+    max_tokens: _Limit = None
+    max_completion_tokens: _Limit = None
+    temperature: Annotated[float | None, Field(ge=0, le=2), AfterValidator(_not_tiny)] = None
     top_p: float | None = None
-    top_k: int | None = _between(0)
+    top_k: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(0)] = None
     min_p: float | None = None
-    repetition_penalty: float = _between(0, PENALTIES["repetition_penalty"].most, 0.0)
+    repetition_penalty: Annotated[float, AfterValidator(_not_tiny)] = _between(
+        0, PENALTIES["repetition_penalty"].most, 0.0
+    )
     repetition_context_size: int = _between(0, MOST_RECENT, 20)
     presence_penalty: float = _between(-2, 2, 0.0)
     presence_context_size: int = _between(0, MOST_RECENT, 20)
@@ -225,7 +229,7 @@ class GenerationRequest(_Given):
     xtc_probability: float = SAMPLER["xtc_probability"].default
     xtc_threshold: float = SAMPLER["xtc_threshold"].default
     logit_bias: dict[_TokenId, _Bias] = {}
-    seed: int | None = _between(0)
+    seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
     stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
     response_format: _Format | None = None
@@ -245,21 +249,6 @@ class GenerationRequest(_Given):
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
     _form: Form | None = PrivateAttr(None)
     _without_effect: set[str] = PrivateAttr(default_factory=set)
-
-    @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
-    @classmethod
-    def _without_limit(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
-        if type(value) is not int or value != -1:
-            return value
-        return {"top_k": 0, "seed": None}.get(str(info.field_name), _LARGEST)
-
-    @field_validator("temperature", "repetition_penalty")
-    @classmethod
-    def _not_tiny(cls, value: float) -> float:
-        if 0 < value < LEAST_DIVISOR:
-            raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
-        return value
 
     @property
     def limit(self) -> int | None:
