@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ class Answer:
     cache: list[Any] | None = None  # what it is written into; a copy has it before it begins
     cached: int = 0  # tokens of the prompt that the cache held before
     statistics: DraftStatistics = field(default_factory=DraftStatistics)
-    drafts: Counter[tuple[int, int]] = field(default_factory=Counter)  # how many had this many tokens, and right ones
+    drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
     cancelled: bool = False  # nobody waits for it any more; set from any thread
     came_at: float = field(default_factory=time.perf_counter)
     began_at: float = 0.0

@@ -169,7 +169,7 @@ class Engine:
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
-                answer.drafts[len(cycle.proposal), cycle.accepted] += 1
+                answer.drafts.append((len(cycle.proposal), cycle.accepted))
                 self._metrics.add_cycle(cycle)
 
         def on_prompt(cache: list[Any]) -> None:

@@ -48,8 +48,7 @@ class CompletionWriter(Writer):
     def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The usage, if it is wanted."""
         if self.request.stream_options.include_usage:
-            figures = {"usage": _usage(answers), "metrics": metrics(answers)}
-            yield {**self._base, "object": self.chunk_kind, "choices": [], **figures}
+            yield {**self._base, "object": self.chunk_kind, "choices": [], **_figures(answers)}
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """All answers."""
@@ -58,8 +57,7 @@ class CompletionWriter(Writer):
             logprobs = None if self.request.shown_logprobs is None else self._logprobs(answer.places)
             ends = {"logprobs": logprobs, "finish_reason": answer.end or "abort"}
             choices.append({"index": index, **self._content(answer), **ends})
-        figures = {"usage": _usage(answers), "metrics": metrics(answers)}
-        return {**self._base, "object": self.kind, "choices": choices, **figures}
+        return {**self._base, "object": self.kind, "choices": choices, **_figures(answers)}
 
     def _chunk(self, index: int, content: Event, logprobs: Any = None, end: str | None = None) -> Event:
         choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": end}
@@ -120,7 +118,7 @@ class ChatWriter(CompletionWriter):
         return {"content": [{**shown(each.chosen), "top_logprobs": list(map(shown, each.best))} for each in places]}
 
 
-def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
+def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
     prompt, written, cached = counts(answers)
     usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
     if cached is not None:
@@ -131,7 +129,7 @@ def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": sum(len(prediction.tokens) for prediction in predictions) - accepted,
         }
-    return usage
+    return {"usage": usage, "metrics": metrics(answers)}
 
 
 def _text(choice: TokenLogprob) -> str:
