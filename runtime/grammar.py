@@ -44,9 +44,7 @@ _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDic
 class Grammar:
     """What an answer has to look like, compiled for the tokens of a model. Generations may share it.
 
-    The text of the answer is that of its tokens with all spaces. With ``reasoning``, a model that reasons does so
-    freely before it: True if the prompt ends in the marker that begins this, False if the answer may begin with it, and
-    None, the default, if there is none.
+    The text of the answer is that of its tokens with all spaces.
     """
 
     def __init__(self, tokenizer: Any, kind: str, value: Any, *, reasoning: bool | None = None) -> None:
@@ -58,7 +56,8 @@ class Grammar:
             kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
                 or GBNF), or ``rules`` for llguidance's own form.
             value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
-            reasoning: Whether there is free text before the answer, as above.
+            reasoning: Whether a model that reasons does so freely before the answer: True if the prompt ends in the
+                marker that begins this, False if the answer may begin with it, and None if there is none.
 
         Raises:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not

@@ -43,9 +43,7 @@ class Answer:
     request: GenerationRequest
     prompt: Prompt
     client: str = ""  # from whose prompt caches it continues
-    deliver: Callable[[Delta | Exception | None], None] = lambda event: (
-        None
-    )  # its pieces, then None or what it failed by
+    deliver: Callable[[Delta | Exception | None], None] = lambda event: None  # gets pieces, then None or an error
     index: int = 0  # among the answers to the request
     copies: Sequence["Answer"] = ()  # to the same prompt, which begin once this one has read it
     tokens: list[int] = field(default_factory=list)  # generated so far, with the one that ended it

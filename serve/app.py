@@ -230,7 +230,7 @@ async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer
 
 async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
-    begun, head, sent_at = False, b"", time.monotonic()
+    head, begun, sent_at = b"", False, time.monotonic()
     try:
         async with writing as (answers, gained):
             head = encoded(writer.begin(answers))
@@ -239,9 +239,8 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
                 if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text may be held back, too
                     data = encoded(writer.waiting())
                 if data:
-                    begun, sent_at = True, time.monotonic()
                     yield head + data
-                    head = b""
+                    head, begun, sent_at = b"", True, time.monotonic()
             yield head + encoded(writer.finish(answers)) + writer.done
     except Exception as error:
         refusal = refusal_of(error)
@@ -263,7 +262,12 @@ async def _send(parts: AsyncGenerator[bytes], wanted: GenerationRequest, send: S
 
 async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _Result:
     """What ``act`` comes to; it ends when the client goes away."""
-    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(_disconnected(receive))
+
+    async def disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
@@ -272,8 +276,3 @@ async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _
     finally:
         result.cancel()
         gone.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

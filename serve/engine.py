@@ -91,7 +91,11 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._load()
+            self.model = LoadedModel(self._options, self._make_drafter)
+            self._leader = leader_of(self.model.model)
+            most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
+            self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
+            self._new_batch()
         except BaseException as error:
             self._stopping = True
             self.loaded.set_exception(error)
@@ -136,15 +140,6 @@ class Engine:
         except Exception as error:
             answer.deliver(error)
         return True
-
-    def _load(self) -> None:
-        options = self._options
-        self.model = LoadedModel(options, self._make_drafter)
-        self._leader = leader_of(self.model.model)
-        most_bytes = options.prompt_cache_bytes
-        quarter = free_memory(self.model.model) // 4
-        self._caches = PromptCaches(options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
-        self._new_batch()
 
     def _new_batch(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
@@ -201,8 +196,7 @@ class Engine:
             self._break(error)
             return
         for target, gained in steps:
-            answer = self._writing.get(target)
-            if answer is None:
+            if (answer := self._writing.get(target)) is None:
                 continue  # ended with the batch, which another one has broken
             try:
                 if isinstance(gained, Exception):

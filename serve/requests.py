@@ -43,8 +43,8 @@ def _minus_one(meaning: int | None) -> BeforeValidator:
     return BeforeValidator(lambda value: meaning if type(value) is int and value == -1 else value)
 
 
-def _not_tiny(value: float | None) -> float | None:
-    if value and 0 < value < LEAST_DIVISOR:
+def _not_tiny(value: float) -> float:
+    if 0 < value < LEAST_DIVISOR:
         raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
     return value
 
@@ -214,7 +214,7 @@ class GenerationRequest(_Given):
     n: int = _between(1, MAX_TEXTS, 1)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
-    temperature: Annotated[float | None, Field(ge=0, le=2), AfterValidator(_not_tiny)] = None
+    temperature: Annotated[float, Field(ge=0, le=2), AfterValidator(_not_tiny)] | None = None
     top_p: float | None = None
     top_k: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(0)] = None
     min_p: float | None = None

@@ -73,11 +73,7 @@ class Delta:
 
 
 class Splitter:
-    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call.
-
-    Attributes:
-        thinks: Whether what comes next is reasoning.
-    """
+    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
 
     def __init__(
         self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool, bare: bool = True
@@ -93,7 +89,7 @@ class Splitter:
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
-        self.thinks = thinks and reasoning
+        self.thinks = thinks and reasoning  # whether what comes next is reasoning
         self._held = ""
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
         self._parts = self._take_apart()
@@ -109,7 +105,7 @@ class Splitter:
         return self._gained
 
     def _take_apart(self) -> Iterator[None]:
-        """Write part after part of what is held, and wait for more text wherever that is needed."""
+        """Write part after part of what is held, and wait wherever more text is needed; none comes after the last."""
         opening, closing = self._think
         if opening and not self.thinks:
             while len(begun := self._held.lstrip()) < len(opening) and opening.startswith(begun) and not self._last:
