@@ -85,7 +85,8 @@ class Splitter:
         """
         self._tools = list(tools)
         self._parameters = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
-        self._bare = bool(tools) and bare
+        names = [json.dumps(name, ensure_ascii=False) for name in self._parameters if bare]
+        self._openings = ["".join(f'{{"name":{name}'.split()) for name in names]  # of calls, without white space
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
@@ -117,11 +118,11 @@ class Splitter:
             yield from self._write_up_to(closing)
             self.thinks = False
             yield from self._skip_line_ends()
-        if self._bare:
-            while not self._last and self._may_be_bare_calls():
+        if self._openings:
+            while (bare := self._bare_calls()) is not None and not self._last:
                 yield
-            if self._last and (calls := self._bare_calls()):
-                self._gained.calls = calls
+            if bare:
+                self._gained.calls = bare
                 return
         start, end = self._call
         while True:
@@ -176,41 +177,29 @@ class Splitter:
             else:
                 yield
 
-    def _may_be_bare_calls(self) -> bool:
-        """Whether the answer so far begins like the JSON of calls of tools that are offered, and nothing else."""
-        rest = self._held.strip()
-        openings = ["".join(f'{{"name":{json.dumps(name, ensure_ascii=False)}'.split()) for name in self._parameters]
-        if rest.startswith("`"):
-            openings = [f"```{language}{each}" for each in openings for language in ("", "json")]
-        most = 2 * max(map(len, openings), default=0)
-        while rest:
-            begun = "".join(rest[:most].split())  # not all of it: this is done for every token
-            if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
-                return False
-            if fence := _FENCE.match(rest):
-                rest = rest[fence.end() :]
-            try:
-                _, end = _JSON.raw_decode(rest)
-            except ValueError:  # it goes on
-                return True
-            rest = rest[end:].strip()
-            openings = [each.lstrip("`").removeprefix("json") for each in openings] + ["```"]
-        return True
-
-    def _bare_calls(self) -> list[Call]:
-        """The calls that the answer consists of; none if it has anything else."""
-        found, rest = list[Call](), self._held.strip()
+    def _bare_calls(self) -> list[Call] | None:
+        """The calls that the answer so far consists of, perhaps in a code fence; None if it is not calls alone."""
+        rest, calls = self._held.strip(), list[Call]()
+        if "```json".startswith(rest):
+            return calls
         if fence := _FENCE.match(rest):
             rest = rest[fence.end() :]
-        rest = rest.removesuffix("```").strip()
-        try:
-            while rest:
+        while not "```".startswith(rest):
+            begun = "".join(
+                rest[: 2 * max(map(len, self._openings))].split()
+            )  # of all, for every token, it is too much
+            if not any(begun.startswith(opening) or opening.startswith(begun) for opening in self._openings):
+                return None
+            try:
                 call, end = _JSON.raw_decode(rest)
-                found.append(self._checked(call))
-                rest = rest[end:].strip()
-        except Exception:  # whatever a model wrote
-            return []
-        return found
+            except (ValueError, RecursionError):  # it goes on
+                return None if self._last else calls
+            try:
+                calls.append(self._checked(call))
+            except Exception:  # whatever a model wrote
+                return None
+            rest = rest[end:].strip()
+        return calls
 
     def _parsed(self, body: str) -> list[Call]:
         """The calls that a text stands for; none where it is no call, or one of something that is not offered."""

@@ -162,6 +162,11 @@ def test_an_answer_that_is_only_calls_without_markers_is_calls(size: int, text: 
     assert said(text, size=size, tools=[]) == (text, [])
 
 
+def test_json_that_is_too_deep_to_be_read_is_text() -> None:
+    text = '{"name": "weather", "arguments": {"city": "{}", "days": ' + "[" * 100_000
+    assert said(text, size=60_000) == (text, [])
+
+
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
     for first, held in (
         ("{", True),
