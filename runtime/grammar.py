@@ -12,11 +12,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, grammar_from
+from llguidance import TokenizerWrapper as LLTokenizerWrapper
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
@@ -24,9 +26,6 @@ from spectool.runtime.json_schema import require_finishable
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
-
-if TYPE_CHECKING:
-    from llguidance import LLMatcher
 
 _MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
 # Between the tokens of JSON. Unbounded, small models write it until the answer is full.
@@ -45,9 +44,7 @@ _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDic
 class Grammar:
     """What an answer has to look like, compiled for the tokens of a model. Generations may share it.
 
-    The text of the answer is that of its tokens with all spaces. With ``reasoning``, a model that reasons does so
-    freely before it: True if the prompt ends in the marker that begins this, False if the answer may begin with it, and
-    None, the default, if there is none.
+    The text of the answer is that of its tokens with all spaces.
     """
 
     def __init__(self, tokenizer: Any, kind: str, value: Any, *, reasoning: bool | None = None) -> None:
@@ -59,7 +56,8 @@ class Grammar:
             kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
                 or GBNF), or ``rules`` for llguidance's own form.
             value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
-            reasoning: Whether there is free text before the answer, as above.
+            reasoning: Whether a model that reasons does so freely before the answer: True if the prompt ends in the
+                marker that begins this, False if the answer may begin with it, and None if there is none.
 
         Raises:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
@@ -107,14 +105,11 @@ class Grammar:
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
         if _loaded(self._tokenizer) is not _loaded(tokenizer) and self._tokenizer.get_vocab() != tokenizer.get_vocab():
-            raise RuntimeUnsupported(
-                "grammar: compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
-            )
+            problem = "compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
+            raise RuntimeUnsupported(f"grammar: {problem}")
 
-    def matcher(self, rules: str = "") -> "LLMatcher":
+    def matcher(self, rules: str = "") -> LLMatcher:
         """A parser at the beginning of an answer. Copies of one would share what it fails with."""
-        from llguidance import LLMatcher, LLParserLimits
-
         limits = LLParserLimits(verbose_errors=False, max_items_in_row=_MOST_ITEMS)
         return LLMatcher(self.vocabulary.trie, rules or self._rules, log_level=0, limits=limits)
 
@@ -219,26 +214,19 @@ class GrammarConstraint:
             return  # what a quote may follow is a string
         short = mask[:known] & (leading <= room)
         if not short.any():  # the number cannot end here, but perhaps after a few more digits, as 0.000 after a 1
-            digits_now = list(map(int, np.flatnonzero(mask[:known] & (leading == 1))))
-            for more in range(1, _MORE_DIGITS + 1):
-                ends = [digit for digit in digits_now if self._can_end_after(digit, more)]
-                if ends:
-                    short[ends] = True
-                    break
+            short[next(filter(None, map(self._continuations, range(1, _MORE_DIGITS + 1))), [])] = True
         if short.any():
             mask[:known] = short
 
-    def _can_end_after(self, digit: int, more: int) -> bool:
-        """Whether the number can end after ``more`` digits, of which the next one is the token ``digit``."""
-        if not self._follow(digit):
-            return False
-        allowed = _bits(self._matcher)[: self._known]
+    def _continuations(self, digits: int) -> list[int]:
+        """The tokens that may follow if the number has this many more ``digits``; with 0, those that end it."""
         leading = self._grammar.vocabulary.leading_digits[: self._known]
-        if more == 1:
-            found = bool((allowed & (leading == 0)).any())
-        else:
-            found = any(self._can_end_after(int(each), more - 1) for each in np.flatnonzero(allowed & (leading == 1)))
-        self._take_back(1)
+        allowed = np.flatnonzero(_bits(self._matcher)[: self._known] & (leading == min(digits, 1))).tolist()
+        found = [] if digits else allowed
+        for token in allowed if digits else ():
+            if self._follow(token):
+                found += [token] if self._continuations(digits - 1) else []
+                self._take_back(1)
         return found
 
     def _follow(self, token: int) -> bool:
@@ -262,8 +250,6 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
     White space in JSON is bounded, unless a schema says otherwise in ``x-guidance``. Arguments and errors are those of
     `Grammar`.
     """
-    from llguidance import grammar_from
-
     try:
         if kind == "rules":
             return list(value)
@@ -299,36 +285,23 @@ def free_up_to(tokenizer: Any, marker: str, name: str) -> str:
 
 
 class _Vocabulary:
-    """The tokens of one tokenizer, as llguidance reads them.
-
-    Attributes:
-        trie: llguidance's form of the tokens.
-        ends: Ids that end an answer.
-        specials: Ids of the tokens that are not text, by name.
-        quotes: Tokens that begin with a quote, bool [tokens].
-        leading_digits: Number of digits that a token begins with, int32 [tokens]; ``most_digits`` is the largest.
-    """
+    """The tokens of one tokenizer, as llguidance reads them."""
 
     def __init__(self, tokenizer: Any) -> None:
-        from llguidance import LLTokenizer
-        from llguidance import TokenizerWrapper as Wrapper
-
         opened = open_tokenizer(tokenizer)
-        self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))
+        self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))  # ids that end an answer
         ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
         if not ends:
-            raise RuntimeUnsupported(
-                f"grammar: {opened.name} has no token that ends a text, so that answers cannot be constrained"
-            )
+            problem = "has no token that ends a text, so that answers cannot be constrained"
+            raise RuntimeUnsupported(f"grammar: {opened.name} {problem}")
         special = opened.specials | set(ends)
-        self.specials = {opened.backend.id_to_token(token) or "": token for token in special}
-        spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
-
-        self._spelled = spelled
-        self.quotes = np.array([raw.startswith(b'"') for raw in spelled], bool)
-        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in spelled], np.int32)
+        self.specials = {opened.backend.id_to_token(token) or "": token for token in special}  # no text; id by name
+        self._spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
+        # By token: whether it begins with a quote, and how many digits it begins with.
+        self.quotes = np.array([raw.startswith(b'"') for raw in self._spelled], bool)
+        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in self._spelled], np.int32)
         self.most_digits = int(self.leading_digits.max(initial=0))
-        running = RunningText(opened)
+        running, spelled = RunningText(opened), self._spelled
 
         class Tokens:
             """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
@@ -341,7 +314,7 @@ class _Vocabulary:
                 same = b"".join(spelled[token] for token in ids) == text.encode()
                 return ids if same else trie.greedy_tokenize(text)
 
-        self.trie = trie = LLTokenizer(Wrapper(Tokens()), eos_token=ends)
+        self.trie = trie = LLTokenizer(LLTokenizerWrapper(Tokens()), eos_token=ends)
 
     def end_of(self, tokens: Sequence[int], size: int) -> bytes:
         """At least the last ``size`` bytes of ``tokens``, if there are so many."""
@@ -366,7 +339,7 @@ def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
     return known[ends]
 
 
-def _bits(matcher: "LLMatcher") -> NDArray[np.bool_]:
+def _bits(matcher: LLMatcher) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
 
 

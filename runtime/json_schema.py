@@ -7,20 +7,20 @@ from urllib.parse import unquote
 from spectool import RuntimeUnsupported
 
 _MOST_OPTIONAL = 500  # properties of an object that may be left out; the parser follows all of them at each place
-_VALUES = {"enum", "const", "default", "examples"}  # keywords that hold values, not schemas
+# Keywords that hold values, and those whose schemas count only where a reference leads to them.
+_NO_SCHEMAS = {"enum", "const", "default", "examples", "$defs", "definitions"}
 
 
 def require_finishable(schema: Any, can_write: Callable[[Mapping[str, Any]], bool]) -> None:
     """Refuse a schema that leads into a dead end, or to no end at all.
 
-    ``can_write`` says whether the parser has a text for a schema of one object: after the first brace, some
-    token is allowed.
+    ``can_write`` says whether the parser allows any token after the first brace of an object of a schema.
 
     Raises:
         RuntimeUnsupported: It does; the message names the keyword.
     """
-    refs: set[str] = set()
-    for node in _reachable(schema, schema, refs):
+    nodes = list(_reachable(schema))
+    for node in nodes:
         names, required, patterns, is_open = _object_of(node, schema)
         if (optional := len(names - required)) > _MOST_OPTIONAL:
             raise RuntimeUnsupported(
@@ -39,7 +39,10 @@ def require_finishable(schema: Any, can_write: Callable[[Mapping[str, Any]], boo
                 f"json_schema: patternProperties {', '.join(map(repr, patterns))} can match no name that properties and"
                 " required do not list, and additionalProperties allows no others. Leave patternProperties out"
             )
-    if endless := refs - _finite(schema, refs):
+    endless = {node["$ref"] for node in nodes if isinstance(node.get("$ref"), str)}
+    while finite := {ref for ref in endless if _ends(_resolved(ref, schema), endless)}:
+        endless -= finite
+    if endless:
         raise RuntimeUnsupported(
             f"json_schema: $ref {min(endless)!r} has no end, because each value of it contains another one. Let a"
             " property be left out, or allow null"
@@ -74,56 +77,43 @@ def _object_of(schema: dict[str, Any], root: Any) -> tuple[set[str], set[str], d
     return set().union(*names), {name for name in required if isinstance(name, str)}, allowed, all(others)
 
 
-def _reachable(schema: Any, root: Any, refs: set[str]) -> Iterator[dict[str, Any]]:
-    """All schemas in ``schema`` that the answer can depend on; ``refs`` gets the references that were followed."""
-    waiting = [schema]
+def _reachable(root: Any) -> Iterator[dict[str, Any]]:
+    """All schemas in ``root`` that the answer can depend on."""
+    waiting, followed = [root], set[str]()
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
-            waiting.extend(node)
+            waiting += node
         if not isinstance(node, dict):
             continue
         yield node
         for keyword, value in node.items():
             if keyword in ("properties", "patternProperties", "dependentSchemas") and isinstance(value, dict):
-                waiting.extend(value.values())
-            elif keyword == "$ref" and isinstance(value, str) and value not in refs:
-                if (target := _resolved(value, root)) is not None:
-                    refs.add(value)
-                    waiting.append(target)
-            elif keyword not in _VALUES | {"$defs", "definitions"}:
+                waiting += value.values()
+            elif keyword == "$ref" and isinstance(value, str):
+                waiting += [] if value in followed else [_resolved(value, root)]
+                followed.add(value)
+            elif keyword not in _NO_SCHEMAS:
                 waiting.append(value)
-
-
-def _finite(root: Any, refs: set[str]) -> set[str]:
-    """The references that have a value without an end of references: least fixed point."""
-    good: set[str] = set()
-    while new := {ref for ref in refs - good if _ends(_resolved(ref, root), refs - good)}:
-        good |= new
-    return good
 
 
 def _ends(schema: Any, endless: set[str]) -> bool:
     """Whether a schema has a finite value, if references in ``endless`` have none."""
     if not isinstance(schema, dict) or "const" in schema or "enum" in schema:
         return True
-    if schema.get("$ref") in endless:
-        return False
-    if not all(_ends(each, endless) for each in schema.get("allOf", [])):
+    if schema.get("$ref") in endless or not all(_ends(each, endless) for each in schema.get("allOf", [])):
         return False
     if not all(any(_ends(each, endless) for each in schema[name]) for name in ("anyOf", "oneOf") if schema.get(name)):
         return False
-    kinds = schema.get("type", [])
+    kinds = schema.get("type", ["object", "array"])
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    if any(kind not in ("object", "array") for kind in kinds):
-        return True
-    properties, prefix = schema.get("properties", {}), schema.get("prefixItems", [])
-    as_object = all(_ends(properties.get(name, schema.get("additionalProperties")), endless)
-                    for name in schema.get("required", []))  # fmt: skip
-    least = schema.get("minItems", 0)
-    items = [*prefix[:least], *([schema.get("items")] if least > len(prefix) else [])]
-    as_array = all(_ends(each, endless) for each in items)
-    return any(as_object if kind == "object" else as_array for kind in kinds or ["object", "array"])
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    prefix, least = schema.get("prefixItems", []), schema.get("minItems", 0)
+    inside = {
+        "object": [properties.get(name, others) for name in schema.get("required", [])],
+        "array": prefix[:least] if least <= len(prefix) else [*prefix, schema.get("items")],
+    }
+    return any(all(_ends(each, endless) for each in inside.get(kind, [])) for kind in kinds)
 
 
 def _resolved(ref: str, root: Any) -> Any:

@@ -2,16 +2,16 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
@@ -36,60 +36,38 @@ class Prompt(NamedTuple):
     prediction: PredictionDrafter | None = None  # of the answer
 
 
+@dataclass(eq=False)
 class Answer:
-    """One answer. It is made for a request, and the engine begins it and gives it its tokens.
+    """One answer to a request. The engine begins it and gives it its tokens."""
 
-    Attributes:
-        index: Its place among the answers to the request.
-        deliver: Gets its pieces, and in the end None or the error that it failed with.
-        copies: Answers to the same prompt, which begin once this one has read it.
-        tokens: Those generated so far, with the one that ended it.
-        reasoning: Number of those that are reasoning.
-        cache: What it is written into; set before it begins if it is a copy.
-        cached: Tokens of the prompt that the cache held before.
-        prediction: Follows the text that it is expected to repeat; None if there is none.
-        statistics: What drafting did for it.
-        drafts: How many drafts had this many tokens, of which this many were accepted.
-        cancelled: Nobody waits for it any more. Set from any thread.
-        came_at, began_at, first_at: When it was asked for, was begun, and had its first token.
-    """
+    request: GenerationRequest
+    prompt: Prompt
+    client: str = ""  # from whose prompt caches it continues
+    deliver: Callable[[Delta | Exception | None], None] = lambda event: None  # gets pieces, then None or an error
+    index: int = 0  # among the answers to the request
+    copies: Sequence["Answer"] = ()  # to the same prompt, which begin once this one has read it
+    tokens: list[int] = field(default_factory=list)  # generated so far, with the one that ended it
+    reasoning: int = 0  # number of those that are reasoning
+    cache: list[Any] | None = None  # what it is written into; a copy has it before it begins
+    cached: int = 0  # tokens of the prompt that the cache held before
+    statistics: DraftStatistics = field(default_factory=DraftStatistics)
+    drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
+    cancelled: bool = False  # nobody waits for it any more; set from any thread
+    came_at: float = field(default_factory=time.perf_counter)
+    began_at: float = 0.0
+    first_at: float = 0.0  # when it had its first token
 
-    target: TargetRunner
-    seed: int | None
-    max_tokens: int
-    sampler: Sampling | None  # None takes the most probable tokens of all positions at once
-    processors: Sequence[LogitsProcessor]
+    def __post_init__(self) -> None:
+        self.prediction = copy(self.prompt.prediction)  # follows the text that this answer is expected to repeat
 
-    def __init__(
-        self,
-        request: GenerationRequest,
-        prompt: Prompt,
-        client: str = "",
-        deliver: Callable[[Delta | Exception | None], None] = lambda event: None,
-        index: int = 0,
-    ) -> None:
-        """Answer ``request`` after ``prompt``, from the prompt caches of ``client``."""
-        self.request, self.prompt, self.client, self.deliver, self.index = request, prompt, client, deliver, index
-        self.copies: Sequence[Answer] = ()
-        self.tokens: list[int] = []
-        self.cache: list[Any] | None = None
-        self.cached = self.reasoning = 0
-        self.prediction = copy(prompt.prediction)
-        self.statistics = DraftStatistics()
-        self.drafts: Counter[tuple[int, int]] = Counter()
-        self.cancelled = False
-        self.came_at = time.perf_counter()
-
-    def begin(self, model: LoadedModel, options: ServerOptions) -> None:
-        """Find out how it is written; a setting that the request leaves out is the server's."""
+    def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
+        """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
         self.began_at = self.first_at = time.perf_counter()
         self._model, request, prompt = model, self.request, self.prompt
         chat = request if isinstance(request, ChatRequest) else None
-        self.seed = None if request.seed is None else (request.seed + self.index) % 2**63  # answers draw differently
         room = (model.context or 0) - len(prompt.tokens)
         usual = options.max_tokens or (_TEXT_TOKENS if chat is None else MOST_TOKENS)
         self.max_tokens = min(usual if request.limit is None else request.limit, room if room > 0 else MOST_TOKENS)
-        self._set_sampler(options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
         self._text = AnswerText(
@@ -106,23 +84,38 @@ class Answer:
             thinks=prompt.thinks,
             bare=prompt.grammar is None,
         )
-        # tokens and where they begin, until their text is let through
-        self._waiting: list[tuple[int, TokenLogprobs]] = []
+        self._waiting: list[tuple[int, TokenLogprobs]] = []  # where their text begins, until it is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls
+        return GenerationSettings(
+            prediction=self.prediction,
+            max_tokens=self.max_tokens,
+            stop_tokens=model.ends,
+            sampler=self._sampler(options),
+            logits_processors=self._processors(),
+            grammar=prompt.grammar,
+            seed=None if request.seed is None else (request.seed + self.index) % 2**63,  # answers draw differently
+            verify=options.verify,
+            prefill_step_size=options.prefill_step_size,
+            kv_bits=options.kv_bits,
+            quantized_kv_start=options.quantized_kv_start,
+            statistics=self.statistics,
+        )
 
-    def _set_sampler(self, options: ServerOptions) -> None:
-        request = self.request
-        asked = {name: getattr(request, "temperature" if name == "temp" else name, None) for name in SAMPLER}
+    def _sampler(self, options: ServerOptions) -> Sampling | None:
+        """What draws the tokens; None takes the most probable ones of all positions at once."""
+        asked = {name: getattr(self.request, "temperature" if name == "temp" else name, None) for name in SAMPLER}
         settings = {name: getattr(options, name, None) if value is None else value for name, value in asked.items()}
         given = {name: value for name, value in settings.items() if value is not None}
         sampling = Sampling(**given, xtc_special_tokens=self._model.kept_by_xtc)
-        self.sampler = sampling if sampling.temp > 0 else None
-        penalties = {name: getattr(request, name) or None for name in PENALTIES}
+        return sampling if sampling.temp > 0 else None
+
+    def _processors(self) -> Sequence[LogitsProcessor]:
+        request = self.request
         sizes = [name.replace("penalty", "context_size") for name in PENALTIES]
-        self.processors = make_logits_processors(
+        return make_logits_processors(
             {int(token): bias for token, bias in request.logit_bias.items()},
-            **penalties,
+            **{name: getattr(request, name) or None for name in PENALTIES},
             **{name: getattr(request, name) for name in sizes},
         )
 

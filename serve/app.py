@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -13,38 +13,30 @@ from functools import partial
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.engine import Engine
-from spectool.serve.errors import (
-    MESSAGES,
-    RESPONSES,
-    ClientGone,
-    RequestRefused,
-    checked,
-    error_document,
-    quoted,
-    refusal_of,
-    wrong_field,
-)
+from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of, wrong_field
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocols import messages, responses
 from spectool.serve.protocols.common import as_json, encoded
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
-from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
+from spectool.serve.protocols.messages import MessageWriter
+from spectool.serve.protocols.responses import ResponseWriter
+from spectool.serve.requests import GenerationRequest, without_effect
 from spectool.serve.tool_calls import Delta
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
@@ -57,7 +49,8 @@ _OF_NO_ACCOUNT = (
     "user", "metadata", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention",
     "prompt_cache_options",
 )  # fmt: skip
-_Writer = CompletionWriter | responses.ResponseWriter | messages.MessageWriter
+_Writer = CompletionWriter | ResponseWriter | MessageWriter
+_Endpoint = Callable[[Request], Awaitable[Any]]
 _Events = asyncio.Queue[Delta | Exception | None]
 _Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
 
@@ -69,22 +62,24 @@ class Service:
         self.engine, self._options, self._metrics = engine, options, metrics
         self._created = int(time.time())
         self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
-        chat = partial(checked, ChatRequest)
-        post, get = partial(Route, methods=["POST"]), partial(Route, methods=["GET"])
-        routes = [
-            post("/v1/chat/completions", self._answering(chat, ChatWriter)),
-            post("/chat/completions", self._answering(chat, ChatWriter)),
-            post("/v1/completions", self._answering(partial(checked, CompletionRequest), CompletionWriter)),
-            post(RESPONSES, self._answering(responses.chat_of, responses.ResponseWriter)),
-            post(MESSAGES, self._answering(messages.chat_of, messages.MessageWriter)),
-            post(f"{MESSAGES}/count_tokens", self._count),
-            get("/v1/models", self._models),
-            get("/v1/models/{name:path}", self._models),
-            get("/health", self._health),
-            get("/metrics", self._exposition),
-            get("/", self._page),
-        ]
-        self._methods = {route.path: min(route.methods or ()) for route in routes if "{" not in route.path}  # not HEAD
+        posts: dict[str, _Endpoint] = {
+            "/v1/chat/completions": partial(self._answer, ChatWriter),
+            "/chat/completions": partial(self._answer, ChatWriter),
+            "/v1/completions": partial(self._answer, CompletionWriter),
+            ResponseWriter.path: partial(self._answer, ResponseWriter),
+            MessageWriter.path: partial(self._answer, MessageWriter),
+            f"{MessageWriter.path}/count_tokens": self._count,
+        }
+        gets: dict[str, _Endpoint | Response] = {
+            "/v1/models": self._models,
+            "/v1/models/{name:path}": self._models,
+            "/health": self._health,
+            "/metrics": self._exposition,
+            "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
+        }
+        routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
+        routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
+        self._methods = {path: "POST" if path in posts else "GET" for path in (*posts, *gets) if "{" not in path}
         origins = list(options.allowed_origins)
         cors = Middleware(
             CORSMiddleware,
@@ -101,49 +96,50 @@ class Service:
             exception_handlers={HTTPException: self._no_route},
         )
 
-    def _answering(
-        self, read: Callable[[dict[str, Any]], GenerationRequest], writer: Callable[[Any], _Writer]
-    ) -> Callable[[Request], Awaitable[Any]]:
-        """The function that answers requests that ``read`` understands, in the form of ``writer``."""
+    async def _answer(self, writer: type[_Writer], request: Request) -> ASGIApp:
+        """What answers a request in the form of a protocol, once its fields are known to be right."""
+        wanted, long = await self._read(writer, request)
 
-        async def answer(request: Request) -> Any:
-            wanted, long = await self._read(request, read)
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            writing, own = self._writing(scope["spectool.client"], wanted, long), writer(wanted)
+            if wanted.stream:
+                await _unless_gone(receive, _send(_streamed(writing, own), wanted, send))
+                return
+            whole = await _unless_gone(receive, _whole(writing, own))
+            await Response(whole, headers=_ignored(wanted), media_type="application/json")(scope, receive, send)
 
-            async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-                writing, own = self._writing(scope["spectool.client"], wanted, long), writer(wanted)
-                if wanted.stream:
-                    await _unless_gone(receive, _send(_streamed(writing, own), wanted, send))
-                    return
-                whole = await _unless_gone(receive, _whole(writing, own))
-                await Response(whole, headers=_ignored(wanted), media_type="application/json")(scope, receive, send)
-
-            return respond
-
-        return answer
+        return respond
 
     @asynccontextmanager
     async def _writing(self, client: str, wanted: GenerationRequest, long: bool) -> AsyncIterator[_Writing]:
         """The answers to a request, and what they gain, or None after a while without. They end with the context."""
         answers: list[Answer] = []
+        events: _Events = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def deliver(event: Delta | Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
         try:
-            events: _Events = asyncio.Queue()
-            answers = _answers_to(wanted, await self._prepared(wanted, long), client, events)
+            for prompt in await self._prepared(wanted, long):
+                same = [Answer(wanted, prompt, client, deliver, len(answers) + i) for i in range(wanted.n)]
+                same[0].copies = same[1:]
+                answers += same
             self.engine.submit(answers[:: wanted.n])
             yield answers, _gained(events, wanted, len(answers))
         finally:
             for answer in answers:
                 answer.cancelled = True
 
-    async def _read(
-        self, request: Request, read: Callable[[dict[str, Any]], GenerationRequest]
-    ) -> tuple[GenerationRequest, bool]:
+    async def _read(self, writer: type[_Writer], request: Request) -> tuple[Any, bool]:
         """The request that was sent, and whether it may take long to tokenize."""
         if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
             raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
         long = len(raw) > _LONG_TEXT
-        wanted = await self._apart(long, lambda: read(parse_json(raw)))
+        wanted: GenerationRequest = await self._apart(long, lambda: writer.read(parse_json(raw)))
         wanted.model = self._known(wanted.model)
         return wanted, long
 
@@ -153,7 +149,7 @@ class Service:
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        (prompt,) = await self._prepared(*await self._read(request, messages.chat_of))
+        (prompt,) = await self._prepared(*await self._read(MessageWriter, request))
         return JSONResponse({"input_tokens": len(prompt.tokens)})
 
     def _prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
@@ -186,9 +182,6 @@ class Service:
         text = self._metrics.exposition(self.engine.gauges())
         return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
-    async def _page(self, request: Request) -> Response:
-        return HTMLResponse(PAGE, headers={"content-security-policy": POLICY})
-
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
@@ -208,21 +201,6 @@ def _ignored(wanted: GenerationRequest) -> dict[str, str]:
         logging.warning("these fields have no effect: %s", quoted(told))
     shown = (name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "?" for name in ignored)
     return {IGNORED_HEADER: ", ".join(shown)[:_LONGEST_HEADER]}
-
-
-def _answers_to(wanted: GenerationRequest, prompts: Sequence[Prompt], client: str, events: _Events) -> list[Answer]:
-    """The answers to a request; the first one to each prompt has the others as copies."""
-    loop = asyncio.get_running_loop()
-
-    def deliver(event: Delta | Exception | None) -> None:
-        with suppress(RuntimeError):  # the loop may have ended
-            loop.call_soon_threadsafe(events.put_nowait, event)
-
-    each = [prompt for prompt in prompts for _ in range(wanted.n)]
-    answers = [Answer(wanted, prompt, client, deliver, index) for index, prompt in enumerate(each)]
-    for first in range(0, len(answers), wanted.n):
-        answers[first].copies = answers[first + 1 : first + wanted.n]
-    return answers
 
 
 async def _gained(events: _Events, wanted: GenerationRequest, answers: int) -> AsyncIterator[Delta | None]:
@@ -252,7 +230,7 @@ async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer
 
 async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
-    begun, head, sent_at = False, b"", time.monotonic()
+    head, begun, sent_at = b"", False, time.monotonic()
     try:
         async with writing as (answers, gained):
             head = encoded(writer.begin(answers))
@@ -261,9 +239,8 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
                 if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text may be held back, too
                     data = encoded(writer.waiting())
                 if data:
-                    begun, sent_at = True, time.monotonic()
                     yield head + data
-                    head = b""
+                    head, begun, sent_at = b"", True, time.monotonic()
             yield head + encoded(writer.finish(answers)) + writer.done
     except Exception as error:
         refusal = refusal_of(error)
@@ -273,21 +250,24 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
 
 
 async def _send(parts: AsyncGenerator[bytes], wanted: GenerationRequest, send: Send) -> None:
-    begun = False
     async with aclosing(parts):
-        async for part in parts:
-            if not begun:
-                headers = {**_ignored(wanted), **_STREAM_HEADERS}.items()
-                raw = [(name.encode(), value.encode()) for name, value in headers]
-                await send({"type": "http.response.start", "status": 200, "headers": raw})
-            begun = True
+        part = await anext(parts)
+        headers = Headers({**_ignored(wanted), **_STREAM_HEADERS}).raw
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while part:
             await send({"type": "http.response.body", "body": part, "more_body": True})
+            part = await anext(parts, b"")
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _Result:
     """What ``act`` comes to; it ends when the client goes away."""
-    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(_disconnected(receive))
+
+    async def disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    result, gone = asyncio.ensure_future(act), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
@@ -296,8 +276,3 @@ async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _
     finally:
         result.cancel()
         gone.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

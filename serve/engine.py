@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -18,7 +19,6 @@ import mlx.core as mx
 from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.target import TargetRunner
-from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
@@ -37,27 +37,20 @@ STOPPING = "the server is stopping"
 
 
 class Engine:
-    """Loads the model and writes answers, on a thread of its own.
+    """Loads the model and writes answers, on a thread of its own."""
 
-    Attributes:
-        loaded: Done when the model is loaded; has the error if it could not be.
-        model: The model, from then on.
-        failure: The error that has ended the engine, if one did.
-    """
-
-    model: LoadedModel
+    model: LoadedModel  # once it is loaded
 
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
         """Begin to load the model; ``make_drafter`` gets its tokenizer."""
-        self.loaded: Future[None] = Future()
-        self.failure: BaseException | None = None
+        self.loaded: Future[None] = Future()  # has the error if the model could not be loaded
+        self.failure: BaseException | None = None  # that has ended the engine
         self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._writing: dict[TargetRunner, Answer] = {}
         self._wired = ExitStack()  # while anything is written
-        self._cache_gauges = {"prompt_cache_sequences": 0, "prompt_cache_bytes": 0}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -70,7 +63,8 @@ class Engine:
         """What is going on now, for the metrics."""
         running = {id(answer.request) for answer in list(self._writing.values())}
         waiting = {id(answer.request) for answer in list(self._waiting) if not answer.cancelled} - running
-        return {"requests_running": len(running), "requests_waiting": len(waiting), **self._cache_gauges}
+        caches = {"prompt_cache_sequences": len(self._caches), "prompt_cache_bytes": self._caches.nbytes}
+        return {"requests_running": len(running), "requests_waiting": len(waiting), **caches}
 
     def submit(self, answers: Iterable[Answer]) -> None:
         """Put answers to a request in line, each of which brings its copies."""
@@ -97,7 +91,11 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._load()
+            self.model = LoadedModel(self._options, self._make_drafter)
+            self._leader = leader_of(self.model.model)
+            most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
+            self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
+            self._new_batch()
         except BaseException as error:
             self._stopping = True
             self.loaded.set_exception(error)
@@ -130,26 +128,18 @@ class Engine:
         self._end_where_nobody_waits()
 
     def _take(self, answer: Answer) -> bool:
-        """Begin an answer, unless nobody waits for it; return whether that is possible now."""
+        """Begin an answer, unless nobody waits for it; return whether there was room for it."""
         if answer.cancelled:
             self._metrics.add("waiting_seconds_total", time.perf_counter() - answer.came_at)
             self._metrics.add("generations_total", end="disconnected")
             return True
         try:
-            return self._begin(answer)
+            if not self._batch.accepts(make_prompt_cache(self.model.model)):
+                return False
+            self._begin(answer)
         except Exception as error:
             answer.deliver(error)
-            return True
-
-    def _load(self) -> None:
-        options = self._options
-        self.model = LoadedModel(options, self._make_drafter)
-        self._leader = leader_of(self.model.model)
-        most_bytes = options.prompt_cache_bytes
-        if most_bytes is None:
-            most_bytes = free_memory(self.model.model) // 4
-        self._caches = PromptCaches(options.prompt_cache_size, most_bytes)
-        self._new_batch()
+        return True
 
     def _new_batch(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
@@ -163,60 +153,40 @@ class Engine:
             reading_passes=_READING_PASSES,
         )
 
-    def _begin(self, answer: Answer) -> bool:
-        """Begin to write an answer; return whether there is room for it."""
-        model, prompt = self.model, answer.prompt.tokens
-        if not self._batch.accepts(make_prompt_cache(model.model)):
-            return False
-        answer.begin(model, self._options)
+    def _begin(self, answer: Answer) -> None:
+        model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens
+        settings = answer.begin(model, self._options)
         if answer.cache is None:
             answer.cache, answer.cached = self._caches.take(answer.client, prompt, model.model)
-        answer.target = open_target(prompt[answer.cached :], model.model, self._settings(answer))
-        if not self._writing:
-            self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
-        self._batch.add(answer.target)
-        self._metrics.add("waiting_seconds_total", answer.began_at - answer.came_at)
-        self._writing[answer.target] = answer
-        return True
-
-    def _settings(self, answer: Answer) -> GenerationSettings:
-        """How an answer is written, whose cache is known."""
-        options, model, request = self._options, self.model, answer.request
+        policy: int | Policy | None = self._options.num_draft_tokens if length is None else length
+        if policy is None:  # with a seed, what other requests have shown does not count
+            policy = model.policy if settings.seed is None else new_policy(model.model, model.drafter, measure=False)
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
-                answer.drafts[len(cycle.proposal), cycle.accepted] += 1
+                answer.drafts.append((len(cycle.proposal), cycle.accepted))
                 self._metrics.add_cycle(cycle)
 
         def on_prompt(cache: list[Any]) -> None:
             for each in answer.copies:  # of what the cache consists of; the arrays are shared
-                each.cache, each.cached = copy.deepcopy(cache), len(answer.prompt.tokens) - 1
+                each.cache, each.cached = copy.deepcopy(cache), len(prompt) - 1
             self._waiting.extend(answer.copies)
 
-        length: int | Policy | None = request.num_draft_tokens
-        length = options.num_draft_tokens if length is None else length
-        if length is None:  # with a seed, what other requests have shown does not count
-            length = model.policy if answer.seed is None else new_policy(model.model, model.drafter, measure=False)
-        return GenerationSettings(
+        settings = replace(
+            settings,
             drafter=model.drafter and (model.drafter.fork() or model.drafter),
-            prediction=answer.prediction,
-            num_draft_tokens=length,
-            max_tokens=answer.max_tokens,
-            stop_tokens=model.ends,
-            sampler=answer.sampler,
-            logits_processors=answer.processors,
-            grammar=answer.prompt.grammar,
-            seed=answer.seed,
-            verify=options.verify,
+            num_draft_tokens=policy,
             prompt_cache=answer.cache,
-            cached_tokens=answer.prompt.tokens[: answer.cached],
-            prefill_step_size=options.prefill_step_size,
-            kv_bits=options.kv_bits,
-            quantized_kv_start=options.quantized_kv_start,
-            statistics=answer.statistics,
+            cached_tokens=prompt[: answer.cached],
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
+        target = open_target(prompt[answer.cached :], model.model, settings)
+        if not self._writing:
+            self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
+        self._batch.add(target)
+        self._metrics.add("waiting_seconds_total", answer.began_at - answer.came_at)
+        self._writing[target] = answer
 
     def _advance(self) -> None:
         """Advance all texts by a pass, and deliver what they gained."""
@@ -226,8 +196,7 @@ class Engine:
             self._break(error)
             return
         for target, gained in steps:
-            answer = self._writing.get(target)
-            if answer is None:
+            if (answer := self._writing.get(target)) is None:
                 continue  # ended with the batch, which another one has broken
             try:
                 if isinstance(gained, Exception):
@@ -236,29 +205,34 @@ class Engine:
                     piece = answer.add(token, logprobs)
                     answer.deliver(piece)
                     if piece.end is not None:
-                        self._end(answer, piece.end)
+                        self._end(target, piece.end)
                         break
             except Exception as error:
-                self._end(answer, "failed", error)
+                self._end(target, "failed", error)
         self._end_where_nobody_waits()
 
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
-        for answer in list(self._writing.values()):
+        for target, answer in list(self._writing.items()):
             if answer.cancelled:
-                self._end(answer, "disconnected", RequestRefused(503, "the client has gone"))
+                self._end(target, "disconnected", RequestRefused(503, "the client has gone"))
             elif self._stopping and answer.tokens:
                 answer.deliver(answer.abort())
-                self._end(answer, "abort")
+                self._end(target, "abort")
             elif self._stopping:
-                self._end(answer, "abort", RequestRefused(503, STOPPING))
+                self._end(target, "abort", RequestRefused(503, STOPPING))
 
-    def _end(self, answer: Answer, end: str, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: TargetRunner, end: str, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
-        if self._writing.pop(answer.target, None) is None:
+        if (answer := self._writing.pop(target, None)) is None:
             return
         prompt, statistics, add = answer.prompt.tokens, answer.statistics, self._metrics.add
-        held = None if broken else self._remove(answer.target)
+        try:
+            held = None if broken else self._batch.remove(target)
+        except Exception as unusable:  # the text has its end already
+            logging.error("the cache of a text could not be taken back", exc_info=unusable)
+            self._break(unusable)
+            held = None
         if not self._writing:
             self._wired.close()
         if held is not None and answer.cache is not None:
@@ -275,21 +249,10 @@ class Engine:
             add("accepted_tokens_total", statistics.accepted_by[source], source=source)
         for failure in statistics.failures:
             add("drafter_failures_total", source=failure.drafter)
-        caches = self._caches
-        self._cache_gauges = {"prompt_cache_sequences": len(caches), "prompt_cache_bytes": caches.nbytes}
         answer.deliver(error)
-
-    def _remove(self, target: TargetRunner) -> int | None:
-        """Take a text out of the batch; return how many tokens of it its cache holds, if that can be used further."""
-        try:
-            return self._batch.remove(target)
-        except Exception as error:  # the text has its end already
-            logging.error("the cache of a text could not be taken back", exc_info=error)
-            self._break(error)
-            return None
 
     def _break(self, error: Exception) -> None:
         """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""
-        for answer in list(self._writing.values()):
-            self._end(answer, "failed", error, broken=True)
+        for target in list(self._writing):
+            self._end(target, "failed", error, broken=True)
         self._new_batch()

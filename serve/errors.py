@@ -96,6 +96,7 @@ def quoted(value: Any) -> str:
 
 
 def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -> tuple[str, str]:
+    """The path of a field and what is there, as JSON. Some ``steps`` name one of several kinds of values instead."""
     value: Any = body
     path = ""
     for step in steps:
@@ -105,5 +106,4 @@ def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -
             value, path = value[step], f"{path}.{step}"
         elif missing and isinstance(value, dict) and step == steps[-1]:
             return f"{path}.{step}".removeprefix("."), "nothing"
-        # otherwise it names one of several kinds of values
     return path.removeprefix("."), quoted(value)

@@ -4,6 +4,7 @@ import hmac
 import json
 import logging
 import time
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import gethostname
 from typing import Any
@@ -65,18 +66,18 @@ class Gate:
 
     def _check(self, request: Request) -> None:
         """Let a request through, and note whose it is."""
-        headers = request.headers
-        host = headers.get("host", "")
-        if self._only_loopback and not _is_loopback(_name(host)):
+        headers, options = request.headers, self._options
+        host, origin = headers.get("host", ""), headers.get("origin")
+        name = _name_in(host)
+        if self._only_loopback and not _is_loopback(name):
             # A page can make its own name mean this machine, and would pass for one of ours.
-            problem = (
-                f"Host: expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
-            )
-            raise RequestRefused(403, f"{problem} 0.0.0.0 and an --api-key to be reached by other names")
-        origin = headers.get("origin")
+            problem = f"expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
+            raise RequestRefused(403, f"Host: {problem} 0.0.0.0 and an --api-key to be reached by other names")
         # A page that this server has sent. Anybody's page can make its own name mean this machine, but has no key.
-        own = origin in (f"http://{host}", f"https://{host}") and (self._options.api_keys or _is_own(_name(host)))
-        if origin is not None and not own and not {"*", origin} & set(self._options.allowed_origins):
+        machine = gethostname().lower().removesuffix(".local")
+        is_own = _address(name) is not None or name == "localhost" or name.removesuffix(".local") == machine
+        sent_here = origin in (f"http://{host}", f"https://{host}") and (options.api_keys or is_own)
+        if origin is not None and not sent_here and not {"*", origin} & set(options.allowed_origins):
             problem = f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
             raise RequestRefused(403, problem)
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
@@ -99,15 +100,14 @@ class Gate:
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request."""
-    length = request.headers.get("content-length", "")
-    body, got = bytearray(), int(length) if length.isdecimal() else 0
-    if got <= max(most, _READ_AT_MOST):
+    stated = request.headers.get("content-length", "")
+    body, got, limit = bytearray(), int(stated) if stated.isdecimal() else 0, max(most, _READ_AT_MOST)
+    if got <= limit:
         got = 0
         async for part in request.stream():
             got += len(part)
-            if got <= most:
-                body += part
-            elif got > max(most, _READ_AT_MOST):
+            body += part if got <= most else b""
+            if got > limit:
                 break
     if got > most:
         problem = f"expected at most {most:,} bytes, got {got:,}. The server's --max-body sets the limit"
@@ -132,26 +132,19 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _name(host: str) -> str:
-    try:
+def _name_in(host: str) -> str:
+    """The name in a Host header, without a port."""
+    with suppress(ValueError):
         return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    return ""
 
 
-def _is_own(name: str) -> bool:
-    """Whether a name in a Host header is an address, or this machine's own name, and so nobody else's."""
-    own = gethostname().lower().removesuffix(".local")
-    return name == "localhost" or _address(name) is not None or name.removesuffix(".local") == own
+def _address(name: str) -> IPv4Address | IPv6Address | None:
+    with suppress(ValueError):
+        return ip_address(name)
+    return None
 
 
 def _is_loopback(name: str) -> bool:
     address = _address(name)
     return name == "localhost" or (address is not None and address.is_loopback)
-
-
-def _address(name: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(name)
-    except ValueError:
-        return None

@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from llguidance import LLMatcher
+
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
 from spectool.serve.errors import RequestRefused, quoted, wrong_field
@@ -54,14 +56,14 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
-        refused = (function["name"] for function in functions if _is_refused(function, model))
+        refused = (function["name"] for function in functions if _is_refused(function, request, model))
         raise wrong_grammar(request, error, next(refused, "")) from error
 
 
-def _is_refused(function: dict[str, Any], model: LoadedModel) -> bool:
+def _is_refused(function: dict[str, Any], request: GenerationRequest, model: LoadedModel) -> bool:
     """Whether the arguments of one tool cannot be enforced by themselves."""
     try:
-        Grammar(model.tokenizer, "rules", _arguments(function))
+        Grammar(model.tokenizer, "rules", _arguments(function, request))
     except RuntimeUnsupported:
         return True
     return False
@@ -78,14 +80,12 @@ def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported, tool: s
     return wrong_field(field, f"{tool}: {reason}" if tool else reason)
 
 
-def _text(form: Form, request: GenerationRequest | None = None) -> list[dict[str, Any]]:
+def _text(form: Form, request: GenerationRequest) -> list[dict[str, Any]]:
     """The rules of a text. Annotations in a schema that cannot be enforced are left out, and the request notes which.
 
     A format is an annotation by JSON Schema's definition. ``uniqueItems`` is none, so a strict schema that has it is
     refused.
     """
-    from llguidance import LLMatcher
-
     rules = rules_of(form.kind, form.value)
     schema: Any = rules[0].get("json_schema")
     if not isinstance(schema, dict) or not isinstance(options := schema.get("x-guidance"), dict):
@@ -96,16 +96,14 @@ def _text(form: Form, request: GenerationRequest | None = None) -> list[dict[str
     names = [each[2] or f"format.{each[1]}" for each in found if each]
     if failed or not all(found) or (form.strict and "uniqueItems" in names):
         return rules
-    if request is not None:
-        request.leave_out(*(f"{form.field}.{name}" for name in names))
+    request.leave_out(*(f"{form.field}.{name}" for name in names))
     return lenient
 
 
-def _arguments(function: dict[str, Any], request: ChatRequest | None = None) -> list[dict[str, Any]]:
+def _arguments(function: dict[str, Any], request: GenerationRequest) -> list[dict[str, Any]]:
     """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
-    schema = function.get("parameters")
-    if schema is None:
-        schema = {"additionalProperties": False}
+    given = function.get("parameters")
+    schema = {"additionalProperties": False} if given is None else given
     if isinstance(schema, dict):
         kinds = schema.get("type", "object")
         if "object" not in (kinds if isinstance(kinds, list) else [kinds]):

@@ -27,15 +27,7 @@ _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says
 
 
 class LoadedModel:
-    """A model, its tokenizer and its drafter.
-
-    Attributes:
-        policy: Chooses among its drafters, for all requests: one alone may be too short to learn in.
-        vocabulary: Number of the model's token ids.
-        context: Tokens that it was made for; None where neither configuration nor tokenizer says so.
-        ends: Token ids that end an answer.
-        tokens: The tokenizer as spectool reads it, for the bytes of single tokens.
-    """
+    """A model, its tokenizer and its drafter."""
 
     def __init__(self, options: ServerOptions, make_drafter: MakeDrafter) -> None:
         """Load as ``options`` say, on the thread that is going to run the model.
@@ -50,14 +42,15 @@ class LoadedModel:
         # Raises what a request would, before the first one; nothing is computed.
         Sampling(options.temp, options.top_p, options.min_p, top_k=options.top_k)
         generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
-        self.tokens = open_tokenizer(tokenizer)
+        self.tokens = open_tokenizer(tokenizer)  # for the bytes of single tokens
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
+        # Chooses among drafters for all requests, since one alone may be too short to learn in.
         self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
-        self.vocabulary = vocabulary_size(model)
+        self.vocabulary = vocabulary_size(model)  # number of the model's token ids
         self.context = context_length(model, tokenizer)
-        self.ends = frozenset(tokenizer.eos_token_ids)
+        self.ends = frozenset(tokenizer.eos_token_ids)  # token ids that end an answer
         self.kept_by_xtc = kept_by_xtc(tokenizer)
 
     @cached_property

@@ -12,52 +12,34 @@ DEFAULT_MODEL = "default_model"
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What a server is started with.
-
-    Requests that do not set ``temp``, ``top_p``, ``top_k``, ``min_p`` and ``max_tokens`` get these.
-
-    Attributes:
-        adapter_path: Directory of a LoRA adapter.
-        pipeline: Whether processes of a group get some of the layers each, and not a part of every layer.
-        chat_template: Takes the place of the model's own.
-        served_names: Names that requests may use for ``model``; without any, it goes by its own.
-        batch: Texts that are written at the same time; None for what fits into memory, up to 16.
-        num_draft_tokens: Maximum number of draft tokens per cycle; None for the number that is fastest.
-        measure: Whether passes are timed once, at the start, if nobody knows what they cost.
-        api_keys: Keys that clients may present; without any, no key is asked for.
-        max_tokens: Of an answer; None for 512 in a text, and in a chat for what the context allows, up to 32,768.
-        max_prompt_tokens: Longest prompt; None for what the model was made for.
-        prompt_cache_bytes: Of all kept caches together; None for a quarter of the memory that the weights leave.
-        kv_bits: As in ``generate_step``, like ``verify`` and ``quantized_kv_start``.
-        prefill_step_size: Prompt tokens in one pass. An abort takes effect between two passes.
-    """
+    """What a server is started with; requests that leave out sampling settings and ``max_tokens`` get these."""
 
     model: str
-    adapter_path: Path | None = None
-    pipeline: bool = False
-    chat_template: str | None = None
-    served_names: tuple[str, ...] = ()
-    batch: int | None = None
-    num_draft_tokens: int | None = None
-    measure: bool = True
-    verify: Literal["exact", "rejection"] = "rejection"
-    api_keys: tuple[str, ...] = ()
+    adapter_path: Path | None = None  # directory of a LoRA adapter
+    pipeline: bool = False  # processes of a group get some of the layers each, and not a part of every layer
+    chat_template: str | None = None  # takes the place of the model's own
+    served_names: tuple[str, ...] = ()  # that requests may use for ``model``; without any, it goes by its own
+    batch: int | None = None  # texts that are written at the same time; None for what fits into memory, up to 16
+    num_draft_tokens: int | None = None  # at most, per cycle; None for the number that is fastest
+    measure: bool = True  # passes are timed once, at the start, if nobody knows what they cost
+    verify: Literal["exact", "rejection"] = "rejection"  # as in `generate_step`, like ``kv_bits``
+    api_keys: tuple[str, ...] = ()  # that clients may present; without any, no key is asked for
     allowed_origins: tuple[str, ...] = ()
     max_connections: int = 256
-    max_body: int = 16 << 20
-    max_prompt_tokens: int | None = None
-    max_waiting: int = 64
+    max_body: int = 16 << 20  # bytes
+    max_prompt_tokens: int | None = None  # None for what the model was made for
+    max_waiting: int = 64  # requests
     temp: float = SAMPLER["temp"].default
     top_p: float = SAMPLER["top_p"].default
     top_k: int = 0
     min_p: float = SAMPLER["min_p"].default
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # None for 512 in a text, and in a chat for what the context allows, up to 32,768
     template_variables: dict[str, Any] = field(default_factory=dict)
     prompt_cache_size: int = 10
-    prompt_cache_bytes: int | None = None
+    prompt_cache_bytes: int | None = None  # of all together; None for a quarter of the memory that the weights leave
     kv_bits: int | None = None
     quantized_kv_start: int = QUANTIZED_KV_START
-    prefill_step_size: int = 512
+    prefill_step_size: int = 512  # prompt tokens in one pass; an abort takes effect between two passes
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Kept:
     client: str
     tokens: list[int]  # that the cache holds
@@ -41,8 +41,7 @@ class PromptCaches:
 
     def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[list[Any], int]:
         """A cache to continue with ``prompt``, and how many of its tokens the cache holds: all but one at most."""
-        wanted = prompt[:-1]
-        found = [(common_prefix(kept.tokens, wanted), kept) for kept in self._kept if kept.client == client]
+        found = [(common_prefix(kept.tokens, prompt[:-1]), kept) for kept in self._kept if kept.client == client]
         for length, kept in sorted(found, key=lambda pair: -pair[0]):
             if not length:
                 break
@@ -51,8 +50,7 @@ class PromptCaches:
                 return kept.cache, length
             self._kept.append(kept)
             cache = copy.deepcopy(kept.cache)
-            reached = Checkpoints(cache, len(kept.tokens)).rewind(length)
-            if reached:
+            if reached := Checkpoints(cache, len(kept.tokens)).rewind(length):
                 return cache, reached
         return make_prompt_cache(model), 0
 
@@ -63,11 +61,8 @@ class PromptCaches:
         if not lengths(cache) <= {len(tokens)}:
             logging.warning("a prompt cache is dropped, because it does not hold the tokens of its text")
             return
-        self._kept = [
-            kept
-            for kept in self._kept
-            if kept.client != client or common_prefix(kept.tokens, tokens) < len(kept.tokens)
-        ]
+        begun = [each for each in self._kept if each.client == client and each.tokens == tokens[: len(each.tokens)]]
+        self._kept = [each for each in self._kept if each not in begun]
         self._kept.append(_Kept(client, tokens, cache, sum(entry.nbytes for entry in cache)))
         while len(self._kept) > self._size or self.nbytes > self._most_bytes:
             del self._kept[0]

@@ -57,24 +57,23 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
     if not tokenizer.has_chat_template:
         problem = f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         raise RequestRefused(400, problem)
-    if not tokenizer.has_tool_calling:
-        request.leave_out_tools()
-        if request.offered:
+    if request.offered and not tokenizer.has_tool_calling:
+        if request.callable_names is not None:
             problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"
             raise wrong_field("tool_choice", problem)
+        request.tools = []
+        request.leave_out("tools")
     check("messages", characters=sum(len(message.content) for message in request.messages))
     messages = [_for_template(message) for message in request.messages]
     variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
     try:
+        text = rendered_text(tokenizer, messages, variables)
+    except TemplateRefused:
+        messages = _alternating(messages if tokenizer.has_tool_calling else _without_tools(messages))
         try:
             text = rendered_text(tokenizer, messages, variables)
-        except TemplateRefused:
-            alternating = _alternating(messages if tokenizer.has_tool_calling else _without_tools(messages))
-            if alternating == messages:
-                raise
-            text = rendered_text(tokenizer, alternating, variables)
-    except TemplateRefused as error:
-        raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
+        except TemplateRefused as error:
+            raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     prediction = None
     if request.prediction is not None and request.prediction.content:
         check("prediction", characters=len(request.prediction.content))
@@ -106,10 +105,9 @@ def _without_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     result = []
     for message in messages:
         calls = (json.dumps(call.get("function"), ensure_ascii=False) for call in message.get("tool_calls", ()))
+        others = {name: value for name, value in message.items() if name != "tool_calls"}
         content = "\n".join(filter(None, (message["content"], *calls)))
-        role = "user" if message["role"] == "tool" else message["role"]
-        result.append({**message, "role": role, "content": content})
-        result[-1].pop("tool_calls", None)
+        result.append({**others, "role": "user" if message["role"] == "tool" else message["role"], "content": content})
     return result
 
 
@@ -120,11 +118,10 @@ def _for_template(message: Message) -> dict[str, Any]:
     fields["content"] = message.content or str(fields.get("refusal", ""))
     if "reasoning" in fields:
         fields.setdefault("reasoning_content", fields["reasoning"])
+    calls = fields.pop("tool_calls", [])  # templates take an empty list for calls
     if "function_call" in fields:
-        fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
-    if not fields.get("tool_calls"):
-        fields.pop("tool_calls", None)  # templates take an empty list for calls
-    for call in fields.get("tool_calls", ()):
+        calls = [{"type": "function", "function": fields.pop("function_call")}]
+    for call in calls:
         function = call.get("function")
         if isinstance(function, dict):
             given = function.get("arguments") or "{}"
@@ -133,7 +130,7 @@ def _for_template(message: Message) -> dict[str, Any]:
             except ValueError as error:
                 problem = f"expected arguments of calls in JSON, got {quoted(given)} ({error})"
                 raise wrong_field("messages", problem) from error
-    return fields
+    return {**fields, "tool_calls": calls} if calls else fields
 
 
 def _check_length(name: str, *, limit: int | None, model: LoadedModel, tokens: int = 0, characters: int = 0) -> None:

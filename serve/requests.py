@@ -8,17 +8,7 @@ import inspect
 import re
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
@@ -44,8 +34,19 @@ _FORMS = {
 }
 
 
-def _between(least: float, most: float = _LARGEST, default: float | None = None) -> Any:
+def _between(least: float, most: float, default: float | None = None) -> Any:
     return Field(default, ge=least, le=most)
+
+
+def _minus_one(meaning: int | None) -> BeforeValidator:
+    """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
+    return BeforeValidator(lambda value: meaning if type(value) is int and value == -1 else value)
+
+
+def _not_tiny(value: float) -> float:
+    if 0 < value < LEAST_DIVISOR:
+        raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
+    return value
 
 
 def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +64,7 @@ _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
+_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
 
 
@@ -118,7 +120,7 @@ class Message(_Given):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(lambda content: joined(content, "messages"))] = ""
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, Any]] = []
 
 
 class _Function(_Given):
@@ -210,13 +212,15 @@ class GenerationRequest(_Given):
     stream: bool = False
     stream_options: _StreamOptions = _StreamOptions()
     n: int = _between(1, MAX_TEXTS, 1)
-    max_tokens: int | None = _between(1)
-    max_completion_tokens: int | None = _between(1)
-    temperature: float | None = _between(0, 2)
+    max_tokens: _Limit = None
+    max_completion_tokens: _Limit = None
+    temperature: Annotated[float, Field(ge=0, le=2), AfterValidator(_not_tiny)] | None = None
     top_p: float | None = None
-    top_k: int | None = _between(0)
+    top_k: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(0)] = None
     min_p: float | None = None
-    repetition_penalty: float = _between(0, PENALTIES["repetition_penalty"].most, 0.0)
+    repetition_penalty: Annotated[float, AfterValidator(_not_tiny)] = _between(
+        0, PENALTIES["repetition_penalty"].most, 0.0
+    )
     repetition_context_size: int = _between(0, MOST_RECENT, 20)
     presence_penalty: float = _between(-2, 2, 0.0)
     presence_context_size: int = _between(0, MOST_RECENT, 20)
@@ -225,7 +229,7 @@ class GenerationRequest(_Given):
     xtc_probability: float = SAMPLER["xtc_probability"].default
     xtc_threshold: float = SAMPLER["xtc_threshold"].default
     logit_bias: dict[_TokenId, _Bias] = {}
-    seed: int | None = _between(0)
+    seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
     stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
     response_format: _Format | None = None
@@ -245,21 +249,6 @@ class GenerationRequest(_Given):
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
     _form: Form | None = PrivateAttr(None)
     _without_effect: set[str] = PrivateAttr(default_factory=set)
-
-    @field_validator("max_tokens", "max_completion_tokens", "top_k", "seed", mode="before")
-    @classmethod
-    def _without_limit(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
-        if type(value) is not int or value != -1:
-            return value
-        return {"top_k": 0, "seed": None}.get(str(info.field_name), _LARGEST)
-
-    @field_validator("temperature", "repetition_penalty")
-    @classmethod
-    def _not_tiny(cls, value: float) -> float:
-        if 0 < value < LEAST_DIVISOR:
-            raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
-        return value
 
     @property
     def limit(self) -> int | None:
@@ -321,21 +310,16 @@ class ChatRequest(GenerationRequest):
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
-    def _note_choices(self) -> Self:
+    def _normalize(self) -> Self:
         if isinstance(self.tool_choice, _AllowedTools):
             names = {tool.name for tool in self.tool_choice.tools}
             self.tools = [tool for tool in self.tools if tool.function.name in names]
             self.tool_choice = self.tool_choice.mode
         if self.top_logprobs and not self.logprobs:
             self.leave_out("top_logprobs")
-        return self
-
-    @model_validator(mode="after")
-    def _leave_out_an_empty_beginning(self) -> Self:
-        """A last message of the assistant's is continued, but one that is empty only stands for the answer."""
         last = self.messages[-1]
-        empty = last.role == "assistant" and not (last.content or last.tool_calls or last.model_extra)
-        if empty and len(self.messages) > 1:
+        # A last message of the assistant's is continued, but one that is empty only stands for the answer.
+        if last == Message(role="assistant") and len(self.messages) > 1:
             self.messages.pop()
         return self
 
@@ -360,12 +344,6 @@ class ChatRequest(GenerationRequest):
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    def leave_out_tools(self) -> None:
-        """Answer without tools, since the model cannot call any, unless one has to be called."""
-        if self.offered and self.callable_names is None:
-            self.tools = []
-            self.leave_out("tools")
 
 
 class CompletionRequest(GenerationRequest):

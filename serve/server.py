@@ -86,8 +86,6 @@ def _bound(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except OSError as error:
         made.close()
-        reason = error.strerror or error
-        raise SpectoolError(
-            f"{host}:{port}: cannot listen there ({reason}). Choose another --host or --port"
-        ) from error
+        problem = f"cannot listen there ({error.strerror or error}). Choose another --host or --port"
+        raise SpectoolError(f"{host}:{port}: {problem}") from error
     return made

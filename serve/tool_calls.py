@@ -8,7 +8,7 @@ other, markers included.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -73,11 +73,7 @@ class Delta:
 
 
 class Splitter:
-    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call.
-
-    Attributes:
-        thinks: Whether what comes next is reasoning.
-    """
+    """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
 
     def __init__(
         self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool, bare: bool = True
@@ -89,16 +85,15 @@ class Splitter:
         """
         self._tools = list(tools)
         self._parameters = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
-        self._bare = bool(tools) and bare
+        names = [json.dumps(name, ensure_ascii=False) for name in self._parameters if bare]
+        self._openings = ["".join(f'{{"name":{name}'.split()) for name in names]  # of calls, without white space
         self._parser = tokenizer.tool_parser
         self._call = (tokenizer.tool_call_start or "", tokenizer.tool_call_end or "") if tools else ("", "")
         self._think = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
-        self.thinks = thinks and reasoning
-        self._began = self.thinks  # whether anything but white space has been written
-        self._after_marker = False
-        self._held, self._cut = "", False
-        self._in_strings = 0  # characters of a call up to which its strings have been searched for the end marker
+        self.thinks = thinks and reasoning  # whether what comes next is reasoning
+        self._held = ""
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
+        self._parts = self._take_apart()
 
     def add(self, text: str, last: bool = False, *, cut: bool = False) -> Delta:
         """What of the answer so far is certain; with ``last``, nothing is held back.
@@ -106,125 +101,105 @@ class Splitter:
         A call that is not finished because the answer was ``cut`` there is left out.
         """
         self._held += text
-        self._cut = cut
-        gained = Delta()
-        while self._held and self._step(gained, last):
-            pass
-        return gained
+        self._last, self._cut, self._gained = last, cut, Delta()
+        next(self._parts, None)
+        return self._gained
 
-    def _step(self, gained: Delta, last: bool) -> bool:
-        """Take the next part off what is held; return whether there may be another one."""
-        if self._after_marker:  # of reasoning, where models put line ends
-            self._held = self._held.lstrip("\n")
-            self._after_marker = not self._held
+    def _take_apart(self) -> Iterator[None]:
+        """Write part after part of what is held, and wait wherever more text is needed; none comes after the last."""
+        opening, closing = self._think
+        if opening and not self.thinks:
+            while len(begun := self._held.lstrip()) < len(opening) and opening.startswith(begun) and not self._last:
+                yield
+            if begun.startswith(opening):
+                self._held, self.thinks = begun[len(opening) :], True
+                yield from self._skip_line_ends()
         if self.thinks:
-            before, found = self._up_to(self._think[1], last)
-            gained.reasoning += before
-            self.thinks = not found
-            self._after_marker = found
-            return found
-        if self._think[0] and not self._began:
-            bare = self._held.lstrip()
-            if bare.startswith(self._think[0]):
-                self._held = bare[len(self._think[0]) :]
-                self.thinks = self._began = self._after_marker = True
-                return True
-            if self._think[0].startswith(bare) and not last:
-                return False
-        if self._bare:
-            if not last and self._may_be_bare_calls():
-                return False
-            self._bare = False
-            if last and (calls := self._bare_calls()):
-                gained.calls, self._held = calls, ""
-                return False
-        self._began = True
-        before, found = self._up_to(self._call[0], last)
-        if self._cut and not found and self._space is not None:  # another call may begin here
-            before = before[: len(before) - overlap(before, self._call[0])]
-        self._write(before, gained)
-        return found and self._take_call(gained, last)
+            yield from self._write_up_to(closing)
+            self.thinks = False
+            yield from self._skip_line_ends()
+        if self._openings:
+            while (bare := self._bare_calls()) is not None and not self._last:
+                yield
+            if bare:
+                self._gained.calls = bare
+                return
+        start, end = self._call
+        while True:
+            yield from self._write_up_to(start)
+            place = yield from self._end_of_call(end)
+            body, rest = (self._held, "") if place < 0 else (self._held[:place], self._held[place + len(end) :])
+            if calls := self._parsed(body):
+                self._gained.calls += calls
+                self._held, self._space = rest, ""
+            elif place < 0 and self._cut and (not body.strip() or body.lstrip().startswith(_BEGINNINGS)):
+                self._held = ""
+            else:  # no call, so the marker is text
+                self._write(start)
 
-    def _may_be_bare_calls(self) -> bool:
-        """Whether the answer so far begins like the JSON of calls of tools that are offered, and nothing else."""
-        rest = self._held.strip()
-        openings = ["".join(f'{{"name":{json.dumps(name, ensure_ascii=False)}'.split()) for name in self._parameters]
-        if rest.startswith("`"):
-            openings = [f"```{language}{each}" for each in openings for language in ("", "json")]
-        most = 2 * max(map(len, openings), default=0)
-        while rest:
-            begun = "".join(rest[:most].split())  # not all of it: this is done for every token
-            if not any(begun.startswith(opening) or opening.startswith(begun) for opening in openings):
-                return False
-            if fence := _FENCE.match(rest):
-                rest = rest[fence.end() :]
-            if "}" not in rest:
-                return True
-            try:
-                _, end = _JSON.raw_decode(rest)
-            except ValueError:  # it goes on
-                return True
-            rest = rest[end:].strip()
-            openings = [each.lstrip("`").removeprefix("json") for each in openings] + ["```"]
-        return True
+    def _write_up_to(self, marker: str) -> Iterator[None]:
+        """Write what precedes ``marker``, which is dropped. What may be the beginning of it is held back."""
+        while not marker or marker not in self._held:
+            held_back = not self._last or (self._cut and self._space is not None)  # another call may begin there
+            certain = len(self._held) - (overlap(self._held, marker) if held_back else 0)
+            self._write(self._held[:certain])
+            self._held = self._held[certain:]
+            yield
+        before, _, self._held = self._held.partition(marker)
+        self._write(before)
 
-    def _bare_calls(self) -> list[Call]:
-        """The calls that the answer consists of; none if it has anything else."""
-        found, rest = list[Call](), self._held.strip()
-        if fence := _FENCE.match(rest):
-            rest = rest[fence.end() :]
-        rest = rest.removesuffix("```").strip()
-        try:
-            while rest:
-                call, end = _JSON.raw_decode(rest)
-                found.append(self._checked(call))
-                rest = rest[end:].strip()
-        except Exception:  # whatever a model wrote
-            return []
-        return found
-
-    def _write(self, text: str, gained: Delta) -> None:
-        """Add text; white space after a call waits for what follows it, because models put line ends around calls."""
+    def _write(self, text: str) -> None:
+        """Add text or reasoning. White space after a call waits for what follows, as models put line ends there."""
+        if self.thinks:
+            self._gained.reasoning += text
+            return
         if self._space is not None:
             text = self._space + text
             self._space = None if text.strip() else text
         if self._space is None:
-            gained.text += text
+            self._gained.text += text
 
-    def _take_call(self, gained: Delta, last: bool) -> bool:
-        """Parse what follows the marker that was just passed; what is no call becomes text."""
-        start, end = self._call
-        place = self._held.find(end, self._in_strings) if end else -1
-        while place >= 0 and _is_inside_string(self._held[:place]):
-            self._in_strings = place + len(end)
-            place = self._held.find(end, self._in_strings)
-        if place < 0 and not last:
-            self._held = start + self._held
-            return False
-        self._in_strings = 0
-        body = self._held if place < 0 else self._held[:place]
-        calls = self._parsed(body)
-        if not calls and place < 0 and self._cut and (not body.strip() or body.lstrip().startswith(_BEGINNINGS)):
-            self._held = ""
-            return False
-        if not calls:
-            self._write(start, gained)
-            return True
-        gained.calls += calls
-        self._space = ""
-        self._held = "" if place < 0 else self._held[place + len(end) :]
-        return True
+    def _skip_line_ends(self) -> Iterator[None]:
+        """Drop those that models put after a marker of reasoning."""
+        while not self._held.strip("\n") and not self._last:
+            yield
+        self._held = self._held.lstrip("\n")
 
-    def _up_to(self, marker: str, last: bool) -> tuple[str, bool]:
-        """Take what precedes ``marker``, and the marker; without one, what cannot be the beginning of it."""
-        before, found, after = self._held.partition(marker) if marker else (self._held, "", "")
-        if found:
-            self._held = after
-            return before, True
-        likely = 0 if last else overlap(before, marker)
-        kept = len(before) - likely
-        self._held = before[kept:]
-        return before[:kept], False
+    def _end_of_call(self, marker: str) -> Generator[None, None, int]:
+        """Where the end marker of a call is, outside of its strings; -1 if the answer ends without one."""
+        searched = 0
+        while True:
+            place = self._held.find(marker, searched) if marker else -1
+            if place >= 0 and _is_inside_string(self._held[:place]):
+                searched = place + len(marker)
+            elif place >= 0 or self._last:
+                return place
+            else:
+                yield
+
+    def _bare_calls(self) -> list[Call] | None:
+        """The calls that the answer so far consists of, perhaps in a code fence; None if it is not calls alone."""
+        rest, calls = self._held.strip(), list[Call]()
+        if "```json".startswith(rest):
+            return calls
+        if fence := _FENCE.match(rest):
+            rest = rest[fence.end() :]
+        while not "```".startswith(rest):
+            begun = "".join(
+                rest[: 2 * max(map(len, self._openings))].split()
+            )  # of all, for every token, it is too much
+            if not any(begun.startswith(opening) or opening.startswith(begun) for opening in self._openings):
+                return None
+            try:
+                call, end = _JSON.raw_decode(rest)
+            except (ValueError, RecursionError):  # it goes on
+                return None if self._last else calls
+            try:
+                calls.append(self._checked(call))
+            except Exception:  # whatever a model wrote
+                return None
+            rest = rest[end:].strip()
+        return calls
 
     def _parsed(self, body: str) -> list[Call]:
         """The calls that a text stands for; none where it is no call, or one of something that is not offered."""
@@ -238,12 +213,11 @@ class Splitter:
             return []
 
     def _checked(self, call: Any) -> Call:
-        given = [call[name] for name in ("arguments", "parameters") if call.get(name) is not None]
-        if not given and call.keys() - _BESIDE_ARGUMENTS:
+        given = (call.get(name) for name in ("arguments", "parameters"))
+        arguments = next((each for each in given if each is not None), None)
+        if arguments is None and call.keys() - _BESIDE_ARGUMENTS:
             raise ValueError  # arguments that stand somewhere else would be lost
-        arguments = given[0] if given else None
-        parameters = self._parameters[call["name"]]
-        arguments = _input_of(arguments) if parameters == CUSTOM else _object_of(arguments)
+        arguments = (_input_of if self._parameters[call["name"]] == CUSTOM else _object_of)(arguments)
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         # JSON can escape half of a surrogate pair, which UTF-8 does not have.
         written = written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -253,9 +227,9 @@ class Splitter:
 
 def _object_of(arguments: Any) -> dict[str, Any]:
     """The arguments of a call, which may be an object, JSON of one, or left out."""
-    if isinstance(arguments, str) and arguments.strip():
-        arguments = json.loads(arguments, strict=False)
-    arguments = {} if arguments is None or arguments == "" or isinstance(arguments, str) else arguments
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments, strict=False) if arguments.strip() else {}
+    arguments = {} if arguments is None else arguments
     if not isinstance(arguments, dict):
         raise ValueError
     return arguments
@@ -263,15 +237,11 @@ def _object_of(arguments: Any) -> dict[str, Any]:
 
 def _input_of(arguments: Any) -> dict[str, str]:
     """The arguments of a custom tool's call: its text, which models also give by itself or under another name."""
-    given = arguments
-    if isinstance(arguments, str):
-        try:
-            given = _object_of(arguments)
-        except ValueError:
-            given = {"input": arguments}
-    text = given.get("input")
-    if not isinstance(text, str):
-        (text,) = given.values()
+    try:
+        given = _object_of(arguments)
+    except ValueError:
+        given = {"input": arguments}
+    (text,) = [given["input"]] if isinstance(given.get("input"), str) else given.values()
     if not isinstance(text, str):
         raise ValueError
     return {"input": text}

@@ -79,25 +79,24 @@ class BlockWriter(Writer, ABC):
         for kind, text in (("reasoning", piece.reasoning), ("text", piece.text)):
             if text:
                 if not self._open or self.blocks[-1].kind != kind:
-                    yield from self._begin(Block(kind, len(self.blocks)))
+                    yield from self._begin(kind)
                 self.blocks[-1].text += text
                 yield from self.grow(self.blocks[-1], text)
         for call in piece.calls:
-            yield from self._begin(Block("call", len(self.blocks), call=call))
+            yield from self._begin("call", call)
         if piece.end:
-            if self._open:
-                self.blocks[-1].cut = piece.end in ("length", "abort") and self.blocks[-1].kind != "call"
-            yield from self._end()
+            yield from self._end(cut=piece.end in ("length", "abort"))
 
-    def _begin(self, block: Block) -> Iterator[Event]:
+    def _begin(self, kind: str, call: Call | None = None) -> Iterator[Event]:
         yield from self._end()
-        self.blocks.append(block)
+        self.blocks.append(Block(kind, len(self.blocks), call=call))
         self._open = True
-        yield from self.open(block)
+        yield from self.open(self.blocks[-1])
 
-    def _end(self) -> Iterator[Event]:
+    def _end(self, cut: bool = False) -> Iterator[Event]:
         if self._open:
             self._open = False
+            self.blocks[-1].cut = cut and not self.blocks[-1].call
             yield from self.close(self.blocks[-1])
 
     @abstractmethod
@@ -135,21 +134,17 @@ def counts(answers: Sequence[Answer]) -> tuple[int, int, int | None]:
 
 def metrics(answers: Sequence[Answer]) -> dict[str, Any]:
     """What drafting did for a request, in vLLM's form; with drafts of several lengths, of the longest."""
-    drafts = sum((answer.drafts for answer in answers), Counter[tuple[int, int]]())
-    right = Counter[int]()
-    for (_, accepted), count in drafts.items():
-        right[accepted] += count
-    drafted = sum(length * count for (length, _), count in drafts.items())
-    accepted = sum(length * count for length, count in right.items())
-    longest = max((length for length, _ in drafts), default=0)
+    drafts = [draft for answer in answers for draft in answer.drafts]
+    lengths, accepted = [length for length, _ in drafts], [count for _, count in drafts]
+    histogram, longest = Counter(accepted), max(lengths, default=0)
     return {
         "speculative_decoding": {
-            "mean_acceptance_length": 1 + accepted / max(1, drafts.total()),
-            "draft_acceptance_rate": accepted / max(1, drafted),
-            "acceptance_histogram": [right[length] for length in range(longest + 1)],
-            "num_spec_steps": drafts.total(),
-            "num_accepted_draft_tokens": accepted,
-            "num_draft_tokens": drafted,
+            "mean_acceptance_length": 1 + sum(accepted) / max(1, len(drafts)),
+            "draft_acceptance_rate": sum(accepted) / max(1, sum(lengths)),
+            "acceptance_histogram": [histogram[count] for count in range(longest + 1)],
+            "num_spec_steps": len(drafts),
+            "num_accepted_draft_tokens": sum(accepted),
+            "num_draft_tokens": sum(lengths),
             "num_spec_tokens": longest,
         }
     }

@@ -1,12 +1,14 @@
 """Answers in the form of OpenAI's completions, of a chat and of a text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
 
 from spectool.serve.answers import Answer
+from spectool.serve.errors import checked
 from spectool.serve.protocols.common import Event, Writer, called, counts, metrics
-from spectool.serve.requests import GenerationRequest
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.tool_calls import Delta, TokenLogprob, TokenLogprobs
 
 _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
@@ -15,6 +17,7 @@ _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; c
 class CompletionWriter(Writer):
     """Writes ``text_completion`` documents and streams."""
 
+    read: Callable[[dict[str, Any]], GenerationRequest] = partial(checked, CompletionRequest)
     done = b"data: [DONE]\n\n"
     kind = chunk_kind = "text_completion"
     prefix = "cmpl-"
@@ -45,8 +48,7 @@ class CompletionWriter(Writer):
     def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The usage, if it is wanted."""
         if self.request.stream_options.include_usage:
-            figures = {"usage": _usage(answers), "metrics": metrics(answers)}
-            yield {**self._base, "object": self.chunk_kind, "choices": [], **figures}
+            yield {**self._base, "object": self.chunk_kind, "choices": [], **_figures(answers)}
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """All answers."""
@@ -55,8 +57,7 @@ class CompletionWriter(Writer):
             logprobs = None if self.request.shown_logprobs is None else self._logprobs(answer.places)
             ends = {"logprobs": logprobs, "finish_reason": answer.end or "abort"}
             choices.append({"index": index, **self._content(answer), **ends})
-        figures = {"usage": _usage(answers), "metrics": metrics(answers)}
-        return {**self._base, "object": self.kind, "choices": choices, **figures}
+        return {**self._base, "object": self.kind, "choices": choices, **_figures(answers)}
 
     def _chunk(self, index: int, content: Event, logprobs: Any = None, end: str | None = None) -> Event:
         choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": end}
@@ -79,6 +80,7 @@ class CompletionWriter(Writer):
 class ChatWriter(CompletionWriter):
     """Writes ``chat.completion`` documents and streams."""
 
+    read = partial(checked, ChatRequest)
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl-"
     nothing: ClassVar[Event] = {"delta": {}}
@@ -116,7 +118,7 @@ class ChatWriter(CompletionWriter):
         return {"content": [{**shown(each.chosen), "top_logprobs": list(map(shown, each.best))} for each in places]}
 
 
-def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
+def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
     prompt, written, cached = counts(answers)
     usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
     if cached is not None:
@@ -127,7 +129,7 @@ def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": sum(len(prediction.tokens) for prediction in predictions) - accepted,
         }
-    return usage
+    return {"usage": usage, "metrics": metrics(answers)}
 
 
 def _text(choice: TokenLogprob) -> str:

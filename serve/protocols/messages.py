@@ -77,6 +77,7 @@ class MessageWriter(BlockWriter):
     """Writes a ``message``."""
 
     path, prefix = MESSAGES, "msg_"
+    read = staticmethod(chat_of)
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The message without its content."""

@@ -10,7 +10,6 @@ from spectool.serve.protocols.common import (
     Block,
     BlockWriter,
     Event,
-    as_json,
     called,
     counts,
     metrics,
@@ -73,7 +72,7 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         kind = item.get("type") or "message"
         if kind in ("function_call", "custom_tool_call"):
             # A custom tool takes one text instead of arguments.
-            arguments = item.get("arguments") if kind == "function_call" else as_json({"input": item.get("input")})
+            arguments = item.get("arguments") if kind == "function_call" else json.dumps({"input": item.get("input")})
             name = _full_name(item.get("namespace"), item.get("name"))
             call = called(item.get("call_id"), name, arguments)
             if not messages or messages[-1]["role"] != "assistant":
@@ -94,6 +93,7 @@ class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
     path, prefix = RESPONSES, "resp_"
+    read = staticmethod(chat_of)
     # Codex shortens a conversation only if a stream says so.
     codes_in_stream = ("context_length_exceeded",)
 
@@ -107,8 +107,8 @@ class ResponseWriter(BlockWriter):
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The response without its output."""
-        for name in ("created", "in_progress"):
-            yield self._event(name, response=self._response("in_progress"))
+        yield self._event("created", response=self._response("in_progress"))
+        yield from self.waiting()
 
     def waiting(self) -> Iterator[Event]:
         """The response as it was at the beginning."""
@@ -148,11 +148,11 @@ class ResponseWriter(BlockWriter):
             field = "arguments" if "arguments" in item else "input"
             name = "function_call_arguments" if field == "arguments" else "custom_tool_call_input"
             yield self._event("output_item.added", output_index=block.index, item={**item, field: ""})
-            yield self._event(f"{name}.delta", **self._place(block), delta=item[field])
-            yield self._event(f"{name}.done", **self._place(block), **{field: item[field]})
+            yield self._event(f"{name}.delta", block, delta=item[field])
+            yield self._event(f"{name}.done", block, **{field: item[field]})
             return
         yield self._event("output_item.added", output_index=block.index, item={**item, "content": []})
-        yield self._event("content_part.added", **self._place(block), content_index=0, part=_part(block))
+        yield self._event("content_part.added", block, content_index=0, part=_part(block))
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning."""
@@ -162,19 +162,17 @@ class ResponseWriter(BlockWriter):
         """The end of an item."""
         if not block.call:
             yield self._text("done", block, text=block.text)
-            yield self._event("content_part.done", **self._place(block), content_index=0, part=_part(block))
+            yield self._event("content_part.done", block, content_index=0, part=_part(block))
         yield self._event("output_item.done", output_index=block.index, item=self._item(block))
 
-    def _event(self, name: str, **content: Any) -> Event:
+    def _event(self, name: str, block: Block | None = None, **content: Any) -> Event:
         self._number += 1
-        return {"type": f"response.{name}", "sequence_number": self._number - 1, **content}
+        place = {"item_id": block.id, "output_index": block.index} if block else {}
+        return {"type": f"response.{name}", "sequence_number": self._number - 1, **place, **content}
 
     def _text(self, name: str, block: Block, **content: Any) -> Event:
         logprobs: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}  # which clients require
-        return self._event(f"{_PARTS[block.kind]}.{name}", **self._place(block), content_index=0, **content, **logprobs)
-
-    def _place(self, block: Block) -> dict[str, Any]:
-        return {"item_id": block.id, "output_index": block.index}
+        return self._event(f"{_PARTS[block.kind]}.{name}", block, content_index=0, **content, **logprobs)
 
     def _response(self, status: str) -> dict[str, Any]:
         choice, names = self.request.tool_choice, self.request.callable_names or []

@@ -88,6 +88,7 @@ def said(
         ('{"name": "weather", "city": "a"}', None),
         ('{"name": "weather", "arguments": [1]}', None),
         ('{"name": "weather", "arguments": "Łódź"}', None),
+        ('{"name": "weather", "arguments": "\\"Łódź\\""}', None),
         ('{"name": "weather", "arguments": 0}', None),
         ('{"name": "weather", "arguments": false}', None),
         ('{"name": ["weather"], "arguments": {}}', None),
@@ -161,6 +162,11 @@ def test_an_answer_that_is_only_calls_without_markers_is_calls(size: int, text: 
     assert said(text, size=size, tools=[]) == (text, [])
 
 
+def test_json_that_is_too_deep_to_be_read_is_text() -> None:
+    text = '{"name": "weather", "arguments": {"city": "{}", "days": ' + "[" * 100_000
+    assert said(text, size=60_000) == (text, [])
+
+
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
     for first, held in (
         ("{", True),
@@ -190,6 +196,15 @@ def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
     calls = [("weather", {})] * text.count("</tool_call>")
     assert said(text, cut=True) == (kept, calls)
     assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
+
+
+@pytest.mark.parametrize("pieces", [["<think>\n\nHm.</think>\n\nTak."], list("<think>\n\nHm.</think>\n\nTak.")])
+def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(pieces: list[str]) -> None:
+    tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"think_start": "<think>", "think_end": "</think>"})
+    splitter = Splitter(tokenizer, [], reasoning=True, thinks=False)
+    parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
+    assert "".join(part.reasoning for part in parts) == "Hm."
+    assert "".join(part.text for part in parts) == "Tak."
 
 
 def test_nothing_is_lost_of_any_text() -> None:
