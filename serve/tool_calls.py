@@ -185,9 +185,8 @@ class Splitter:
         if fence := _FENCE.match(rest):
             rest = rest[fence.end() :]
         while not "```".startswith(rest):
-            begun = "".join(
-                rest[: 2 * max(map(len, self._openings))].split()
-            )  # of all, for every token, it is too much
+            # Only the beginning is compared, because this is done for every token.
+            begun = "".join(rest[: 2 * max(map(len, self._openings))].split())
             if not any(begun.startswith(opening) or opening.startswith(begun) for opening in self._openings):
                 return None
             try:
