@@ -17,26 +17,13 @@ from spectool.commands.shared.console import (
     say_next,
     tokenizer_with_notes,
 )
-from spectool.commands.shared.options import (
-    command,
-    draft_option,
-    option,
-    out_option,
-    target_option,
-    text_options,
-)
+from spectool.commands.shared.options import command, draft_option, option, out_option, target_option, text_options
 
 
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option(
-    "--corpus",
-    default="sample:pl",
-    show_default=True,
-    metavar="C",
-    help="Text to judge the pair on, as for build-dict.",
-)
+@option("--corpus", default="sample:pl", metavar="C", help="Text to judge the pair on, as for build-dict.")
 @out_option
 @text_options
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool, **reads: Any) -> None:

@@ -36,9 +36,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
 @command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
-    "--corpus",
-    metavar="C",
-    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
+    "--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl."
 )
 @option(
     "--pack",
@@ -52,7 +50,6 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     "--max-bytes",
     type=size_in_bytes,
     default="5MB",
-    show_default=True,
     metavar="SIZE",
     help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )

@@ -12,7 +12,7 @@ from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import DraftingChoice, model_options
-from spectool.commands.shared.options import Text, TextFile, command, option
+from spectool.commands.shared.options import command, option, text_file, utf8_text
 from spectool.commands.shared.spread import follow_rank_0
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
@@ -23,7 +23,7 @@ _PROMPT = "Model and prompt"
 @option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
 @option(
     "--prefill-response",
-    type=Text(),
+    type=utf8_text,
     metavar="TEXT",
     help="Beginning of the answer, which the model continues.",
     heading=_PROMPT,
@@ -33,13 +33,13 @@ _PROMPT = "Model and prompt"
 @model_options
 @option(
     "--prediction",
-    type=TextFile(),
+    type=text_file,
     metavar="FILE",
     help="Text that the answer is likely to repeat, such as a file to be edited.",
     heading="Drafting",
 )
 @option(
-    "--json-schema", type=TextFile(), metavar="FILE", help="Answer in JSON that fits this schema.", heading="Sampling"
+    "--json-schema", type=text_file, metavar="FILE", help="Answer in JSON that fits this schema.", heading="Sampling"
 )
 @option(
     "--prompt-cache-file",

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from spectool.commands.shared.console import (
-    check_first,
     open_text,
     print_result,
     progress,
@@ -12,14 +11,7 @@ from spectool.commands.shared.console import (
     say_next,
     tokenizer_with_notes,
 )
-from spectool.commands.shared.options import (
-    Whole,
-    command,
-    draft_option,
-    option,
-    path_option,
-    text_options,
-)
+from spectool.commands.shared.options import Whole, command, draft_option, option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _ROUNDS = 10  # of timed passes of each model, in turns
@@ -39,7 +31,6 @@ _ROUNDS = 10  # of timed passes of each model, in turns
 @option(
     "--ids",
     type=Whole(1),
-    metavar="N",
     help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
 )
 @text_options
@@ -56,10 +47,11 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
+    from spectool.artifacts.atomic import require_new
     from spectool.build.pruning.stage import prune_model
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
-    check_first(None, out)
+    require_new(out)
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)
     manifest = prune_model(directory, whole, sources, out, say, ids)

@@ -23,7 +23,7 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, Text, Whole, command, option
+from spectool.commands.shared.options import Decorator, Whole, command, option, some_text
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.serve.options import ServerOptions
 
@@ -38,7 +38,7 @@ _default = partial(sampling_option, heading=_DEFAULTS, rare=True)
 
 def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Decorator:
     """The option of a whole number of `ServerOptions`, with its default."""
-    about: dict[str, Any] = {"default": getattr(ServerOptions, name), "show_default": True, "rare": True, **more}
+    about: dict[str, Any] = {"default": getattr(ServerOptions, name), "rare": True, **more}
     return option(f"--{name.replace('_', '-')}", *others, type=_COUNT, help=help, heading=heading, **about)
 
 
@@ -75,17 +75,12 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
     rare=True,
 )
 @drafting_options
-@_access(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; by default reachable from this machine only.",
-)
-@_access("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
+@_access("--host", default="127.0.0.1", help="Address to listen on; by default reachable from this machine only.")
+@_access("--port", type=Whole(0, 65535), default=8080, help="Port; 0 for any free one.")
 @_access(
     "--api-key",
     "api_keys",
-    type=Text(empty=False),
+    type=some_text,
     multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
@@ -94,7 +89,7 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
 @_access(
     "--served-model-name",
     "served_names",
-    type=Text(empty=False),
+    type=some_text,
     multiple=True,
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
@@ -147,19 +142,11 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
-    show_default=True,
     help="How much to log on stderr; DEBUG also logs requests with their texts.",
     heading="Log",
     rare=True,
 )
-def serve(
-    model: str,
-    drafting: DraftingChoice,
-    host: str,
-    port: int,
-    log_level: str,
-    **options: Any,
-) -> None:
+def serve(model: str, drafting: DraftingChoice, host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft

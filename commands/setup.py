@@ -12,13 +12,7 @@ from spectool.commands.shared.options import Finite, command, option
 @command("setup")
 @click.argument("model")
 @option("--language", required=True, metavar="CODE", help="Language that the model will write, such as pl or uk.")
-@option(
-    "--corpus",
-    "corpora",
-    multiple=True,
-    metavar="C",
-    help="Text of your own, as for build-dict; may be repeated.",
-)
+@option("--corpus", "corpora", multiple=True, metavar="C", help="Text of your own, as for build-dict; may be repeated.")
 @option(
     "--pack",
     "packs",
@@ -27,12 +21,11 @@ from spectool.commands.shared.options import Finite, command, option
     help="Counts of the language; may be repeated. By default the bundled ones for pl, uk and crh.",
 )
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
-@option("--prune/--no-prune", default=True, show_default=True, help="Remove tokens that the draft model does not need.")
+@option("--prune/--no-prune", default=True, help="Remove tokens that the draft model does not need.")
 @option(
     "--seconds",
     type=Finite(0.1),
     default=120.0,
-    show_default=True,
     help="Time for the benchmark, which takes longer if a few short answers do.",
 )
 def setup(
@@ -79,9 +72,9 @@ def setup(
     counted = [open_pack(name) for name in packs or bundled_packs().keys() & {language.partition("-")[0]}]
     needs_text = draft is not None or not counted or language not in LANGUAGES
     named = corpora or ((preset_for(language),) if needs_text else ())
-    wanted = Setup(model, language, named, counted, draft, prune, seconds)
+    wanted = Setup(model, language, counted, draft, prune, seconds)
     try:
-        texts = list(map(wanted.text, wanted.corpora))
+        texts = list(map(wanted.text, named))
     except (CorpusError, MissingExtra) as error:
         raise error if corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
     wanted.make(texts)

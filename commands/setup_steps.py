@@ -55,7 +55,6 @@ class Setup:
 
     model: str
     language: str
-    corpora: Sequence[str]
     packs: Sequence[Pack]
     draft: str | None
     prune: bool
@@ -74,13 +73,14 @@ class Setup:
             self._dictionary(target, text)
         self._doctor(self.model)
         model = load_model(self.model, lazy=True)[0]
-        if costs := known_costs(model):
-            self.advice = flatter_here(model, costs)
+        costs = known_costs(model)
+        assert costs is not None  # measured now, or kept
+        self.advice = flatter_here(model, costs)
         for note in self.advice:
             say(note)
         if self.draft is not None:
             self._draft(self.draft, target, texts)
-        self._bench(target, texts)
+        self._bench(target, texts, costs.curve[1])
 
     def _step(self, name: str, what: str, kept: bool, make: Callable[[], object]) -> None:
         """Make something, unless it is kept from an earlier run."""
@@ -122,21 +122,16 @@ class Setup:
         def build() -> None:
             say(amount_of_text(count_and_build(target, text, path, options, say).statistics["tokens"]))
 
-        kept = _made(path, Dictionary.format, {"target": target}, [text])
+        kept = _made(path, Dictionary.format, {"target": target}, files=_files([text]))
         self._step("dictionary", f"from {slug(text.spec)}, at most {options.max_bytes or 0:,} bytes", kept, build)
 
     def _pack(self, target: Tokenizer, pack: Pack) -> None:
         options = BackoffOptions()
         path = dictionary_path(pack.path.name, target.fingerprint, options)
-        try:
-            manifest = read_manifest(path)
-            found = manifest.format, manifest.fingerprints, manifest.inputs.get("packs")
-        except ArtifactError:
-            found = None
         self._step(
             "pack",
             f"a dictionary of {pack.path.name}, which counts {len(pack):,} word sequences",
-            found == (Dictionary.format, {"target": target.fingerprint}, described([pack])),
+            _made(path, Dictionary.format, {"target": target}, packs=described([pack])),
             lambda: compile_and_build(target, [pack], None, path, options, say),
         )
 
@@ -172,21 +167,19 @@ class Setup:
             sides = digest(draft.fingerprint, target.fingerprint)
             aligned = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
             self.draft_options += ["--alignment", str(aligned)]
-            kept = _made(aligned, Alignment.format, {"draft": draft, "target": target}, texts[:1])
             self._step(
                 "alignment",
                 "of the two tokenizers, about 20 MB for large ones",
-                kept,
+                _made(aligned, Alignment.format, {"draft": draft, "target": target}, files=_files(texts[:1])),
                 lambda: build_alignment(draft, target, texts[0], aligned, say),
             )
             require_checked(aligned, read_manifest(aligned), say)
         self._doctor(used)
 
-    def _bench(self, target: Tokenizer, texts: Sequence[Corpus]) -> None:
-        """Measure all drafters, on as many prompts as there is time for."""
-        costs = known_costs(load_model(self.model, lazy=True)[0])
+    def _bench(self, target: Tokenizer, texts: Sequence[Corpus], plain_pass: float) -> None:
+        """Measure all drafters, on as many prompts as there is time for, if a plain pass takes so many seconds."""
         drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
-        step = (1 + len(drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
+        step = (1 + len(drafters)) * plain_pass  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
         look_ups = ["--history", *(word for each in found for word in ("--dict", str(each.path)))]
@@ -228,15 +221,14 @@ class Setup:
         return verdict, best, shlex.join(["spectool", "generate", "--model", self.model, *options])
 
 
-def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], texts: Sequence[Corpus]) -> bool:
-    """Whether an artifact is there and whole, and was made for these tokenizers from these texts."""
+def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer], **inputs: Any) -> bool:
+    """Whether an artifact is there and whole, and was made for these tokenizers from these inputs."""
     try:
         manifest = read_manifest(path)
     except ArtifactError:
         return False
-    wanted = {role: side and side.fingerprint for role, side in tokenizers.items()}
-    found = manifest.format, manifest.fingerprints, manifest.inputs.get("files")
-    return found == (kind, wanted, _files(texts))
+    found = manifest.format, manifest.fingerprints, {name: manifest.inputs.get(name) for name in inputs}
+    return found == (kind, {role: each.fingerprint for role, each in tokenizers.items()}, inputs)
 
 
 def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:

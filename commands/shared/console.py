@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from spectool import SpectoolError, escaped_name
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.atomic import require_new, require_writable
+from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
@@ -57,18 +57,12 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> None:
-    """Check what a stage will write and which tokenizers it needs, before any of them is read.
-
-    Without a ``format_name``, a model is written. Without ``out``, it will write in the user's cache, under a name that
-    depends on the tokenizer.
-    """
+def check_first(format_name: str, out: Path | None, *tokenizers: str) -> None:
+    """Check where a stage will write, by default in the user's cache, and that there are the tokenizers it needs."""
     from spectool.tokenization.opening import open_tokenizer
 
     if out is None:
         require_writable(default_path("new"))
-    elif format_name is None:
-        require_new(out)
     else:
         require_replaceable(out, format_name)
     for name in tokenizers:
@@ -137,11 +131,7 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        if isinstance(value, Mapping):
-            parts = [_named(*each) for each in value.items()]
-        else:
-            parts = [in_words(each) for each in (value if isinstance(value, list | tuple) else [value])]
-        lines = [line for part in map(without_controls, parts or ["none"]) for line in _wrapped(part) or [part]]
+        lines = [line for part in _parts(value) or ["none"] for line in _wrapped(without_controls(part))]
         for name, line in zip_longest([key], lines, fillvalue=""):
             click.echo(f"{name:<{width}}  {line}")
 
@@ -153,14 +143,7 @@ def in_words(value: Any, depth: int = 0) -> str:
     'max bytes 5,000,000, exact no, reason none, sides (draft 0.1235, none)'
     """
     if isinstance(value, Mapping | list | tuple):
-        if depth == _DEEPEST:
-            return "…"
-        parts = (
-            (_named(key, each, depth + 1) for key, each in value.items())
-            if isinstance(value, Mapping)
-            else (in_words(each, depth + 1) for each in value)
-        )
-        return ", ".join(parts) or "none"
+        return "…" if depth == _DEEPEST else ", ".join(_parts(value, depth + 1)) or "none"
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, int | float):
@@ -168,10 +151,16 @@ def in_words(value: Any, depth: int = 0) -> str:
     return short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"
 
 
-def _named(key: str, value: Any, depth: int = 1) -> str:
-    words = in_words(value, depth)
-    name = key if "." in key else key.replace("_", " ")  # files keep their names
-    return f"{name} {f'({words})' if isinstance(value, Mapping) else words}"
+def _parts(value: Any, depth: int = 1) -> list[str]:
+    """The elements of a mapping or list in words, or the value itself."""
+    if isinstance(value, Mapping):
+        return [_named(key, each, depth) for key, each in value.items()]
+    return [in_words(each, depth) for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _named(key: str, value: Any, depth: int) -> str:
+    words = f"({in_words(value, depth)})" if isinstance(value, Mapping) else in_words(value, depth)
+    return f"{key if '.' in key else key.replace('_', ' ')} {words}"  # files keep their names
 
 
 def without_controls(text: str) -> str:
@@ -229,7 +218,7 @@ def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
             context = click.get_current_context(silent=True)
             if context is not None and context.find_root().params.get("debug"):
                 raise
-            raise click.ClickException(_as_typed(in_a_line(error), context)) from error
+            raise click.ClickException(_as_typed(_in_a_line(error), context)) from error
 
     return run
 
@@ -245,7 +234,7 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     return f"{option}{colon}{problem}" if known and not value else message
 
 
-def in_a_line(error: Exception) -> str:
+def _in_a_line(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, SpectoolError):
         return without_controls(str(error))

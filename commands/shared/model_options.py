@@ -12,15 +12,23 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, option, option_group
+from spectool.commands.shared.options import (
+    Decorator,
+    Finite,
+    Whole,
+    json_object,
+    option,
+    option_group,
+    path_option,
+    some_text,
+    utf8_text,
+)
 from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
 
 
-class DraftLength(click.IntRange):
+class DraftLength(Whole):
     """A number of draft tokens, or ``auto``, which becomes None."""
-
-    name = "draft length"
 
     def __init__(self, least: int) -> None:
         """Allow ``least`` to `LONGEST_DRAFT` tokens."""
@@ -84,12 +92,7 @@ model_option = partial(
     help="Model: directory or hub id, as for mlx-lm.",
 )
 adapter_option = partial(
-    option,
-    "--adapter-path",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="LoRA adapter of the model, as for mlx-lm.",
-    rare=True,
+    path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", rare=True
 )
 min_draft_prob_option = partial(
     option,
@@ -103,24 +106,24 @@ template_variables_option = partial(
     option,
     "--chat-template-config",
     "template_variables",
-    type=JsonObject(),
-    default=dict,
+    type=json_object,
+    default="{}",
+    show_default=False,
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
 kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
 
 
-def sampling_option(name: str, most: float | None = None, **where: Any) -> Decorator:
+def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorator:
     """The option of a setting of the sampler; ``where`` are arguments of `option`."""
     setting = SAMPLER[name]
-    most = setting.most if most is None else most
-    number = Finite(setting.least, None if most == math.inf else most)
+    most = min(most, setting.most)
+    kind: Any = Whole if setting.whole else Finite
     return option(
         f"--{name.replace('_', '-')}",
-        type=Whole(int(setting.least)) if setting.whole else number,
+        type=kind(setting.least, None if most == math.inf else most),
         default=setting.default,
-        show_default=True,
         metavar="T" if name == "temp" else "N",
         help=setting.help,
         **where,
@@ -131,7 +134,7 @@ _PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
 _count = Whole(1)
 _drafting = partial(option, heading="Drafting")
 _sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
-_cache = partial(option, show_default=True, heading="Cache", rare=True)
+_cache = partial(option, heading="Cache", rare=True)
 
 _drafting_options = option_group(
     _drafting(
@@ -139,26 +142,21 @@ _drafting_options = option_group(
         "dictionaries",
         multiple=True,
         default=[AUTO],
-        show_default=AUTO,
         callback=_dictionaries,
         metavar="FILE",
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
     _drafting("--no-dict", is_flag=True, is_eager=True, help="Draft without dictionaries."),  # before --dict
-    _drafting("--history/--no-history", default=True, show_default=True, help="Draft from the text so far."),
+    _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
-    _drafting(
-        "--alignment",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Output of `spectool align` for the two models.",
+    path_option(
+        "--alignment", metavar="FILE", help="Output of `spectool align` for the two models.", heading="Drafting"
     ),
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),
         default="auto",
-        show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
         rare=True,
@@ -166,7 +164,6 @@ _drafting_options = option_group(
     _drafting(
         "--measure/--no-measure",
         default=True,
-        show_default=True,
         help="Time the passes of a model once, when it first drafts with auto on this machine.",
         rare=True,
     ),
@@ -175,7 +172,6 @@ _drafting_options = option_group(
         "--verify",
         type=click.Choice(["exact", "rejection"]),
         default="rejection",
-        show_default=True,
         help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
         "draft model's with the same tokenizer, by rejection sampling.",
         rare=True,
@@ -199,23 +195,16 @@ model_options = option_group(
     adapter_option(heading=_PROMPT),
     pipeline_option(heading=_PROMPT),
     drafting_options,
-    option("--system-prompt", type=Text(), metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
+    option("--system-prompt", type=utf8_text, metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
     template_variables_option(heading=_PROMPT, rare=True),
     option(
-        "-m",
-        "--max-tokens",
-        type=_count,
-        metavar="N",
-        default=256,
-        show_default=True,
-        help="Maximum number of tokens to generate.",
-        heading="Sampling",
+        "-m", "--max-tokens", type=_count, default=256, help="Maximum number of tokens to generate.", heading="Sampling"
     ),
     sampling_option("temp", heading="Sampling"),
     _sampling(
         "--stop",
         "stop_strings",
-        type=Text(empty=False),
+        type=some_text,
         multiple=True,
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
