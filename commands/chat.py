@@ -1,5 +1,6 @@
 """The command ``chat``."""
 
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ def chat(
     follow_rank_0(model, settings["pipeline"], adapter_path)
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
+        sys.stdin.reconfigure(encoding=None if sys.stdin.isatty() else "utf-8", errors="surrogateescape")
     target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
 
     from spectool.commands.conversation import Conversation
@@ -101,43 +104,33 @@ def _answer(conversation: Any, line: str) -> bool:
 
 def _turns() -> Iterator[str]:
     """Turns that are typed or piped in; lines that end in a backslash are joined."""
-    begun = ""
+    typed, begun = sys.stdin.isatty(), ""
     while True:
         try:
-            line = _line("… " if begun else "> ")
-        except UnicodeDecodeError as error:
-            say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
-            begun = ""
-            continue
+            line = _typed_line("… " if begun else "> ") if typed else input()
+        except EOFError:
+            break
         except KeyboardInterrupt:
-            if not sys.stdin.isatty():
+            if not typed:
                 raise
             say("\nCtrl-D or /quit ends the conversation.")
             begun = ""
             continue
-        if line is None:
-            break
         if line.endswith("\\"):
             begun += line[:-1] + "\n"
-            continue
-        yield begun + line
-        begun = ""
+        else:
+            yield begun + line
+            begun = ""
+    if typed:
+        say("")
     if begun:
         yield begun
 
 
-def _line(prompt: str) -> str | None:
-    """The next line without its end, None at the end of the input; bytes that are not UTF-8 are lone surrogates."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
-        return line.rstrip("\r\n") if line else None
+def _typed_line(prompt: str) -> str:
     import readline  # noqa: F401  # gives input() its history and line editing
 
     if not sys.stdout.isatty():  # answers go to a file: the prompt must not
         click.echo(prompt, nl=False, err=True)
         prompt = ""
-    try:
-        return input(prompt)
-    except EOFError:
-        say("")
-        return None
+    return input(prompt)
