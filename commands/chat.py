@@ -13,7 +13,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say
 from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import DraftingChoice, model_options
+from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 
@@ -28,7 +28,7 @@ Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 def chat(
     model: str,
     adapter_path: Path | None,
-    drafting: DraftingChoice,
+    sources: dict[str, Any],
     system_prompt: str | None,
     template_variables: dict[str, Any],
     **settings: Any,
@@ -48,7 +48,7 @@ def chat(
         raise click.UsageError("a conversation needs standard input, which is closed")
     if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
         sys.stdin.reconfigure(encoding=None if sys.stdin.isatty() else "utf-8", errors="surrogateescape")
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    target, tokenizer, arguments = open_model(model, adapter_path, sources, **settings)
 
     from spectool.commands.conversation import Conversation
 

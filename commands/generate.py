@@ -11,7 +11,7 @@ from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import DraftingChoice, model_options
+from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command, option, text_file, utf8_text
 from spectool.commands.shared.spread import follow_rank_0
 
@@ -58,7 +58,7 @@ def generate(
     model: str,
     adapter_path: Path | None,
     prediction: tuple[Path, str] | None,
-    drafting: DraftingChoice,
+    sources: dict[str, Any],
     system_prompt: str | None,
     template_variables: dict[str, Any],
     json_schema: tuple[Path, str] | None,
@@ -88,7 +88,7 @@ def generate(
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
     follow_rank_0(model, settings["pipeline"], adapter_path)
     text = _read_prompt(prompt)
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    target, tokenizer, arguments = open_model(model, adapter_path, sources, **settings)
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 

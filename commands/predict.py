@@ -37,7 +37,7 @@ def predict(
     max_tokens: int | None,
     dictionaries: tuple[Path, ...],
     history: bool,
-    min_draft_prob: float | None,
+    min_probability: float | None,
     as_json: bool,
     **machine: Any,
 ) -> None:
@@ -83,7 +83,7 @@ def predict(
     target = open_named(tokenizer, recorded, "the dictionary's")
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-    least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_draft_prob is None else min_draft_prob
+    least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_probability is None else min_probability
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, least)
     among = machines or {"": Machine()}
     with progress("replaying", sum(map(len, documents)) * len(among), "tokens") as update:

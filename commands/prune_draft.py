@@ -3,14 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import (
-    open_text,
-    print_result,
-    progress,
-    say,
-    say_next,
-    tokenizer_with_notes,
-)
+from spectool.commands.shared.console import open_text, print_result, progress, say, say_next, tokenizer_with_notes
 from spectool.commands.shared.options import Whole, command, draft_option, option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
@@ -28,11 +21,7 @@ _ROUNDS = 10  # of timed passes of each model, in turns
     help="Text in a language to keep, as for build-dict; may be repeated. All have the same weight.",
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
-@option(
-    "--ids",
-    type=Whole(1),
-    help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
-)
+@option("--ids", type=Whole(1), help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.")
 @text_options
 def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool, **reads: Any) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.

@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import say, without_controls
-from spectool.commands.shared.load_model import check_drafting
+from spectool.commands.shared.load_model import check_sources
 from spectool.commands.shared.model_options import (
-    DraftingChoice,
     adapter_option,
     drafting_options,
     kv_bits_option,
@@ -146,7 +145,7 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
     heading="Log",
     rare=True,
 )
-def serve(model: str, drafting: DraftingChoice, host: str, port: int, log_level: str, **options: Any) -> None:
+def serve(model: str, sources: dict[str, Any], host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
@@ -156,15 +155,9 @@ def serve(model: str, drafting: DraftingChoice, host: str, port: int, log_level:
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    check_drafting(drafting)
+    check_sources(sources)
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
-    started = ServerOptions(
-        model=model,
-        num_draft_tokens=drafting.num_draft_tokens,
-        measure=drafting.measure,
-        verify=drafting.verify,
-        **options,
-    )
+    started = ServerOptions(model=model, **options)
     _check_origins(started.allowed_origins)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines())
@@ -174,7 +167,7 @@ def serve(model: str, drafting: DraftingChoice, host: str, port: int, log_level:
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
-    server = Server(host, port, started, partial(load_drafter, **drafting.sources, say=say))
+    server = Server(host, port, started, partial(load_drafter, **sources, say=say))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     try:
         server.wait_until_loaded()

@@ -228,10 +228,9 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     name, colon, problem = message.partition(":")
     if context is None or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return message
-    option = f"--{name.replace('_', '-')}"
-    known = any(option in parameter.opts for parameter in context.command.params)
+    option = next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
     value = name in map(str, context.params.values())  # a model or file of that name
-    return f"{option}{colon}{problem}" if known and not value else message
+    return message if value else f"{option}{colon}{problem}"
 
 
 def _in_a_line(error: Exception) -> str:

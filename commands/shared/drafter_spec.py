@@ -2,40 +2,41 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.load_model import check_drafting
-from spectool.commands.shared.model_options import DraftingChoice, drafting_options
+from spectool.commands.shared.load_model import check_sources
+from spectool.commands.shared.model_options import drafting_options
 from spectool.measure.bench.results import DrafterSpec
 
-_BY_DEFAULT = {"dictionaries": "--no-dict", "history": "--no-history"}  # and what turns each off
+_OFF = {"dictionary": "--no-dict", "history": "--no-history"}  # what turns off what drafts by default
 _SETTINGS = ("alignment", "min_probability")  # of something that drafts, which draft nothing themselves
 
 
 @click.command(add_help_option=False)
 @drafting_options
-def _choose(drafting: DraftingChoice) -> DraftingChoice:
-    return drafting
+def _choose(**chosen: Any) -> dict[str, Any]:
+    return chosen
 
 
 def drafter_of(options: Sequence[str]) -> DrafterSpec:
     """The drafter of some options."""
-    defaults = {"dictionaries": (), "history": False}
-    with _choose.make_context("drafter", list(options), default_map=defaults) as context:
-        drafting: DraftingChoice = _choose.invoke(context)
+    with _choose.make_context("drafter", list(options), default_map={"dictionary": (), "history": False}) as context:
+        chosen = _choose.invoke(context)
         fixed = context.get_parameter_source("num_draft_tokens") is ParameterSource.COMMANDLINE
+    sources: dict[str, Any] = chosen["sources"]
     if fixed:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
-    if AUTO in drafting.dictionaries:
+    if AUTO in sources["dictionary"]:
         raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
-    if not any(value for name, value in drafting.sources.items() if name not in _SETTINGS):
+    if not any(value for name, value in sources.items() if name not in _SETTINGS):
         raise click.UsageError("expected something that drafts")
-    check_drafting(drafting)
-    off = [option for name, option in _BY_DEFAULT.items() if not getattr(drafting, name)]
-    return DrafterSpec((*options, *off), drafting.sources, drafting.verify)
+    check_sources(sources)
+    off = [option for name, option in _OFF.items() if not sources[name]]
+    return DrafterSpec((*options, *off), sources, chosen["verify"])
 
 
 def named_drafter(text: str) -> tuple[str, DrafterSpec]:

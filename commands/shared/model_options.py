@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -42,38 +41,12 @@ class DraftLength(Whole):
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DraftingChoice:
-    """What drafts, and how much: the options of `drafting_options`."""
-
-    dictionaries: tuple[str | Path, ...] = ()
-    no_dict: bool = False
-    history: bool = True
-    draft_model: str | None = None
-    alignment: Path | None = None
-    num_draft_tokens: int | None = None  # None for the number that is fastest
-    measure: bool = True  # whether passes are timed once if nobody knows what they cost
-    min_draft_prob: float | None = None  # None for the defaults of `load_drafter`
-    verify: Literal["exact", "rejection"] = "rejection"
-
-    @property
-    def sources(self) -> dict[str, Any]:
-        """What drafts, as arguments of `load_drafter`."""
-        return {
-            "dictionary": self.dictionaries,
-            "draft_model": self.draft_model,
-            "alignment": self.alignment,
-            "history": self.history,
-            "min_probability": self.min_draft_prob,
-        }
-
-
 def _dictionaries(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str | Path, ...]:
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
     if context.params["no_dict"]:
-        if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
+        if context.get_parameter_source("dictionary") is ParameterSource.COMMANDLINE:
             raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
     try:
@@ -97,6 +70,7 @@ adapter_option = partial(
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
+    "min_probability",
     type=Finite(0, 1),
     metavar="P",
     help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
@@ -130,6 +104,7 @@ def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorato
     )
 
 
+_SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
 _PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
 _count = Whole(1)
 _drafting = partial(option, heading="Drafting")
@@ -139,7 +114,7 @@ _cache = partial(option, heading="Cache", rare=True)
 _drafting_options = option_group(
     _drafting(
         "--dict",
-        "dictionaries",
+        "dictionary",
         multiple=True,
         default=[AUTO],
         callback=_dictionaries,
@@ -180,12 +155,12 @@ _drafting_options = option_group(
 
 
 def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options that say what drafts, which a command gets as a `DraftingChoice`, its argument ``drafting``."""
+    """Add options that say how to draft. A command gets what drafts as ``sources``, arguments of `load_drafter`."""
 
     @wraps(command)
-    def run(*args: Any, **values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in DraftingChoice.__annotations__}
-        return command(*args, drafting=DraftingChoice(**chosen), **values)
+    def run(*args: Any, no_dict: bool, **values: Any) -> Any:
+        sources = {name: values.pop(name) for name in _SOURCES}
+        return command(*args, sources=sources, **values)
 
     return _drafting_options(run)
 
