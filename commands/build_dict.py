@@ -1,7 +1,7 @@
 """The command ``build-dict``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,9 +26,6 @@ from spectool.commands.shared.options import (
     text_options,
     tokenizer_option,
 )
-
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 
@@ -88,7 +85,8 @@ def build_dict(
         raise click.UsageError("nothing to build from: give --corpus TEXT, or --pack NAME")
     source = None if corpus is None else open_text(corpus, **reads)
     counted = [open_pack(name) for name in packs]
-    options = BackoffOptions(max_bytes, min_count=min_count or (2 if source is None else least_count(source)))
+    size = None if source is None else source.total_bytes
+    options = BackoffOptions(max_bytes, min_count=min_count or least_count(size))
     check_first(Dictionary.format, out, tokenizer)
     target = tokenizer_with_notes(tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
@@ -103,9 +101,9 @@ def build_dict(
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
-def least_count(corpus: "Corpus") -> int:
-    """Occurrences of the n-grams that a dictionary of a corpus has by default."""
-    return 1 if corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
+def least_count(total_bytes: int | None) -> int:
+    """Occurrences of the n-grams that a dictionary of a corpus of this size has by default."""
+    return 1 if total_bytes is not None and total_bytes < _SMALL else 2
 
 
 def dictionary_path(text: str, fingerprint: str, options: BackoffOptions) -> Path:

@@ -81,12 +81,8 @@ def setup(
     verdict, recommended, then = wanted.outcome()
     if as_json:
         facts: dict[str, Any] = {"steps": wanted.steps, "verdict": verdict.sentence, "pays": verdict.pays}
-        facts |= {
-            "other_forms": wanted.advice,
-            "recommended": recommended,
-            "command": then,
-            "run": str(wanted.run and wanted.run.path),
-        }
+        facts |= {"other_forms": wanted.advice, "recommended": recommended, "command": then}
+        facts |= {"run": str(wanted.run and wanted.run.path)}
         facts |= {"configurations": [one.figures() for one in verdict.results]}
         show(facts | {"looping_or_echoing": [one.figures() for one in verdict.apart]}, as_json=True)
         return

@@ -116,7 +116,7 @@ class Setup:
         return beginning
 
     def _dictionary(self, target: Tokenizer, text: Corpus) -> None:
-        options = BackoffOptions(min_count=least_count(text))
+        options = BackoffOptions(min_count=least_count(text.total_bytes))
         path = dictionary_path(text.spec, target.fingerprint, options)
 
         def build() -> None:

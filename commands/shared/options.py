@@ -102,13 +102,20 @@ class _Option(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists options by heading, in the order in which the headings come."""
+    """A command with ``--json`` and errors of one line, whose help lists options by heading, in their order."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if any(getattr(parameter, "rare", False) for parameter in self.params):
             explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
             self.params.append(explain(["--help-all"], help="Explain every option."))
+        if json:
+            self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
+
+    @guarded
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections; options without a heading come last, and rare ones are only named."""
@@ -137,6 +144,7 @@ def _explain_all(context: click.Context, parameter: click.Parameter, given: bool
         context.exit()
 
 
+command = partial(click.command, cls=SectionedCommand)
 option = partial(click.option, cls=_Option)
 """`click.option` with a ``heading``; only --help-all explains an option that is ``rare``. The help shows defaults."""
 
@@ -146,18 +154,6 @@ draft_option = partial(option, "--draft", "--draft-model", "draft", required=Tru
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
-
-
-def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
-    """A decorator for a command: its help has headings, its errors are one line, and it has ``--json``."""
-
-    def make(function: Callable[..., Any]) -> click.Command:
-        made = click.command(name, cls=SectionedCommand)(guarded(function))
-        if json:
-            made.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
-        return made
-
-    return make
 
 
 def option_group(*options: Decorator) -> Decorator:
