@@ -89,7 +89,7 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(cache: Path, tmp_path
 
     def fetched() -> bool:
         """Find the text; return whether it was fetched, and not kept."""
-        wanted = Setup(str(TARGET), "pl", [], None, True, 0.5)
+        wanted = Setup(str(TARGET), "pl", [spec], [], None, True, 0.5)
         wanted.text(spec)
         ((name, kept),) = ((step["step"], step["kept"]) for step in wanted.steps)
         assert name == "text"
@@ -167,7 +167,7 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
-    made = Setup("M", "pl", [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
+    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
     return made.outcome()
 
 
