@@ -62,7 +62,7 @@ class _LazyGroup(click.Group):
         return _imported(cmd_name) if cmd_name in self.commands else None
 
 
-@guarded
+@guarded()
 def _imported(name: str) -> click.Command:
     function = name.replace("-", "_")
     command: click.Command = resolve_name(f"{_MODULES.get(name, f'spectool.commands.{function}')}:{function}")

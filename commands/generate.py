@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from spectool.commands.shared.spread import follow_rank_0
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _PROMPT = "Model and prompt"
+_text_file = partial(option, type=text_file, metavar="FILE")
 
 
-@command("generate", json=False)
+@command("generate")
 @option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
 @option(
     "--prefill-response",
@@ -31,16 +33,10 @@ _PROMPT = "Model and prompt"
 )
 @option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT, rare=True)
 @model_options
-@option(
-    "--prediction",
-    type=text_file,
-    metavar="FILE",
-    help="Text that the answer is likely to repeat, such as a file to be edited.",
-    heading="Drafting",
+@_text_file(
+    "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
 )
-@option(
-    "--json-schema", type=text_file, metavar="FILE", help="Answer in JSON that fits this schema.", heading="Sampling"
-)
+@_text_file("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
 @option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -50,7 +46,6 @@ _PROMPT = "Model and prompt"
     rare=True,
 )
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
-@option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 def generate(
     prompt: str | None,
     prefill_response: str | None,

@@ -53,8 +53,8 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
 
 def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id."""
-    if Path(draft).is_dir():
-        return Path(draft)
+    if (directory := Path(draft).expanduser()).is_dir():
+        return directory
     from huggingface_hub import snapshot_download
 
     from spectool import RuntimeUnsupported

@@ -7,11 +7,11 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spectool.corpora import Corpus
     from spectool.tokenization.tokenizer import Tokenizer
 
-Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
@@ -198,29 +197,25 @@ def decoded(given: bytes | str, where: str = "") -> str:
         ) from error
 
 
-def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
-    """A command whose errors are one line with exit status 1, and 130 for Ctrl-C; ``--debug`` shows tracebacks."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Result:
-        try:
-            return command(*args, **kwargs)
-        except BrokenPipeError:
-            # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(141)
-        except KeyboardInterrupt as stop:
-            say(str(stop) or "Interrupted. No file was left half-written.")
-            sys.exit(130)
-        except (click.ClickException, click.exceptions.Exit):
+@contextmanager
+def guarded() -> Iterator[None]:
+    """End with an error in one line and exit status 1, or with 130 after Ctrl-C; ``--debug`` shows tracebacks."""
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt as stop:
+        say(str(stop) or "Interrupted. No file was left half-written.")
+        sys.exit(130)
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        context = click.get_current_context(silent=True)
+        if context is not None and context.find_root().params.get("debug"):
             raise
-        except Exception as error:
-            context = click.get_current_context(silent=True)
-            if context is not None and context.find_root().params.get("debug"):
-                raise
-            raise click.ClickException(_as_typed(_in_a_line(error), context)) from error
-
-    return run
+        raise click.ClickException(_as_typed(_in_a_line(error), context)) from error
 
 
 def _as_typed(message: str, context: click.Context | None) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.load_model import check_sources
@@ -24,12 +23,11 @@ def _choose(**chosen: Any) -> dict[str, Any]:
 
 def drafter_of(options: Sequence[str]) -> DrafterSpec:
     """The drafter of some options."""
-    with _choose.make_context("drafter", list(options), default_map={"dictionary": (), "history": False}) as context:
-        chosen = _choose.invoke(context)
-        fixed = context.get_parameter_source("num_draft_tokens") is ParameterSource.COMMANDLINE
-    sources: dict[str, Any] = chosen["sources"]
-    if fixed:
+    if "--num-draft-tokens" in options:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
+    nothing = {"dictionary": (), "history": False}
+    chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
+    sources: dict[str, Any] = chosen["sources"]
     if AUTO in sources["dictionary"]:
         raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
     if not any(value for name, value in sources.items() if name not in _SETTINGS):

@@ -112,7 +112,7 @@ class SectionedCommand(click.Command):
         if json:
             self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
 
-    @guarded
+    @guarded()
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         return super().invoke(ctx)
