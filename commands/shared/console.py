@@ -47,7 +47,7 @@ def say(message: str) -> None:
 
 def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
     """Write the next command to stderr, quoted for a shell, with an ``ending`` to fill in."""
-    say(f"next: spectool {shlex.join(command)} {ending}".rstrip())
+    say(f"next: spectool {shlex.join(command)} {ending}")
 
 
 def model_of(tokenizer: str, otherwise: str) -> str:
@@ -65,15 +65,15 @@ def check_first(format_name: str, out: Path | None, *tokenizers: str) -> None:
     else:
         require_replaceable(out, format_name)
     for name in tokenizers:
-        if not is_there(name):
-            open_tokenizer(name)  # says what it looked for
+        require_there(name, open_tokenizer)
 
 
-def is_there(model: str) -> bool:
-    """Whether a model or tokenizer is on the disk, or may be on the hub."""
+def require_there(name: str, load: Callable[[str], object]) -> None:
+    """Check that a model or tokenizer is here, or may be on the hub; if not, ``load`` says what it looked for."""
     from spectool.tokenization.hub_names import looks_like_hub_id
 
-    return looks_like_hub_id(model) or os.path.lexists(Path(model).expanduser())
+    if not (looks_like_hub_id(name) or os.path.lexists(Path(name).expanduser())):
+        load(name)
 
 
 def say_opening(source: str | Path) -> None:

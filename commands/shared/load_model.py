@@ -1,5 +1,6 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 from spectool import ArtifactError
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.console import is_there, say
+from spectool.commands.shared.console import require_there, say
 from spectool.runtime.settings import SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
@@ -38,10 +39,9 @@ def check_sources(sources: Mapping[str, Any]) -> None:
 
 def check_model(name: str) -> None:
     """Check that a model is there, unless it may be on the hub."""
-    if not is_there(name):
-        from spectool.runtime.loading import load_model
+    from spectool.runtime.loading import load_model
 
-        load_model(name)  # says what it looked for
+    require_there(name, load_model)
 
 
 def _require_format(path: Path, expected: str) -> None:
@@ -84,10 +84,10 @@ def open_model(
     fixed: Any = settings.pop("num_draft_tokens")
     drafter = None if fixed == 0 else load_drafter(tokenizer, **sources, say=say)
     costs = known_costs(model)
-    most = costs.longest_exact if costs is not None and costs.exact else None
-    if drafter is not None and fixed and most is not None and fixed > most:
-        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
-    elif drafter is not None and fixed is None and most == 0:
+    longest = costs.longest_exact if costs is not None and costs.exact else math.inf
+    if drafter is not None and fixed and fixed > longest:
+        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {longest}")
+    elif drafter is not None and fixed is None and longest == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
     sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER}, xtc_special_tokens=kept_by_xtc(tokenizer))
