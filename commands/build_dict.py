@@ -7,16 +7,7 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import (
-    announce,
-    check_first,
-    model_of,
-    open_text,
-    print_result,
-    say,
-    say_next,
-    tokenizer_with_notes,
-)
+from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -87,11 +78,10 @@ def build_dict(
     counted = [open_pack(name) for name in packs]
     size = None if source is None else source.total_bytes
     options = BackoffOptions(max_bytes, min_count=min_count or least_count(size))
-    check_first(Dictionary.format, out, tokenizer)
-    target = tokenizer_with_notes(tokenizer)
+    (target,) = open_tokenizers(Dictionary.format, out, tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
     path = out or dictionary_path("-".join(names), target.fingerprint, options)
-    announce(path, Dictionary.format, {"target": target.fingerprint})
+    announce(path, Dictionary.format, target=target)
     if source is not None and not counted:
         manifest = count_and_build(target, source, path, options, say)
         print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))

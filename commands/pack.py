@@ -65,7 +65,7 @@ def pack(
     inherited = [line for each in packs for line in each.manifest.inputs.get("credits", [])]
     about = {"language": language, "credits": list(dict.fromkeys([*inherited, *credits]))}
     options = PackOptions(max_bytes, orders, min_count, min_names)
-    announce(out, Pack.format, {})
+    announce(out, Pack.format)
     manifest = build_pack(packs, corpora, about, out, options, say)
     print_result(out, manifest, as_json)
     if card is not None:

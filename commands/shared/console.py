@@ -56,18 +56,6 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def check_first(format_name: str, out: Path | None, *tokenizers: str) -> None:
-    """Check where a stage will write, by default in the user's cache, and that there are the tokenizers it needs."""
-    from spectool.tokenization.opening import open_tokenizer
-
-    if out is None:
-        require_writable(default_path("new"))
-    else:
-        require_replaceable(out, format_name)
-    for name in tokenizers:
-        require_there(name, open_tokenizer)
-
-
 def require_there(name: str, load: Callable[[str], object]) -> None:
     """Check that a model or tokenizer is here, or may be on the hub; if not, ``load`` says what it looked for."""
     from spectool.tokenization.hub_names import looks_like_hub_id
@@ -96,6 +84,22 @@ def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer
+
+
+def open_tokenizers(format_name: str, out: Path | None, *names: str) -> "list[Tokenizer]":
+    """The tokenizers of a stage, with notes, after a look at whether they are there and ``out`` can be written.
+
+    Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
+    """
+    from spectool.tokenization.opening import open_tokenizer
+
+    if out is None:
+        require_writable(default_path("new"))
+    else:
+        require_replaceable(out, format_name)
+    for name in names:
+        require_there(name, open_tokenizer)
+    return [tokenizer_with_notes(name) for name in names]
 
 
 @contextmanager
@@ -167,8 +171,9 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def announce(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
-    """Say what artifact will be replaced by one for tokenizers with these fingerprints, by role."""
+def announce(out: Path, format_name: str, **tokenizers: "Tokenizer") -> None:
+    """Say what artifact will be replaced by one for these tokenizers, by role."""
+    fingerprints = {role: tokenizer.fingerprint for role, tokenizer in tokenizers.items()}
     if replaced := require_replaceable(out, format_name, fingerprints):
         corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
