@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,14 +24,7 @@ Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 
 @command("chat", json=False)
 @model_options
-def chat(
-    model: str,
-    adapter_path: Path | None,
-    sources: dict[str, Any],
-    system_prompt: str | None,
-    template_variables: dict[str, Any],
-    **settings: Any,
-) -> None:
+def chat(model: str, system_prompt: str | None, template_variables: dict[str, Any], **settings: Any) -> None:
     """Chat with a model: the same answers, faster.
 
     The conversation stays in the model's cache, so only what is new is read at each turn. In piped input, each line is
@@ -43,12 +35,12 @@ def chat(
         spectool chat --model ./Bielik-11B --dict pl.dict
         spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
     """
-    follow_rank_0(model, settings["pipeline"], adapter_path)
+    follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
     if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
         sys.stdin.reconfigure(encoding=None if sys.stdin.isatty() else "utf-8", errors="surrogateescape")
-    target, tokenizer, arguments = open_model(model, adapter_path, sources, **settings)
+    target, tokenizer, arguments = open_model(model, **settings)
 
     from spectool.commands.conversation import Conversation
 

@@ -51,9 +51,7 @@ def generate(
     prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
-    adapter_path: Path | None,
     prediction: tuple[Path, str] | None,
-    sources: dict[str, Any],
     system_prompt: str | None,
     template_variables: dict[str, Any],
     json_schema: tuple[Path, str] | None,
@@ -81,9 +79,9 @@ def generate(
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if prompt_cache_file is not None and settings["max_kv_size"] is not None:
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
-    follow_rank_0(model, settings["pipeline"], adapter_path)
+    follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     text = _read_prompt(prompt)
-    target, tokenizer, arguments = open_model(model, adapter_path, sources, **settings)
+    target, tokenizer, arguments = open_model(model, **settings)
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 

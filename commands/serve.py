@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import say, without_controls
-from spectool.commands.shared.load_model import check_sources
+from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import (
     adapter_option,
     drafting_options,
@@ -147,7 +147,7 @@ def _origin(given: str) -> str:
     heading="Log",
     rare=True,
 )
-def serve(model: str, sources: dict[str, Any], host: str, port: int, log_level: str, **options: Any) -> None:
+def serve(model: str, host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
@@ -157,7 +157,7 @@ def serve(model: str, sources: dict[str, Any], host: str, port: int, log_level: 
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    check_sources(sources)
+    sources = checked_sources(options)
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
     started = ServerOptions(model=model, **options)
     handler = logging.StreamHandler()

@@ -7,12 +7,11 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.load_model import check_sources
+from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import drafting_options
 from spectool.measure.bench.results import DrafterSpec
 
 _OFF = {"dictionary": "--no-dict", "history": "--no-history"}  # what turns off what drafts by default
-_SETTINGS = ("alignment", "min_probability")  # of something that drafts, which draft nothing themselves
 
 
 @click.command(add_help_option=False)
@@ -27,12 +26,11 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
     nothing = {"dictionary": (), "history": False}
     chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
-    sources: dict[str, Any] = chosen["sources"]
-    if AUTO in sources["dictionary"]:
+    if AUTO in chosen["dictionary"]:
         raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
-    if not any(value for name, value in sources.items() if name not in _SETTINGS):
+    if not (chosen["dictionary"] or chosen["history"] or chosen["draft_model"]):
         raise click.UsageError("expected something that drafts")
-    check_sources(sources)
+    sources = checked_sources(chosen)
     off = [option for name, option in _OFF.items() if not sources[name]]
     return DrafterSpec((*options, *off), sources, chosen["verify"])
 

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from spectool.commands.shared.console import require_there, say
 from spectool.runtime.settings import SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
+_SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
 _NEEDING = {
     "temp": ("--temp T", [name for name in SAMPLER if name != "temp"]),
     "kv_bits": ("--kv-bits N", ["kv_group_size", "quantized_kv_start"]),
@@ -23,8 +23,9 @@ _NEEDING = {
 """Options, and which others have no effect without them."""
 
 
-def check_sources(sources: Mapping[str, Any]) -> None:
-    """Check what drafts, which are arguments of `load_drafter`, before a model is loaded, which takes longer."""
+def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
+    """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
+    sources = {name: settings.pop(name) for name in _SOURCES}
     alignment, draft = sources["alignment"], sources["draft_model"]
     if alignment is not None and draft is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
@@ -35,6 +36,7 @@ def check_sources(sources: Mapping[str, Any]) -> None:
         _require_format(find_artifact(alignment, ".align"), "spectool-alignment")
     if draft is not None:
         check_model(draft)
+    return sources
 
 
 def check_model(name: str) -> None:
@@ -51,14 +53,14 @@ def _require_format(path: Path, expected: str) -> None:
 
 
 def open_model(
-    name: str, adapter_path: Path | None, sources: Mapping[str, Any], pipeline: bool, **settings: Any
+    name: str, adapter_path: Path | None, pipeline: bool, **settings: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Load a model and its drafter; ``settings`` are the other values of `model_options`.
 
     Returns:
         The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
     """
-    check_sources(sources)
+    sources = checked_sources(settings)
     source_of = click.get_current_context().get_parameter_source
     for needed, (shown, names) in _NEEDING.items():
         unused = [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]

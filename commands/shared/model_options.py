@@ -1,8 +1,7 @@
 """Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
 import math
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def _dictionaries(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str | Path, ...]:
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
-    if context.params["no_dict"]:
+    if context.params.pop("no_dict"):  # for this callback alone
         if context.get_parameter_source("dictionary") is ParameterSource.COMMANDLINE:
             raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
@@ -104,14 +103,13 @@ def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorato
     )
 
 
-_SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
 _PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
 _count = Whole(1)
 _drafting = partial(option, heading="Drafting")
 _sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
 _cache = partial(option, heading="Cache", rare=True)
 
-_drafting_options = option_group(
+drafting_options = option_group(
     _drafting(
         "--dict",
         "dictionary",
@@ -152,18 +150,7 @@ _drafting_options = option_group(
         rare=True,
     ),
 )
-
-
-def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options that say how to draft. A command gets what drafts as ``sources``, arguments of `load_drafter`."""
-
-    @wraps(command)
-    def run(*args: Any, no_dict: bool, **values: Any) -> Any:
-        sources = {name: values.pop(name) for name in _SOURCES}
-        return command(*args, sources=sources, **values)
-
-    return _drafting_options(run)
-
+"""What `checked_sources` takes, and how much is drafted."""
 
 model_options = option_group(
     model_option(heading=_PROMPT),
