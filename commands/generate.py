@@ -2,7 +2,6 @@
 
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import model_options
-from spectool.commands.shared.options import command, option, text_file, utf8_text
+from spectool.commands.shared.options import command, option, text_file_option, utf8_text
 from spectool.commands.shared.spread import follow_rank_0
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _PROMPT = "Model and prompt"
-_text_file = partial(option, type=text_file, metavar="FILE")
 
 
 @command("generate")
@@ -33,10 +31,10 @@ _text_file = partial(option, type=text_file, metavar="FILE")
 )
 @option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT, rare=True)
 @model_options
-@_text_file(
+@text_file_option(
     "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
 )
-@_text_file("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
+@text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
 @option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -51,10 +49,10 @@ def generate(
     prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
-    prediction: tuple[Path, str] | None,
+    prediction: tuple[str, str] | None,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    json_schema: tuple[Path, str] | None,
+    json_schema: tuple[str, str] | None,
     prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
@@ -128,7 +126,7 @@ def generate(
         _say_figures(facts)
 
 
-def _grammar(path: Path, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar

@@ -52,18 +52,6 @@ def some_text(given: str) -> str:
     return utf8_text(given)
 
 
-def text_file(name: str) -> tuple[Path, str]:
-    """The path and the text of a file, which is read at once, because a command checks all arguments first."""
-    path = Path(str(click.Path(exists=True, dir_okay=False).convert(name, None, None)))
-    try:
-        text = decoded(path.read_bytes(), f"{path}: ")
-    except (OSError, SpectoolError) as error:
-        raise click.BadParameter(f"{error}.") from error
-    if not text:
-        raise click.BadParameter(f"{path}: expected text, got an empty file.")
-    return path, text
-
-
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object."""
     try:
@@ -144,6 +132,19 @@ def _explain_all(context: click.Context, parameter: click.Parameter, given: bool
         context.exit()
 
 
+def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> tuple[str, str] | None:
+    """The path and the text of a file, which is read at once, because a command checks all arguments first."""
+    if path is None:
+        return None
+    try:
+        text = decoded(Path(path).read_bytes(), f"{path}: ")
+    except (OSError, SpectoolError) as error:
+        raise click.BadParameter(f"{error}.") from error
+    if not text:
+        raise click.BadParameter(f"{path}: expected text, got an empty file.")
+    return path, text
+
+
 command = partial(click.command, cls=SectionedCommand)
 option = partial(click.option, cls=_Option)
 """`click.option` with a ``heading``; only --help-all explains an option that is ``rare``. The help shows defaults."""
@@ -153,6 +154,7 @@ tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metava
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
+text_file_option = partial(option, type=click.Path(exists=True, dir_okay=False), callback=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
 
 
