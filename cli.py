@@ -4,10 +4,11 @@ Command modules are light: what they need is imported when a command runs, so th
 ``spectool --help`` and the offline stages never import mlx.
 """
 
-import importlib
 import io
 import sys
 from collections.abc import Mapping
+from itertools import chain
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -16,51 +17,32 @@ from spectool import __version__
 from spectool.commands.shared.console import guarded, without_colours
 
 _PURPOSES = {
-    "Use": {
-        "setup": "spectool.commands.setup:setup",
-        "generate": "spectool.commands.generate:generate",
-        "chat": "spectool.commands.chat:chat",
-        "serve": "spectool.commands.serve:serve",
-        "demo": "spectool.commands.demo:demo",
-    },
-    "Dictionaries": {
-        "build-dict": "spectool.commands.build_dict:build_dict",
-        "pack": "spectool.commands.pack:pack",
-    },
-    "Draft models": {
-        "align": "spectool.commands.align:align",
-        "prune-draft": "spectool.commands.prune_draft:prune_draft",
-    },
-    "Measure": {
-        "doctor": "spectool.commands.doctor:doctor",
-        "predict": "spectool.commands.predict:predict",
-        "bench": "spectool.commands.bench:bench",
-    },
-    "Any artifact": {"inspect": "spectool.commands.inspect:inspect"},
-    "Experiments": {"lab": "spectool.cli:lab"},
+    "Use": ["setup", "generate", "chat", "serve", "demo"],
+    "Dictionaries": ["build-dict", "pack"],
+    "Draft models": ["align", "prune-draft"],
+    "Measure": ["doctor", "predict", "bench"],
+    "Any artifact": ["inspect"],
+    "Experiments": ["lab"],
 }
-_LAB_PURPOSES = {
-    "Measure": {
-        "sweep": "spectool.lab.sweep.command:sweep",
-        "fairness": "spectool.lab.fairness.command:fairness",
-        "ngrams": "spectool.lab.ngrams:ngrams",
-        "tables": "spectool.lab.paper_tables.command:tables",
-    },
-    "Draft models": {
-        "train-draft": "spectool.lab.training.command:train_draft",
-        "tune-draft": "spectool.lab.tuning.command:tune_draft",
-    },
+_LAB_PURPOSES = {"Measure": ["sweep", "fairness", "ngrams", "tables"], "Draft models": ["train-draft", "tune-draft"]}
+_MODULES = {  # of commands that have no module of their name in `spectool.commands`
+    "lab": "spectool.cli",
+    "sweep": "spectool.lab.sweep.command",
+    "fairness": "spectool.lab.fairness.command",
+    "ngrams": "spectool.lab.ngrams",
+    "tables": "spectool.lab.paper_tables.command",
+    "train-draft": "spectool.lab.training.command",
+    "tune-draft": "spectool.lab.tuning.command",
 }
 
 
 class _LazyGroup(click.Group):
-    """Imports the module of a command when it is needed; ``purposes`` say where each command is."""
+    """Imports the module of a command when it is needed; ``purposes`` are headings with the commands under them."""
 
-    def __init__(self, name: str | None, *, purposes: Mapping[str, Mapping[str, str]], **others: Any) -> None:
-        self.purposes = purposes
-        self._places = {name: place for commands in purposes.values() for name, place in commands.items()}
-        imported_later: Any = dict.fromkeys(self._places)
+    def __init__(self, name: str | None, *, purposes: Mapping[str, list[str]], **others: Any) -> None:
+        imported_later: Any = dict.fromkeys(chain.from_iterable(purposes.values()))
         super().__init__(name, imported_later, **others)
+        self.purposes = purposes
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; the output loses colours that are not wanted, and escapes what its encoding lacks."""
@@ -73,21 +55,17 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by what they are for."""
         for purpose, names in self.purposes.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, command.get_short_help_str(200)) for name, command in commands if command is not None]
             with formatter.section(purpose):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name, _imported(name).get_short_help_str(200)) for name in names])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._places:
-            return None
-        module, _, name = self._places[cmd_name].partition(":")
-        return _imported(module, name)
+        return _imported(cmd_name) if cmd_name in self.commands else None
 
 
-@guarded
-def _imported(module: str, name: str) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(module), name)
+@guarded()
+def _imported(name: str) -> click.Command:
+    function = name.replace("-", "_")
+    command: click.Command = resolve_name(f"{_MODULES.get(name, f'spectool.commands.{function}')}:{function}")
     return command
 
 

@@ -7,36 +7,14 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import (
-    announce,
-    check_first,
-    model_of,
-    open_text,
-    print_result,
-    say,
-    say_next,
-    tokenizer_with_notes,
-)
-from spectool.commands.shared.options import (
-    command,
-    draft_option,
-    option,
-    out_option,
-    target_option,
-    text_options,
-)
+from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.options import command, draft_option, option, out_option, target_option, text_options
 
 
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option(
-    "--corpus",
-    default="sample:pl",
-    show_default=True,
-    metavar="C",
-    help="Text to judge the pair on, as for build-dict.",
-)
+@option("--corpus", default="sample:pl", metavar="C", help="Text to judge the pair on, as for build-dict.")
 @out_option
 @text_options
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool, **reads: Any) -> None:
@@ -61,17 +39,15 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool,
     from spectool.commands.shared.align_summary import judgement
 
     source = open_text(corpus, **reads)
-    check_first(Alignment.format, out, draft, target)
-    sides = tokenizer_with_notes(draft), tokenizer_with_notes(target)
-    drafting, targeted = (side.fingerprint for side in sides)
-    if drafting == targeted:
+    drafting, verifying = open_tokenizers(Alignment.format, out, draft, target)
+    if drafting.fingerprint == verifying.fingerprint:
         raise click.UsageError(
             "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
             f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
-    path = out or default_path(f"{drafting[:8]}-{targeted[:8]}.align")
-    announce(path, Alignment.format, {"draft": drafting, "target": targeted})
-    manifest = build_alignment(*sides, source, path, say)
+    path = out or default_path(f"{drafting.fingerprint[:8]}-{verifying.fingerprint[:8]}.align")
+    announce(path, Alignment.format, draft=drafting, target=verifying)
+    manifest = build_alignment(drafting, verifying, source, path, say)
     judged = judgement(manifest)
     print_result(path, manifest, as_json, **judged)
     require_checked(path, manifest, say)

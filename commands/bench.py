@@ -36,15 +36,15 @@ from spectool.commands.shared.spread import follow_rank_0, pipeline_option
     multiple=True,
     default=["auto"],
     metavar="auto|N",
-    help="Draft length; auto by default, may be repeated.",
+    help="Draft length; may be repeated.",
 )
-@option("--tokens", type=Whole(1, 1 << 16), default=128, show_default=True, help="Maximum number after each prompt.")
-@option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, show_default=True, help="Temperature.")
+@option("--tokens", type=Whole(1, 1 << 16), default=128, help="Maximum number after each prompt.")
+@option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, help="Temperature.")
 @pipeline_option()
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
 @option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.", rare=True)
-@option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling; 0 by default.", rare=True)
+@option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling.", rare=True)
 def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 

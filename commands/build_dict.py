@@ -1,22 +1,13 @@
 """The command ``build-dict``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import (
-    announce,
-    check_first,
-    model_of,
-    open_text,
-    print_result,
-    say,
-    say_next,
-    tokenizer_with_notes,
-)
+from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
 from spectool.commands.shared.options import (
     Whole,
     command,
@@ -27,18 +18,13 @@ from spectool.commands.shared.options import (
     tokenizer_option,
 )
 
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
-
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 
 
 @command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option(
-    "--corpus",
-    metavar="C",
-    help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl.",
+    "--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl."
 )
 @option(
     "--pack",
@@ -52,7 +38,6 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     "--max-bytes",
     type=size_in_bytes,
     default="5MB",
-    show_default=True,
     metavar="SIZE",
     help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )
@@ -91,12 +76,12 @@ def build_dict(
         raise click.UsageError("nothing to build from: give --corpus TEXT, or --pack NAME")
     source = None if corpus is None else open_text(corpus, **reads)
     counted = [open_pack(name) for name in packs]
-    options = BackoffOptions(max_bytes, min_count=min_count or (2 if source is None else least_count(source)))
-    check_first(Dictionary.format, out, tokenizer)
-    target = tokenizer_with_notes(tokenizer)
+    size = None if source is None else source.total_bytes
+    options = BackoffOptions(max_bytes, min_count=min_count or least_count(size))
+    (target,) = open_tokenizers(Dictionary.format, out, tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
     path = out or dictionary_path("-".join(names), target.fingerprint, options)
-    announce(path, Dictionary.format, {"target": target.fingerprint})
+    announce(path, Dictionary.format, target=target)
     if source is not None and not counted:
         manifest = count_and_build(target, source, path, options, say)
         print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))
@@ -106,9 +91,9 @@ def build_dict(
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
-def least_count(corpus: "Corpus") -> int:
-    """Occurrences of the n-grams that a dictionary of a corpus has by default."""
-    return 1 if corpus.total_bytes is not None and corpus.total_bytes < _SMALL else 2
+def least_count(total_bytes: int | None) -> int:
+    """Occurrences of the n-grams that a dictionary of a corpus of this size has by default."""
+    return 1 if total_bytes is not None and total_bytes < _SMALL else 2
 
 
 def dictionary_path(text: str, fingerprint: str, options: BackoffOptions) -> Path:

@@ -1,10 +1,10 @@
 """The command ``chat``."""
 
+import io
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +12,7 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say
 from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import DraftingChoice, model_options
+from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 
@@ -24,14 +24,7 @@ Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
 
 @command("chat", json=False)
 @model_options
-def chat(
-    model: str,
-    adapter_path: Path | None,
-    drafting: DraftingChoice,
-    system_prompt: str | None,
-    template_variables: dict[str, Any],
-    **settings: Any,
-) -> None:
+def chat(model: str, system_prompt: str | None, template_variables: dict[str, Any], **settings: Any) -> None:
     """Chat with a model: the same answers, faster.
 
     The conversation stays in the model's cache, so only what is new is read at each turn. In piped input, each line is
@@ -42,10 +35,12 @@ def chat(
         spectool chat --model ./Bielik-11B --dict pl.dict
         spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
     """
-    follow_rank_0(model, settings["pipeline"], adapter_path)
+    follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     if sys.stdin is None:
         raise click.UsageError("a conversation needs standard input, which is closed")
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
+        sys.stdin.reconfigure(encoding=None if sys.stdin.isatty() else "utf-8", errors="surrogateescape")
+    target, tokenizer, arguments = open_model(model, **settings)
 
     from spectool.commands.conversation import Conversation
 
@@ -101,43 +96,33 @@ def _answer(conversation: Any, line: str) -> bool:
 
 def _turns() -> Iterator[str]:
     """Turns that are typed or piped in; lines that end in a backslash are joined."""
-    begun = ""
+    typed, begun = sys.stdin.isatty(), ""
     while True:
         try:
-            line = _line("… " if begun else "> ")
-        except UnicodeDecodeError as error:
-            say(f"Error: this turn: not UTF-8 at byte {error.start}. Convert it first")
-            begun = ""
-            continue
+            line = _typed_line("… " if begun else "> ") if typed else input()
+        except EOFError:
+            break
         except KeyboardInterrupt:
-            if not sys.stdin.isatty():
+            if not typed:
                 raise
             say("\nCtrl-D or /quit ends the conversation.")
             begun = ""
             continue
-        if line is None:
-            break
         if line.endswith("\\"):
             begun += line[:-1] + "\n"
-            continue
-        yield begun + line
-        begun = ""
+        else:
+            yield begun + line
+            begun = ""
+    if typed:
+        say("")
     if begun:
         yield begun
 
 
-def _line(prompt: str) -> str | None:
-    """The next line without its end, None at the end of the input; bytes that are not UTF-8 are lone surrogates."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
-        return line.rstrip("\r\n") if line else None
+def _typed_line(prompt: str) -> str:
     import readline  # noqa: F401  # gives input() its history and line editing
 
     if not sys.stdout.isatty():  # answers go to a file: the prompt must not
         click.echo(prompt, nl=False, err=True)
         prompt = ""
-    try:
-        return input(prompt)
-    except EOFError:
-        say("")
-        return None
+    return input(prompt)

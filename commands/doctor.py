@@ -23,7 +23,6 @@ _BAR = 24  # characters of a pass as long as the longest one
     "--seconds",
     type=Finite(0.1, 600),
     default=10.0,
-    show_default=True,
     help="Time to measure each model, once it is loaded. With more, larger passes and longer contexts are measured.",
 )
 @option(

@@ -11,19 +11,19 @@ from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, in_words, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import DraftingChoice, model_options
-from spectool.commands.shared.options import Text, TextFile, command, option
+from spectool.commands.shared.model_options import model_options
+from spectool.commands.shared.options import command, option, text_file_option, utf8_text
 from spectool.commands.shared.spread import follow_rank_0
 
 _TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _PROMPT = "Model and prompt"
 
 
-@command("generate", json=False)
+@command("generate")
 @option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
 @option(
     "--prefill-response",
-    type=Text(),
+    type=utf8_text,
     metavar="TEXT",
     help="Beginning of the answer, which the model continues.",
     heading=_PROMPT,
@@ -31,16 +31,10 @@ _PROMPT = "Model and prompt"
 )
 @option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT, rare=True)
 @model_options
-@option(
-    "--prediction",
-    type=TextFile(),
-    metavar="FILE",
-    help="Text that the answer is likely to repeat, such as a file to be edited.",
-    heading="Drafting",
+@text_file_option(
+    "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
 )
-@option(
-    "--json-schema", type=TextFile(), metavar="FILE", help="Answer in JSON that fits this schema.", heading="Sampling"
-)
+@text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
 @option(
     "--prompt-cache-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -50,18 +44,15 @@ _PROMPT = "Model and prompt"
     rare=True,
 )
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
-@option("--json", "as_json", is_flag=True, help="Print text and figures as JSON.")
 def generate(
     prompt: str | None,
     prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
-    adapter_path: Path | None,
-    prediction: tuple[Path, str] | None,
-    drafting: DraftingChoice,
+    prediction: tuple[str, str] | None,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    json_schema: tuple[Path, str] | None,
+    json_schema: tuple[str, str] | None,
     prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
@@ -86,9 +77,9 @@ def generate(
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
     if prompt_cache_file is not None and settings["max_kv_size"] is not None:
         raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
-    follow_rank_0(model, settings["pipeline"], adapter_path)
+    follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     text = _read_prompt(prompt)
-    target, tokenizer, arguments = open_model(model, adapter_path, drafting, **settings)
+    target, tokenizer, arguments = open_model(model, **settings)
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
@@ -135,7 +126,7 @@ def generate(
         _say_figures(facts)
 
 
-def _grammar(path: Path, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
+def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
     """The grammar of a JSON schema, after the reasoning of a model that reasons."""
     from spectool.runtime.chat_template import begins_reasoning
     from spectool.runtime.grammar import Grammar

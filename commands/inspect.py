@@ -7,19 +7,18 @@ import click
 from click.core import ParameterSource
 
 from spectool.commands.shared.console import model_of, say, say_next, say_opening, show
-from spectool.commands.shared.options import Text, Whole, command, option, tokenizer_option
+from spectool.commands.shared.options import Whole, command, option, some_text, tokenizer_option
 
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
 
 
 @command("inspect")
 @click.argument("path", metavar="PATH")
-@option("--lookup", type=Text(empty=False), metavar="TEXT", help="Show what a dictionary proposes after this text.")
+@option("--lookup", type=some_text, metavar="TEXT", help="Show what a dictionary proposes after this text.")
 @option(
     "--entries",
     type=Whole(0, 100_000),
     default=5,
-    show_default=True,
     help="Number of sample entries of a dictionary to show.",
 )
 @tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
-
-if TYPE_CHECKING:
-    from spectool.tokenization.tokenizer import Tokenizer
+from spectool.tokenization.opening import open_named
+from spectool.tokenization.tokenizer import Tokenizer
 
 _STEPS = 8  # most look-ups of a proposal that is shown
 
@@ -23,7 +22,7 @@ def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str |
     return facts | {"sample entries": [_entry(dictionary, tokenizer, each.context, each) for each in chosen]}
 
 
-def explain(dictionary: Dictionary, tokenizer: "Tokenizer", text: str) -> dict[str, Any]:
+def explain(dictionary: Dictionary, tokenizer: Tokenizer, text: str) -> dict[str, Any]:
     """The tokens of a text, and the entries of the successive look-ups after it, with the probability of all so far."""
     tokens: list[int] = list(tokenizer.encode_after_space([text])[0])
     split = " | ".join(_shown(dictionary, tokenizer, [token]) for token in tokens)
@@ -36,12 +35,12 @@ def explain(dictionary: Dictionary, tokenizer: "Tokenizer", text: str) -> dict[s
     return {"tokens": split, "proposal": chain}
 
 
-def _entry(dictionary: Dictionary, tokenizer: "Tokenizer | None", context: Sequence[int], entry: Any) -> dict[str, Any]:
+def _entry(dictionary: Dictionary, tokenizer: Tokenizer | None, context: Sequence[int], entry: Any) -> dict[str, Any]:
     after, comes = (_shown(dictionary, tokenizer, part) for part in (context, [entry.token]))
     return {"after": after, "comes": comes, "probability": round(entry.probability, 4)}
 
 
-def _shown(dictionary: Dictionary, tokenizer: "Tokenizer | None", tokens: Sequence[int]) -> str:
+def _shown(dictionary: Dictionary, tokenizer: Tokenizer | None, tokens: Sequence[int]) -> str:
     """Tokens as text with visible spaces, a special one by its name; as ids without a tokenizer."""
     if tokenizer is None:
         return " ".join(map(str, tokens))
@@ -53,9 +52,7 @@ def _shown(dictionary: Dictionary, tokenizer: "Tokenizer | None", tokens: Sequen
     return raw.decode("utf-8", "backslashreplace").replace(" ", "▁").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _tokenizer_of(dictionary: Dictionary, source: str | None, required: bool) -> "Tokenizer | None":
-    from spectool.tokenization.opening import open_named
-
+def _tokenizer_of(dictionary: Dictionary, source: str | None, required: bool) -> Tokenizer | None:
     recorded = dictionary.tokenizer
     try:
         tokenizer = open_named(source, recorded, "the dictionary's")

@@ -7,15 +7,8 @@ from typing import Any
 import click
 
 from spectool.build.packs.options import PackOptions
-from spectool.commands.shared.console import announce, check_first, open_text, print_result, say, say_next
-from spectool.commands.shared.options import (
-    Whole,
-    command,
-    option,
-    path_option,
-    size_in_bytes,
-    text_options,
-)
+from spectool.commands.shared.console import announce, open_text, print_result, say, say_next
+from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes, text_options
 
 
 @command("pack")
@@ -30,31 +23,16 @@ from spectool.commands.shared.options import (
     help="Where the text is from and its licence, for whoever gets the pack; may be repeated.",
 )
 @path_option("--card", metavar="FILE", help="Write a page about the pack as well, for example README.md.")
-@option(
-    "--max-bytes",
-    type=size_in_bytes,
-    default="2MB",
-    show_default=True,
-    metavar="SIZE",
-    help="Maximum size of the pack.",
-)
-@option(
-    "--min-count",
-    type=Whole(1),
-    default=2,
-    show_default=True,
-    help="Leave out n-grams that occur less often.",
-    rare=True,
-)
+@option("--max-bytes", type=size_in_bytes, default="2MB", metavar="SIZE", help="Maximum size of the pack.")
+@option("--min-count", type=Whole(1), default=2, help="Leave out n-grams that occur less often.", rare=True)
 @option(
     "--min-names",
     type=Whole(0),
     default=PackOptions.min_names,
-    show_default=True,
     help="Leave out names, numbers and all that is not in lower case if it occurs less often.",
     rare=True,
 )
-@option("--orders", type=Whole(1, 5), default=4, show_default=True, help="Words of the longest n-gram.", rare=True)
+@option("--orders", type=Whole(1, 5), default=4, help="Words of the longest n-gram.", rare=True)
 @text_options
 def pack(
     sources: tuple[str, ...],
@@ -82,13 +60,12 @@ def pack(
     from spectool.artifacts.pack import Pack
     from spectool.build.packs.stage import build_pack
 
-    check_first(Pack.format, out)
     packs = [Pack(Path(source)) for source in sources if source.endswith(".pack")]
     corpora = [open_text(source, **reads) for source in sources if not source.endswith(".pack")]
     inherited = [line for each in packs for line in each.manifest.inputs.get("credits", [])]
     about = {"language": language, "credits": list(dict.fromkeys([*inherited, *credits]))}
     options = PackOptions(max_bytes, orders, min_count, min_names)
-    announce(out, Pack.format, {})
+    announce(out, Pack.format)
     manifest = build_pack(packs, corpora, about, out, options, say)
     print_result(out, manifest, as_json)
     if card is not None:

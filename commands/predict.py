@@ -17,15 +17,15 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 
 
 @command("predict")
-@option("--corpus", metavar="C", default="sample:pl", show_default=True, help="Text to replay.", heading="Text")
+@option("--corpus", metavar="C", default="sample:pl", help="Text to replay.", heading="Text")
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
 @option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
-@option("--history/--no-history", default=True, show_default=True, help="Draft from the text too.", heading="Drafting")
+@option("--history/--no-history", default=True, help="Draft from the text too.", heading="Drafting")
 @option("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.", heading="Machine")
 @option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
-@option("--bits", type=Whole(1, 32), default=4, show_default=True, help="Bits of a weight.", heading="Machine")
-@option("--mode", type=_MODES, default="affine", show_default=True, help="Form of the weights.", heading="Machine")
+@option("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.", heading="Machine")
+@option("--mode", type=_MODES, default="affine", help="Form of the weights.", heading="Machine")
 @option("--size", type=Finite(0.001), metavar="B", help="Billions of weights, such as 8.", heading="Machine")
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
@@ -37,7 +37,7 @@ def predict(
     max_tokens: int | None,
     dictionaries: tuple[Path, ...],
     history: bool,
-    min_draft_prob: float | None,
+    min_probability: float | None,
     as_json: bool,
     **machine: Any,
 ) -> None:
@@ -83,7 +83,7 @@ def predict(
     target = open_named(tokenizer, recorded, "the dictionary's")
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-    least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_draft_prob is None else min_draft_prob
+    least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_probability is None else min_probability
     drafter = LookupDrafter(open_dictionaries(dictionaries, target), history, least)
     among = machines or {"": Machine()}
     with progress("replaying", sum(map(len, documents)) * len(among), "tokens") as update:

@@ -3,23 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from spectool.commands.shared.console import (
-    check_first,
-    open_text,
-    print_result,
-    progress,
-    say,
-    say_next,
-    tokenizer_with_notes,
-)
-from spectool.commands.shared.options import (
-    Whole,
-    command,
-    draft_option,
-    option,
-    path_option,
-    text_options,
-)
+from spectool.commands.shared.console import open_text, print_result, progress, say, say_next, tokenizer_with_notes
+from spectool.commands.shared.options import Whole, command, draft_option, option, path_option, text_options
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _ROUNDS = 10  # of timed passes of each model, in turns
@@ -36,12 +21,7 @@ _ROUNDS = 10  # of timed passes of each model, in turns
     help="Text in a language to keep, as for build-dict; may be repeated. All have the same weight.",
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
-@option(
-    "--ids",
-    type=Whole(1),
-    metavar="N",
-    help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.",
-)
+@option("--ids", type=Whole(1), help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.")
 @text_options
 def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool, **reads: Any) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.
@@ -56,10 +36,11 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     Example:
         spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
     """
+    from spectool.artifacts.atomic import require_new
     from spectool.build.pruning.stage import prune_model
 
     sources = [open_text(corpus, **reads) for corpus in corpora]
-    check_first(None, out)
+    require_new(out)
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)
     manifest = prune_model(directory, whole, sources, out, say, ids)
@@ -72,8 +53,8 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
 
 def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id."""
-    if Path(draft).is_dir():
-        return Path(draft)
+    if (directory := Path(draft).expanduser()).is_dir():
+        return directory
     from huggingface_hub import snapshot_download
 
     from spectool import RuntimeUnsupported

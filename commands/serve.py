@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import say, without_controls
-from spectool.commands.shared.load_model import check_drafting
+from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import (
-    DraftingChoice,
     adapter_option,
     drafting_options,
     kv_bits_option,
@@ -23,34 +21,33 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, Text, Whole, command, option
+from spectool.commands.shared.options import Decorator, Whole, command, option, some_text
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.serve.options import ServerOptions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_COUNT = Whole(1)
 _DEFAULTS = "Defaults for requests that leave them out"
+
+
+def _count(name: str, *others: str, **about: Any) -> Decorator:
+    """The option of a whole number of `ServerOptions`, with its default; ``about`` are arguments of `option`."""
+    default = getattr(ServerOptions, name)
+    return option(f"--{name.replace('_', '-')}", *others, type=Whole(1), default=default, rare=True, **about)
+
+
 _access = partial(option, heading="Access")
-_limit = partial(option, heading="Limits", rare=True)
-_cache = partial(option, heading="Cache", rare=True)
+_limit = partial(_count, heading="Limits")
+_cache = partial(_count, heading="Cache")
 _default = partial(sampling_option, heading=_DEFAULTS, rare=True)
 
 
-def _count(heading: str, name: str, help: str, *others: str, **more: Any) -> Decorator:
-    """The option of a whole number of `ServerOptions`, with its default."""
-    about: dict[str, Any] = {"default": getattr(ServerOptions, name), "show_default": True, "rare": True, **more}
-    return option(f"--{name.replace('_', '-')}", *others, type=_COUNT, help=help, heading=heading, **about)
-
-
-def _template(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _chat_template(given: str) -> str:
     """The text of a chat template that is a file, or the text itself."""
-    if value is None:
-        return None
     try:
-        text = value if "{%" in value or "{{" in value else Path(value).read_text(encoding="utf-8")
+        text = given if "{%" in given or "{{" in given else Path(given).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise click.BadParameter(f"expected a file with a Jinja template, got {value!r} ({reason})") from error
+        raise click.BadParameter(f"expected a file with a Jinja template, got {given!r} ({reason})") from error
 
     from jinja2 import Environment, TemplateSyntaxError
 
@@ -62,30 +59,34 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
     return text
 
 
+def _origin(given: str) -> str:
+    if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", given):
+        raise click.BadParameter(
+            "expected an address as browsers send it, in small letters and without a path, such as "
+            f"http://localhost:3000, or *, got {given!r}"
+        )
+    return given
+
+
 @command("serve", json=False)
 @model_option(heading="Model")
 @adapter_option(heading="Model")
 @pipeline_option(heading="Model")
 @option(
     "--chat-template",
-    callback=_template,
+    type=_chat_template,
     metavar="FILE",
     help="Chat template in Jinja, instead of the model's own; or the template itself.",
     heading="Model",
     rare=True,
 )
 @drafting_options
-@_access(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; by default reachable from this machine only.",
-)
-@_access("--port", type=Whole(0, 65535), default=8080, show_default=True, help="Port; 0 for any free one.")
+@_access("--host", default="127.0.0.1", help="Address to listen on; by default reachable from this machine only.")
+@_access("--port", type=Whole(0, 65535), default=8080, help="Port; 0 for any free one.")
 @_access(
     "--api-key",
     "api_keys",
-    type=Text(empty=False),
+    type=some_text,
     multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
@@ -94,72 +95,59 @@ def _template(context: click.Context, parameter: click.Parameter, value: str | N
 @_access(
     "--served-model-name",
     "served_names",
-    type=Text(empty=False),
+    type=some_text,
     multiple=True,
     metavar="NAME",
     help="Name of the model in requests, instead of M; may be repeated.",
 )
 @_count(
-    _DEFAULTS,
     "max_tokens",
-    "Maximum number of tokens of an answer; by default 512, and in a chat no other limit than the context.",
     "-m",
+    help="Maximum number of tokens of an answer; by default 512, and in a chat no other limit than the context.",
+    heading=_DEFAULTS,
 )
 @_default("temp", most=2)
 @_default("top_p")
 @_default("top_k")
 @_default("min_p")
 @template_variables_option(heading=_DEFAULTS, rare=True)
-@_limit(
+@option(
     "--allowed-origin",
     "allowed_origins",
+    type=_origin,
     multiple=True,
     metavar="URL",
     help="Web site whose pages may send requests; * for all. May be repeated.",
+    heading="Limits",
+    rare=True,
 )
-@_count("Limits", "max_connections", "Connections that may be open at once.")
+@_limit("max_connections", help="Connections that may be open at once.")
 @_limit(
-    "--batch",
-    type=_COUNT,
-    metavar="N",
+    "batch",
     help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with a draft "
     "model or --kv-bits.",
 )
-@_count("Limits", "max_waiting", "Requests that may wait for their turn.")
-@_count("Limits", "max_body", "Largest request.", metavar="BYTES")
-@_limit(
-    "--max-prompt-tokens",
-    type=_COUNT,
-    metavar="N",
-    help="Longest prompt; by default the model's context, with room for an answer.",
-)
-@_count("Cache", "prefill_step_size", "Number of prompt tokens in one pass.")
-@_count("Cache", "prompt_cache_size", "Number of texts whose caches are kept for the next turn.")
+@_limit("max_waiting", help="Requests that may wait for their turn.")
+@_limit("max_body", help="Largest request.", metavar="BYTES")
+@_limit("max_prompt_tokens", help="Longest prompt; by default the model's context, with room for an answer.")
+@_cache("prefill_step_size", help="Number of prompt tokens in one pass.")
+@_cache("prompt_cache_size", help="Number of texts whose caches are kept for the next turn.")
 @_cache(
-    "--prompt-cache-bytes",
-    type=_COUNT,
-    metavar="BYTES",
+    "prompt_cache_bytes",
     help="Maximum size of the kept caches together, of which the oldest are dropped first; by default a quarter of the "
     "memory that the weights leave.",
+    metavar="BYTES",
 )
 @kv_bits_option(help="Quantise caches from 5,000 tokens on.", heading="Cache", rare=True)
 @option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
-    show_default=True,
     help="How much to log on stderr; DEBUG also logs requests with their texts.",
     heading="Log",
     rare=True,
 )
-def serve(
-    model: str,
-    drafting: DraftingChoice,
-    host: str,
-    port: int,
-    log_level: str,
-    **options: Any,
-) -> None:
+def serve(model: str, host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
@@ -169,25 +157,18 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    check_drafting(drafting)
+    sources = checked_sources(options)
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
-    started = ServerOptions(
-        model=model,
-        num_draft_tokens=drafting.num_draft_tokens,
-        measure=drafting.measure,
-        verify=drafting.verify,
-        **options,
-    )
-    _check_origins(started.allowed_origins)
+    started = ServerOptions(model=model, **options)
     handler = logging.StreamHandler()
-    handler.setFormatter(_LogLines())
+    handler.setFormatter(_LogLines("%(asctime)s - %(levelname)s - %(message)s"))
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
     logging.captureWarnings(True)
 
     from spectool.runtime.loading import load_drafter
     from spectool.serve.server import Server
 
-    server = Server(host, port, started, partial(load_drafter, **drafting.sources, say=say))
+    server = Server(host, port, started, partial(load_drafter, **sources, say=say))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     try:
         server.wait_until_loaded()
@@ -209,21 +190,8 @@ def serve(
         server.stop()
 
 
-def _check_origins(origins: Iterable[str]) -> None:
-    """Check what nothing else looks at before a request comes that needs it."""
-    for origin in origins:
-        if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", origin):
-            raise click.UsageError(
-                "--allowed-origin: expected an address as browsers send it, in small letters and without a path, "
-                f"such as http://localhost:3000, or *, got {origin!r}"
-            )
-
-
 class _LogLines(logging.Formatter):
     """A line for each entry, in which nothing that a client sent can move the cursor or begin another line."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s - %(levelname)s - %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
         """The entry, with control characters escaped; the further lines of a traceback are indented."""

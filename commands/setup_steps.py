@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
-from spectool import ArtifactError, TokenizerError
+import click
+
+from spectool import ArtifactError, CorpusError, MissingExtra, TokenizerError
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
@@ -22,13 +25,14 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.stage import compile_and_build, described
+from spectool.build.packs.stage import bundled_packs, compile_and_build, described, open_pack
 from spectool.build.pruning import stage as pruning
 from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
 from spectool.commands.prune_draft import model_directory
-from spectool.commands.shared.console import progress, say
+from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.drafter_spec import drafter_of
-from spectool.corpora import Corpus, open_corpus
+from spectool.corpora import Corpus, open_corpus, preset_for
+from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
@@ -51,36 +55,59 @@ _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in 
 
 @dataclass
 class Setup:
-    """What the user asked for, and what was made of it."""
+    """What the user asked for, which are the options of the command, and what was made of it."""
 
     model: str
     language: str
     corpora: Sequence[str]
-    packs: Sequence[Pack]
+    packs: Sequence[str]
     draft: str | None
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
-    run: Run | None = None  # the benchmark
+    bench: Run | None = None
     steps: list[dict[str, object]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)  # what would make the model's passes flatter here
 
-    def make(self, texts: Sequence[Corpus]) -> None:
-        """Make all that is missing, from text that `text` has found, and measure it."""
+    def run(self, as_json: bool) -> None:
+        """Make all that is missing, measure it, and print what to use from now on."""
+        packs, texts = self._sources()
         target = open_tokenizer(self.model)
-        for pack in self.packs:
+        for pack in packs:
             self._pack(target, pack)
         for text in texts:
             self._dictionary(target, text)
         self._doctor(self.model)
         model = load_model(self.model, lazy=True)[0]
-        if costs := known_costs(model):
-            self.advice = flatter_here(model, costs)
+        costs = known_costs(model)
+        assert costs is not None  # measured now, or kept
+        self.advice = flatter_here(model, costs)
         for note in self.advice:
             say(note)
         if self.draft is not None:
             self._draft(self.draft, target, texts)
-        self._bench(target, texts)
+        self._bench(target, texts, costs.curve[1])
+        self._print(as_json)
+
+    def _sources(self) -> tuple[list[Pack], list[Corpus]]:
+        """What dictionaries are made from, once it is clear that all that was named is there."""
+        if len(set(map(slug, self.corpora))) < len(self.corpora):
+            raise click.UsageError(
+                "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
+            )
+        for spec in self.corpora:
+            open_text(spec)  # says which files are left out
+        for name in filter(None, (self.model, self.draft)):
+            model_directory(name)  # which may have to be fetched
+        say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
+        say("You can stop with Ctrl-C and continue later with the same command.")
+        packs = [open_pack(name) for name in self.packs or bundled_packs().keys() & {self.language.partition("-")[0]}]
+        needs_text = self.draft is not None or not packs or self.language not in LANGUAGES
+        named = self.corpora or ([preset_for(self.language)] if needs_text else [])
+        try:
+            return packs, list(map(self.text, named))
+        except (CorpusError, MissingExtra) as error:
+            raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
 
     def _step(self, name: str, what: str, kept: bool, make: Callable[[], object]) -> None:
         """Make something, unless it is kept from an earlier run."""
@@ -116,27 +143,22 @@ class Setup:
         return beginning
 
     def _dictionary(self, target: Tokenizer, text: Corpus) -> None:
-        options = BackoffOptions(min_count=least_count(text))
+        options = BackoffOptions(min_count=least_count(text.total_bytes))
         path = dictionary_path(text.spec, target.fingerprint, options)
 
         def build() -> None:
             say(amount_of_text(count_and_build(target, text, path, options, say).statistics["tokens"]))
 
-        kept = _made(path, Dictionary.format, {"target": target}, [text])
+        kept = _made(path, Dictionary.format, {"target": target}, files=_files([text]))
         self._step("dictionary", f"from {slug(text.spec)}, at most {options.max_bytes or 0:,} bytes", kept, build)
 
     def _pack(self, target: Tokenizer, pack: Pack) -> None:
         options = BackoffOptions()
         path = dictionary_path(pack.path.name, target.fingerprint, options)
-        try:
-            manifest = read_manifest(path)
-            found = manifest.format, manifest.fingerprints, manifest.inputs.get("packs")
-        except ArtifactError:
-            found = None
         self._step(
             "pack",
             f"a dictionary of {pack.path.name}, which counts {len(pack):,} word sequences",
-            found == (Dictionary.format, {"target": target.fingerprint}, described([pack])),
+            _made(path, Dictionary.format, {"target": target}, packs=described([pack])),
             lambda: compile_and_build(target, [pack], None, path, options, say),
         )
 
@@ -172,21 +194,19 @@ class Setup:
             sides = digest(draft.fingerprint, target.fingerprint)
             aligned = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
             self.draft_options += ["--alignment", str(aligned)]
-            kept = _made(aligned, Alignment.format, {"draft": draft, "target": target}, texts[:1])
             self._step(
                 "alignment",
                 "of the two tokenizers, about 20 MB for large ones",
-                kept,
+                _made(aligned, Alignment.format, {"draft": draft, "target": target}, files=_files(texts[:1])),
                 lambda: build_alignment(draft, target, texts[0], aligned, say),
             )
             require_checked(aligned, read_manifest(aligned), say)
         self._doctor(used)
 
-    def _bench(self, target: Tokenizer, texts: Sequence[Corpus]) -> None:
-        """Measure all drafters, on as many prompts as there is time for."""
-        costs = known_costs(load_model(self.model, lazy=True)[0])
+    def _bench(self, target: Tokenizer, texts: Sequence[Corpus], plain_pass: float) -> None:
+        """Measure all drafters, on as many prompts as there is time for, if a plain pass takes so many seconds."""
         drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
-        step = (1 + len(drafters)) * (costs.curve[1] if costs else 1.0)  # seconds of a token in all of them
+        step = (1 + len(drafters)) * plain_pass  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
         look_ups = ["--history", *(word for each in found for word in ("--dict", str(each.path)))]
@@ -204,7 +224,7 @@ class Setup:
 
         def measure() -> None:
             shutil.rmtree(out, ignore_errors=True)
-            self.run = run_benchmark(asked, out, say, progress)
+            self.bench = run_benchmark(asked, out, say, progress)
 
         minutes = max(1, round(step * count * asked.tokens / 60))
         what = f"{', '.join([PLAIN, *drafters])}, on {count} prompts; about {minutes} minute{'s' * (minutes > 1)}"
@@ -212,8 +232,8 @@ class Setup:
 
     def outcome(self) -> tuple[Verdict, str | None, str | None]:
         """What the benchmark says, once all steps are made, and if it tells, the drafter and the command to use now."""
-        assert self.run is not None
-        verdict = verdict_of(self.run)
+        assert self.bench is not None
+        verdict = verdict_of(self.bench)
         if verdict.fastest is None:
             return verdict, None, None
         speedups = {one.drafter: one.speedup.value for one in verdict.results}
@@ -227,16 +247,35 @@ class Setup:
             options += [] if best == LOOK_UPS else self.draft_options
         return verdict, best, shlex.join(["spectool", "generate", "--model", self.model, *options])
 
+    def _print(self, as_json: bool) -> None:
+        verdict, recommended, then = self.outcome()
+        if as_json:
+            facts: dict[str, Any] = {"steps": self.steps, "verdict": verdict.sentence, "pays": verdict.pays}
+            facts |= {"other_forms": self.advice, "recommended": recommended, "command": then}
+            facts |= {"run": str(self.bench and self.bench.path)}
+            facts |= {"configurations": [one.figures() for one in verdict.results]}
+            show(facts, as_json=True)
+            return
+        click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
+        if then is None:
+            click.echo("Nothing is recommended, because too little real text was written to measure on.")
+            return
+        if verdict.pays is None:
+            click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
+        for note in self.advice:
+            click.echo(fill(note, 100))
+        click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
+        click.echo("`spectool chat` and `spectool serve` take the same options.")
 
-def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer | None], texts: Sequence[Corpus]) -> bool:
-    """Whether an artifact is there and whole, and was made for these tokenizers from these texts."""
+
+def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer], **inputs: Any) -> bool:
+    """Whether an artifact is there and whole, and was made for these tokenizers from these inputs."""
     try:
         manifest = read_manifest(path)
     except ArtifactError:
         return False
-    wanted = {role: side and side.fingerprint for role, side in tokenizers.items()}
-    found = manifest.format, manifest.fingerprints, manifest.inputs.get("files")
-    return found == (kind, wanted, _files(texts))
+    found = manifest.format, manifest.fingerprints, {name: manifest.inputs.get(name) for name in inputs}
+    return found == (kind, {role: each.fingerprint for role, each in tokenizers.items()}, inputs)
 
 
 def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:

@@ -7,18 +7,18 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from spectool import SpectoolError, escaped_name
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.atomic import require_new, require_writable
+from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spectool.corpora import Corpus
     from spectool.tokenization.tokenizer import Tokenizer
 
-Result = TypeVar("Result")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
@@ -48,7 +47,7 @@ def say(message: str) -> None:
 
 def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
     """Write the next command to stderr, quoted for a shell, with an ``ending`` to fill in."""
-    say(f"next: spectool {shlex.join(command)} {ending}".rstrip())
+    say(f"next: spectool {shlex.join(command)} {ending}")
 
 
 def model_of(tokenizer: str, otherwise: str) -> str:
@@ -57,30 +56,12 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def check_first(format_name: str | None, out: Path | None, *tokenizers: str) -> None:
-    """Check what a stage will write and which tokenizers it needs, before any of them is read.
-
-    Without a ``format_name``, a model is written. Without ``out``, it will write in the user's cache, under a name that
-    depends on the tokenizer.
-    """
-    from spectool.tokenization.opening import open_tokenizer
-
-    if out is None:
-        require_writable(default_path("new"))
-    elif format_name is None:
-        require_new(out)
-    else:
-        require_replaceable(out, format_name)
-    for name in tokenizers:
-        if not is_there(name):
-            open_tokenizer(name)  # says what it looked for
-
-
-def is_there(model: str) -> bool:
-    """Whether a model or tokenizer is on the disk, or may be on the hub."""
+def require_there(name: str, load: Callable[[str], object]) -> None:
+    """Check that a model or tokenizer is here, or may be on the hub; if not, ``load`` says what it looked for."""
     from spectool.tokenization.hub_names import looks_like_hub_id
 
-    return looks_like_hub_id(model) or os.path.lexists(Path(model).expanduser())
+    if not (looks_like_hub_id(name) or os.path.lexists(Path(name).expanduser())):
+        load(name)
 
 
 def say_opening(source: str | Path) -> None:
@@ -103,6 +84,22 @@ def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer
+
+
+def open_tokenizers(format_name: str, out: Path | None, *names: str) -> "list[Tokenizer]":
+    """The tokenizers of a stage, with notes, after a look at whether they are there and ``out`` can be written.
+
+    Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
+    """
+    from spectool.tokenization.opening import open_tokenizer
+
+    if out is None:
+        require_writable(default_path("new"))
+    else:
+        require_replaceable(out, format_name)
+    for name in names:
+        require_there(name, open_tokenizer)
+    return [tokenizer_with_notes(name) for name in names]
 
 
 @contextmanager
@@ -137,11 +134,7 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        if isinstance(value, Mapping):
-            parts = [_named(*each) for each in value.items()]
-        else:
-            parts = [in_words(each) for each in (value if isinstance(value, list | tuple) else [value])]
-        lines = [line for part in map(without_controls, parts or ["none"]) for line in _wrapped(part) or [part]]
+        lines = [line for part in _parts(value) or ["none"] for line in _wrapped(without_controls(part))]
         for name, line in zip_longest([key], lines, fillvalue=""):
             click.echo(f"{name:<{width}}  {line}")
 
@@ -153,14 +146,7 @@ def in_words(value: Any, depth: int = 0) -> str:
     'max bytes 5,000,000, exact no, reason none, sides (draft 0.1235, none)'
     """
     if isinstance(value, Mapping | list | tuple):
-        if depth == _DEEPEST:
-            return "…"
-        parts = (
-            (_named(key, each, depth + 1) for key, each in value.items())
-            if isinstance(value, Mapping)
-            else (in_words(each, depth + 1) for each in value)
-        )
-        return ", ".join(parts) or "none"
+        return "…" if depth == _DEEPEST else ", ".join(_parts(value, depth + 1)) or "none"
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, int | float):
@@ -168,10 +154,16 @@ def in_words(value: Any, depth: int = 0) -> str:
     return short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"
 
 
-def _named(key: str, value: Any, depth: int = 1) -> str:
-    words = in_words(value, depth)
-    name = key if "." in key else key.replace("_", " ")  # files keep their names
-    return f"{name} {f'({words})' if isinstance(value, Mapping) else words}"
+def _parts(value: Any, depth: int = 1) -> list[str]:
+    """The elements of a mapping or list in words, or the value itself."""
+    if isinstance(value, Mapping):
+        return [_named(key, each, depth) for key, each in value.items()]
+    return [in_words(each, depth) for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _named(key: str, value: Any, depth: int) -> str:
+    words = f"({in_words(value, depth)})" if isinstance(value, Mapping) else in_words(value, depth)
+    return f"{key if '.' in key else key.replace('_', ' ')} {words}"  # files keep their names
 
 
 def without_controls(text: str) -> str:
@@ -179,8 +171,9 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def announce(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
-    """Say what artifact will be replaced by one for tokenizers with these fingerprints, by role."""
+def announce(out: Path, format_name: str, **tokenizers: "Tokenizer") -> None:
+    """Say what artifact will be replaced by one for these tokenizers, by role."""
+    fingerprints = {role: tokenizer.fingerprint for role, tokenizer in tokenizers.items()}
     if replaced := require_replaceable(out, format_name, fingerprints):
         corpus = replaced.inputs.get("corpus")
         say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
@@ -209,29 +202,25 @@ def decoded(given: bytes | str, where: str = "") -> str:
         ) from error
 
 
-def guarded(command: Callable[..., Result]) -> Callable[..., Result]:
-    """A command whose errors are one line with exit status 1, and 130 for Ctrl-C; ``--debug`` shows tracebacks."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Result:
-        try:
-            return command(*args, **kwargs)
-        except BrokenPipeError:
-            # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(141)
-        except KeyboardInterrupt as stop:
-            say(str(stop) or "Interrupted. No file was left half-written.")
-            sys.exit(130)
-        except (click.ClickException, click.exceptions.Exit):
+@contextmanager
+def guarded() -> Iterator[None]:
+    """End with an error in one line and exit status 1, or with 130 after Ctrl-C; ``--debug`` shows tracebacks."""
+    try:
+        yield
+    except BrokenPipeError:
+        # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt as stop:
+        say(str(stop) or "Interrupted. No file was left half-written.")
+        sys.exit(130)
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        context = click.get_current_context(silent=True)
+        if context is not None and context.find_root().params.get("debug"):
             raise
-        except Exception as error:
-            context = click.get_current_context(silent=True)
-            if context is not None and context.find_root().params.get("debug"):
-                raise
-            raise click.ClickException(_as_typed(in_a_line(error), context)) from error
-
-    return run
+        raise click.ClickException(_as_typed(_in_a_line(error), context)) from error
 
 
 def _as_typed(message: str, context: click.Context | None) -> str:
@@ -239,13 +228,12 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     name, colon, problem = message.partition(":")
     if context is None or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return message
-    option = f"--{name.replace('_', '-')}"
-    known = any(option in parameter.opts for parameter in context.command.params)
+    option = next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
     value = name in map(str, context.params.values())  # a model or file of that name
-    return f"{option}{colon}{problem}" if known and not value else message
+    return message if value else f"{option}{colon}{problem}"
 
 
-def in_a_line(error: Exception) -> str:
+def _in_a_line(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, SpectoolError):
         return without_controls(str(error))

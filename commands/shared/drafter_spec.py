@@ -2,40 +2,37 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.load_model import check_drafting
-from spectool.commands.shared.model_options import DraftingChoice, drafting_options
+from spectool.commands.shared.load_model import checked_sources
+from spectool.commands.shared.model_options import drafting_options
 from spectool.measure.bench.results import DrafterSpec
 
-_BY_DEFAULT = {"dictionaries": "--no-dict", "history": "--no-history"}  # and what turns each off
-_SETTINGS = ("alignment", "min_probability")  # of something that drafts, which draft nothing themselves
+_OFF = {"dictionary": "--no-dict", "history": "--no-history"}  # what turns off what drafts by default
 
 
 @click.command(add_help_option=False)
 @drafting_options
-def _choose(drafting: DraftingChoice) -> DraftingChoice:
-    return drafting
+def _choose(**chosen: Any) -> dict[str, Any]:
+    return chosen
 
 
 def drafter_of(options: Sequence[str]) -> DrafterSpec:
     """The drafter of some options."""
-    defaults = {"dictionaries": (), "history": False}
-    with _choose.make_context("drafter", list(options), default_map=defaults) as context:
-        drafting: DraftingChoice = _choose.invoke(context)
-        fixed = context.get_parameter_source("num_draft_tokens") is ParameterSource.COMMANDLINE
-    if fixed:
+    if "--num-draft-tokens" in options:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
-    if AUTO in drafting.dictionaries:
+    nothing = {"dictionary": (), "history": False}
+    chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
+    if AUTO in chosen["dictionary"]:
         raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
-    if not any(value for name, value in drafting.sources.items() if name not in _SETTINGS):
+    if not (chosen["dictionary"] or chosen["history"] or chosen["draft_model"]):
         raise click.UsageError("expected something that drafts")
-    check_drafting(drafting)
-    off = [option for name, option in _BY_DEFAULT.items() if not getattr(drafting, name)]
-    return DrafterSpec((*options, *off), drafting.sources, drafting.verify)
+    sources = checked_sources(chosen)
+    off = [option for name, option in _OFF.items() if not sources[name]]
+    return DrafterSpec((*options, *off), sources, chosen["verify"])
 
 
 def named_drafter(text: str) -> tuple[str, DrafterSpec]:

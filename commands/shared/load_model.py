@@ -1,5 +1,6 @@
 """A model and its drafter, loaded as the options of `model_options` say."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.artifact import read_manifest
-from spectool.artifacts.default_paths import find_artifact
-from spectool.commands.shared.console import is_there, say
-from spectool.commands.shared.model_options import DraftingChoice
+from spectool.artifacts.default_paths import AUTO, find_artifact
+from spectool.commands.shared.console import require_there, say
 from spectool.runtime.settings import SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
+_SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
 _NEEDING = {
     "temp": ("--temp T", [name for name in SAMPLER if name != "temp"]),
     "kv_bits": ("--kv-bits N", ["kv_group_size", "quantized_kv_start"]),
@@ -22,25 +23,27 @@ _NEEDING = {
 """Options, and which others have no effect without them."""
 
 
-def check_drafting(drafting: DraftingChoice) -> None:
-    """Check the dictionaries and the alignment that are named before a model is loaded, which takes longer."""
-    if drafting.alignment is not None and drafting.draft_model is None:
+def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
+    """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
+    sources = {name: settings.pop(name) for name in _SOURCES}
+    alignment, draft = sources["alignment"], sources["draft_model"]
+    if alignment is not None and draft is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
-    for artifact in drafting.dictionaries:
-        if isinstance(artifact, Path):
-            _require_format(artifact, "spectool-dictionary")
-    if drafting.alignment is not None:
-        _require_format(find_artifact(drafting.alignment, ".align"), "spectool-alignment")
-    if drafting.draft_model is not None:
-        check_model(drafting.draft_model)
+    for dictionary in sources["dictionary"]:
+        if dictionary != AUTO:
+            _require_format(dictionary, "spectool-dictionary")
+    if alignment is not None:
+        _require_format(find_artifact(alignment, ".align"), "spectool-alignment")
+    if draft is not None:
+        check_model(draft)
+    return sources
 
 
 def check_model(name: str) -> None:
     """Check that a model is there, unless it may be on the hub."""
-    if not is_there(name):
-        from spectool.runtime.loading import load_model
+    from spectool.runtime.loading import load_model
 
-        load_model(name)  # says what it looked for
+    require_there(name, load_model)
 
 
 def _require_format(path: Path, expected: str) -> None:
@@ -50,14 +53,14 @@ def _require_format(path: Path, expected: str) -> None:
 
 
 def open_model(
-    name: str, adapter_path: Path | None, drafting: DraftingChoice, pipeline: bool, **settings: Any
+    name: str, adapter_path: Path | None, pipeline: bool, **settings: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Load a model and its drafter; ``settings`` are the other values of `model_options`.
 
     Returns:
         The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
     """
-    check_drafting(drafting)
+    sources = checked_sources(settings)
     source_of = click.get_current_context().get_parameter_source
     for needed, (shown, names) in _NEEDING.items():
         unused = [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
@@ -80,24 +83,23 @@ def open_model(
 
         cache = make_prompt_cache(model, settings["max_kv_size"])
         require_quantizable(cache, model, settings["kv_bits"], settings["kv_group_size"])
-    fixed: Any = drafting.num_draft_tokens
-    drafter = None if fixed == 0 else load_drafter(tokenizer, **drafting.sources, say=say)
+    fixed: Any = settings.pop("num_draft_tokens")
+    drafter = None if fixed == 0 else load_drafter(tokenizer, **sources, say=say)
     costs = known_costs(model)
-    most = costs.longest_exact if costs is not None and costs.exact else None
-    if drafter is not None and fixed and most is not None and fixed > most:
-        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {most}")
-    elif drafter is not None and fixed is None and most == 0:
+    longest = costs.longest_exact if costs is not None and costs.exact else math.inf
+    if drafter is not None and fixed and fixed > longest:
+        say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {longest}")
+    elif drafter is not None and fixed is None and longest == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
     sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER}, xtc_special_tokens=kept_by_xtc(tokenizer))
     penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
     mx.eval(model.parameters())
-    if fixed is None and not drafting.measure:
+    if not settings.pop("measure") and fixed is None:
         fixed = new_policy(model, drafter, measure=False)
     arguments = {
         "drafter": drafter,
         "num_draft_tokens": fixed,
-        "verify": drafting.verify,
         "prompt_progress_callback": _say_reading,
         "sampler": sampler if sampler.temp else None,
         "logits_processors": make_logits_processors(repetition_penalty=penalty),

@@ -1,26 +1,32 @@
 """Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
-from spectool.commands.shared.options import Decorator, Finite, JsonObject, Text, Whole, option, option_group
+from spectool.commands.shared.options import (
+    Decorator,
+    Finite,
+    Whole,
+    json_object,
+    option,
+    option_group,
+    path_option,
+    some_text,
+    utf8_text,
+)
 from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
 
 
-class DraftLength(click.IntRange):
+class DraftLength(Whole):
     """A number of draft tokens, or ``auto``, which becomes None."""
-
-    name = "draft length"
 
     def __init__(self, least: int) -> None:
         """Allow ``least`` to `LONGEST_DRAFT` tokens."""
@@ -34,38 +40,12 @@ class DraftLength(click.IntRange):
             self.fail(f"expected auto or a number: {error.message}", param, ctx)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DraftingChoice:
-    """What drafts, and how much: the options of `drafting_options`."""
-
-    dictionaries: tuple[str | Path, ...] = ()
-    no_dict: bool = False
-    history: bool = True
-    draft_model: str | None = None
-    alignment: Path | None = None
-    num_draft_tokens: int | None = None  # None for the number that is fastest
-    measure: bool = True  # whether passes are timed once if nobody knows what they cost
-    min_draft_prob: float | None = None  # None for the defaults of `load_drafter`
-    verify: Literal["exact", "rejection"] = "rejection"
-
-    @property
-    def sources(self) -> dict[str, Any]:
-        """What drafts, as arguments of `load_drafter`."""
-        return {
-            "dictionary": self.dictionaries,
-            "draft_model": self.draft_model,
-            "alignment": self.alignment,
-            "history": self.history,
-            "min_probability": self.min_draft_prob,
-        }
-
-
 def _dictionaries(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str | Path, ...]:
     """The paths of the dictionaries, or `AUTO` for those that will be found."""
-    if context.params["no_dict"]:
-        if context.get_parameter_source("dictionaries") is ParameterSource.COMMANDLINE:
+    if context.params.pop("no_dict"):  # for this callback alone
+        if context.get_parameter_source("dictionary") is ParameterSource.COMMANDLINE:
             raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
         return ()
     try:
@@ -84,16 +64,12 @@ model_option = partial(
     help="Model: directory or hub id, as for mlx-lm.",
 )
 adapter_option = partial(
-    option,
-    "--adapter-path",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="LoRA adapter of the model, as for mlx-lm.",
-    rare=True,
+    path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", rare=True
 )
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
+    "min_probability",
     type=Finite(0, 1),
     metavar="P",
     help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
@@ -103,24 +79,24 @@ template_variables_option = partial(
     option,
     "--chat-template-config",
     "template_variables",
-    type=JsonObject(),
-    default=dict,
+    type=json_object,
+    default="{}",
+    show_default=False,
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
 kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
 
 
-def sampling_option(name: str, most: float | None = None, **where: Any) -> Decorator:
+def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorator:
     """The option of a setting of the sampler; ``where`` are arguments of `option`."""
     setting = SAMPLER[name]
-    most = setting.most if most is None else most
-    number = Finite(setting.least, None if most == math.inf else most)
+    most = min(most, setting.most)
+    kind: Any = Whole if setting.whole else Finite
     return option(
         f"--{name.replace('_', '-')}",
-        type=Whole(int(setting.least)) if setting.whole else number,
+        type=kind(setting.least, None if most == math.inf else most),
         default=setting.default,
-        show_default=True,
         metavar="T" if name == "temp" else "N",
         help=setting.help,
         **where,
@@ -131,34 +107,29 @@ _PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
 _count = Whole(1)
 _drafting = partial(option, heading="Drafting")
 _sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
-_cache = partial(option, show_default=True, heading="Cache", rare=True)
+_cache = partial(option, heading="Cache", rare=True)
 
-_drafting_options = option_group(
+drafting_options = option_group(
     _drafting(
         "--dict",
-        "dictionaries",
+        "dictionary",
         multiple=True,
         default=[AUTO],
-        show_default=AUTO,
         callback=_dictionaries,
         metavar="FILE",
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
     _drafting("--no-dict", is_flag=True, is_eager=True, help="Draft without dictionaries."),  # before --dict
-    _drafting("--history/--no-history", default=True, show_default=True, help="Draft from the text so far."),
+    _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
-    _drafting(
-        "--alignment",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Output of `spectool align` for the two models.",
+    path_option(
+        "--alignment", metavar="FILE", help="Output of `spectool align` for the two models.", heading="Drafting"
     ),
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),
         default="auto",
-        show_default=True,
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
         rare=True,
@@ -166,7 +137,6 @@ _drafting_options = option_group(
     _drafting(
         "--measure/--no-measure",
         default=True,
-        show_default=True,
         help="Time the passes of a model once, when it first drafts with auto on this machine.",
         rare=True,
     ),
@@ -175,47 +145,28 @@ _drafting_options = option_group(
         "--verify",
         type=click.Choice(["exact", "rejection"]),
         default="rejection",
-        show_default=True,
         help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
         "draft model's with the same tokenizer, by rejection sampling.",
         rare=True,
     ),
 )
-
-
-def drafting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options that say what drafts, which a command gets as a `DraftingChoice`, its argument ``drafting``."""
-
-    @wraps(command)
-    def run(*args: Any, **values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in DraftingChoice.__annotations__}
-        return command(*args, drafting=DraftingChoice(**chosen), **values)
-
-    return _drafting_options(run)
-
+"""What `checked_sources` takes, and how much is drafted."""
 
 model_options = option_group(
     model_option(heading=_PROMPT),
     adapter_option(heading=_PROMPT),
     pipeline_option(heading=_PROMPT),
     drafting_options,
-    option("--system-prompt", type=Text(), metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
+    option("--system-prompt", type=utf8_text, metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
     template_variables_option(heading=_PROMPT, rare=True),
     option(
-        "-m",
-        "--max-tokens",
-        type=_count,
-        metavar="N",
-        default=256,
-        show_default=True,
-        help="Maximum number of tokens to generate.",
-        heading="Sampling",
+        "-m", "--max-tokens", type=_count, default=256, help="Maximum number of tokens to generate.", heading="Sampling"
     ),
     sampling_option("temp", heading="Sampling"),
     _sampling(
         "--stop",
         "stop_strings",
-        type=Text(empty=False),
+        type=some_text,
         multiple=True,
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",

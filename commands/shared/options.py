@@ -20,24 +20,6 @@ EXPLAIN_ALL = "spectool.explain_all"
 """Key in the ``meta`` of a command's context that makes its help explain every option."""
 
 
-class Text(click.types.StringParamType):
-    """Text that is valid UTF-8."""
-
-    def __init__(self, empty: bool = True) -> None:
-        """Accept an ``empty`` text or not."""
-        self._empty = empty
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text, checked."""
-        text = super().convert(value, param, ctx)
-        if not text and not self._empty:
-            self.fail("expected a text, got nothing.", param, ctx)
-        try:
-            return decoded(text)
-        except SpectoolError as error:
-            self.fail(f"{error}.", param, ctx)
-
-
 class Whole(click.IntRange):
     """A range of whole numbers."""
 
@@ -52,42 +34,33 @@ class Finite(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, checked."""
         number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
+        return number if math.isfinite(number) else self.fail(f"{value} is not a finite number.", param, ctx)
 
 
-class TextFile(click.Path):
-    """A file with text in UTF-8, which is read at once, because a command checks all arguments first."""
-
-    def __init__(self) -> None:
-        """Accept what exists and is no directory."""
-        super().__init__(exists=True, dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Its path and its text."""
-        path = Path(str(super().convert(value, param, ctx)))
-        try:
-            text = decoded(path.read_bytes(), f"{path}: ")
-        except (OSError, SpectoolError) as error:
-            self.fail(f"{error}.", param, ctx)
-        return (path, text) if text else self.fail(f"{path}: expected text, got an empty file.", param, ctx)
+def utf8_text(given: str) -> str:
+    """A text that is valid UTF-8."""
+    try:
+        return decoded(given)
+    except SpectoolError as error:
+        raise click.BadParameter(f"{error}.") from error
 
 
-class JsonObject(click.types.StringParamType):
-    """A JSON object, as a dictionary."""
+def some_text(given: str) -> str:
+    """A text that is not empty."""
+    if not given:
+        raise click.BadParameter("expected a text, got nothing.")
+    return utf8_text(given)
 
-    name = "json"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The dictionary."""
-        try:
-            found = value if isinstance(value, dict) else json.loads(value)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            self.fail(f"expected a JSON object, got {value!r}", param, ctx)
-        return found
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter(f"expected a JSON object, got {text!r}")
+    return found
 
 
 def size_in_bytes(text: str) -> int:
@@ -96,7 +69,7 @@ def size_in_bytes(text: str) -> int:
     >>> size_in_bytes("4GB"), size_in_bytes("1.5 MiB")
     (4000000000, 1572864)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", str(text).upper())
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", text.upper())
     if match is None:
         raise click.BadParameter(f"{text!r} is not a size. Give one such as 4GB, 500MB or 2GiB.")
     return int(float(match[1]) * _UNITS[match[2] or ""])
@@ -106,7 +79,7 @@ class _Option(click.Option):
     """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
 
     def __init__(self, *args: Any, heading: str = "", rare: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"show_default": True, **kwargs})
         self.heading, self.rare = heading, rare
         if isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = self.metavar or "N"
@@ -117,13 +90,20 @@ class _Option(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists options by heading, in the order in which the headings come."""
+    """A command with ``--json`` and errors of one line, whose help lists options by heading, in their order."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if any(getattr(parameter, "rare", False) for parameter in self.params):
             explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
             self.params.append(explain(["--help-all"], help="Explain every option."))
+        if json:
+            self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
+
+    @guarded()
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections; options without a heading come last, and rare ones are only named."""
@@ -152,27 +132,30 @@ def _explain_all(context: click.Context, parameter: click.Parameter, given: bool
         context.exit()
 
 
+def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> tuple[str, str] | None:
+    """The path and the text of a file, which is read at once, because a command checks all arguments first."""
+    if path is None:
+        return None
+    try:
+        text = decoded(Path(path).read_bytes(), f"{path}: ")
+    except (OSError, SpectoolError) as error:
+        raise click.BadParameter(f"{error}.") from error
+    if not text:
+        raise click.BadParameter(f"{path}: expected text, got an empty file.")
+    return path, text
+
+
+command = partial(click.command, cls=SectionedCommand)
 option = partial(click.option, cls=_Option)
-"""`click.option` with a ``heading`` in the help; only --help-all explains an option that is ``rare``."""
+"""`click.option` with a ``heading``; only --help-all explains an option that is ``rare``. The help shows defaults."""
 
 # Commands add what differs, such as `help` or `required`.
 tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")
 draft_option = partial(option, "--draft", "--draft-model", "draft", required=True)
 target_option = partial(option, "--target", "--model", "target", required=True)
 path_option = partial(option, type=click.Path(path_type=Path))
+text_file_option = partial(option, type=click.Path(exists=True, dir_okay=False), callback=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
-
-
-def command(name: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
-    """A decorator for a command: its help has headings, its errors are one line, and it has ``--json``."""
-
-    def make(function: Callable[..., Any]) -> click.Command:
-        made = click.command(name, cls=SectionedCommand)(guarded(function))
-        if json:
-            made.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
-        return made
-
-    return make
 
 
 def option_group(*options: Decorator) -> Decorator:

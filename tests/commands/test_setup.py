@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
@@ -118,6 +119,12 @@ def test_what_is_not_there_is_named_before_anything_is_made(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert named in error_of(run("setup", *arguments))
     assert not list(cache.rglob("*"))
+
+
+def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model").mkdir()
+    assert model_directory("~/model") == tmp_path / "model"
 
 
 def test_without_text_and_without_datasets_both_ways_out_are_named(
