@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import progress, say, show
-from spectool.commands.shared.drafter_spec import named_drafter
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
@@ -57,6 +56,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
     from spectool.artifacts.atomic import require_new
+    from spectool.commands.shared.drafter_spec import named_drafter
     from spectool.measure.bench.page import page
     from spectool.measure.bench.prompts import is_built_in
     from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of

@@ -38,6 +38,11 @@ def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"]])
+def test_help_needs_no_numpy(arguments: list[str]) -> None:
+    assert not loaded_by(command(*arguments)) & {*HEAVY, "numpy"}
+
+
 @pytest.mark.parametrize("room", ["artifacts", "build", "corpora", "tokenization"])
 def test_offline_rooms_need_no_models(room: str) -> None:
     every = f"import pkgutil, spectool.{room} as room\nfor found in pkgutil.walk_packages(room.__path__, '{room}.'):"

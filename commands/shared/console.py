@@ -17,7 +17,6 @@ import click
 from click.core import ParameterSource
 
 from spectool import SpectoolError, escaped_name
-from spectool.artifacts.artifact import require_replaceable
 from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.manifest import Manifest
@@ -91,6 +90,7 @@ def open_tokenizers(format_name: str, out: Path | None, *names: str) -> "list[To
 
     Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
     """
+    from spectool.artifacts.artifact import require_replaceable  # imports numpy, which no help text needs
     from spectool.tokenization.opening import open_tokenizer
 
     if out is None:
@@ -173,6 +173,8 @@ def without_controls(text: str) -> str:
 
 def announce(out: Path, format_name: str, **tokenizers: "Tokenizer") -> None:
     """Say what artifact will be replaced by one for these tokenizers, by role."""
+    from spectool.artifacts.artifact import require_replaceable
+
     fingerprints = {role: tokenizer.fingerprint for role, tokenizer in tokenizers.items()}
     if replaced := require_replaceable(out, format_name, fingerprints):
         corpus = replaced.inputs.get("corpus")

@@ -9,7 +9,6 @@ import click
 from click.core import ParameterSource
 
 from spectool import ArtifactError
-from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import require_there, say
 from spectool.runtime.settings import SAMPLER
@@ -47,6 +46,8 @@ def check_model(name: str) -> None:
 
 
 def _require_format(path: Path, expected: str) -> None:
+    from spectool.artifacts.artifact import read_manifest
+
     found = read_manifest(path).format
     if found != expected:
         raise ArtifactError(f"{path}: is a {found}, expected a {expected}. Check the option that names it")
