@@ -230,7 +230,7 @@ def _as_typed(message: str, context: click.Context | None) -> str:
     name, colon, problem = message.partition(":")
     if context is None or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return message
-    option = next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
+    option = next(max(each.opts, key=len) for each in context.command.params if each.name == name)
     value = name in map(str, context.params.values())  # a model or file of that name
     return message if value else f"{option}{colon}{problem}"
 
