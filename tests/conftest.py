@@ -35,7 +35,8 @@ BIG = (
     "qwen2.5",
     "xlm-roberta-base",
 )
-
+# Models whose layers and caches are like those of llama and gemma3_text.
+ALIKE = ("qwen2", "qwen3", "ministral3", "internlm2", "gemma2")
 
 # Folders and files of tests that run tiny models; the others have no model and no process.
 ENGINE = (
@@ -54,7 +55,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tier: real and nightly by its marks, and by the tokenizers that it takes; others by folder."""
+    """Give each test its tier: by its marks, by the tokenizers and models that it takes, or else by its folder."""
     for item in items:
         values = (
             item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
@@ -67,6 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or item.get_closest_marker("slow")
             or where.startswith("lab/")
             or any(name in str(value) for value in values for name in BIG)
+            or (where.startswith("runtime/") and not set(ALIKE).isdisjoint(map(str, values)))
         ):
             item.add_marker(pytest.mark.nightly)
         else:
