@@ -38,15 +38,14 @@ RESULTS = Path(__file__).parent / "results" / "predicted.jsonl"
 @click.option("--runs", default=5, show_default=True)
 @click.option("--prompts", "count", default=4, show_default=True)
 @click.option("--tokens", default=48, show_default=True)
-@click.option("--seconds", default=10.0, show_default=True, help="Of the measurement of passes.")
-def main(model: str, dictionary: Path, runs: int, seconds: float, **settings: Any) -> None:
+def main(model: str, dictionary: Path, runs: int, **settings: Any) -> None:
     """Measure, compare and save."""
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
     path = str(real_model(model))
     loaded, tokenizer = load_model(path)
     inside = 0
     for seed in range(runs):
-        costs = measure_costs(loaded, tokenizer, model, seconds)
+        costs = measure_costs(loaded, tokenizer, model)
         save_costs(model_key(loaded), costs)
         machine = Machine(PassCurve(costs.seconds, costs.plain), MEASURED, noise=APART)
         found = one_run(path, tokenizer, dictionary, seed, machine, **settings)

@@ -22,8 +22,7 @@ _BAR = 24  # characters of a pass as long as the longest one
 @option(
     "--seconds",
     type=Finite(0.1, 600),
-    default=10.0,
-    help="Time to measure each model, once it is loaded. With more, larger passes and longer contexts are measured.",
+    help="Time to measure each model, once it is loaded; by default 10, or that of 80 passes if they take longer.",
 )
 @option(
     "--exact",
@@ -33,13 +32,13 @@ _BAR = 24  # characters of a pass as long as the longest one
 @pipeline_option()
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
 def doctor(
-    model: str, draft: str | None, seconds: float, exact: bool, pipeline: bool, share: bool, as_json: bool
+    model: str, draft: str | None, seconds: float | None, exact: bool, pipeline: bool, share: bool, as_json: bool
 ) -> None:
     """Measure what drafts cost on this machine, and save it for later commands.
 
     Measures passes over 1 to 32 tokens, works out how often a draft has to be right to pay, and checks whether such a
-    pass gives the same bits as passes over single tokens. `generate`, `chat`, `serve` and `bench` start from these
-    figures, and keep what they learn of a measured draft model with them. Close other programs first.
+    pass gives the same bits as passes over single tokens. `generate`, `chat`, `serve` and `bench` decide by these
+    figures how far to draft. Close other programs first.
 
     \b
     Examples:
@@ -64,7 +63,7 @@ def doctor(
     for role, name in names.items():
         say(f"loading {name}")
         loaded, tokenizer = load_model(name, pipeline=pipeline if role == "target" else None)
-        say(f"{name}: measuring for {seconds:g} seconds")
+        say(f"{name}: measuring for {f'{seconds:g} seconds' if seconds else '10 seconds, or longer if it is slow'}")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
         save_costs(model_key(loaded), costs[role])
         if share:

@@ -36,7 +36,7 @@ from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
-from spectool.measure.doctor import measure_costs
+from spectool.measure.doctor import SECONDS, measure_costs
 from spectool.measure.sharing import flatter_here
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs, model_key
@@ -46,7 +46,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft model", "all together"
 """What is measured and may be recommended."""
 
-_DOCTOR = 10.0  # seconds of passes, as in `spectool doctor`
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
 _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
 _HUB_BYTES = 20_000_000  # of a text on the hub
@@ -164,8 +163,9 @@ class Setup:
 
     def _doctor(self, name: str) -> None:
         def measure() -> None:
+            seconds = self.seconds if self.seconds < SECONDS else None
             model, tokenizer = load_model(name)
-            save_costs(model_key(model), measure_costs(model, tokenizer, name, min(_DOCTOR, self.seconds), say))
+            save_costs(model_key(model), measure_costs(model, tokenizer, name, seconds, say))
 
         kept = known_costs(load_model(name, lazy=True)[0]) is not None
         self._step("doctor", f"what passes of {slug(name)} cost here", kept, measure)

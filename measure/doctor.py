@@ -22,6 +22,8 @@ from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.runtime.policy.costs import machine_of
 from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
+SECONDS = 10.0  # for a model, unless it is slow
+_ENOUGH = 80  # plain passes that a slow one gets: twice as many as the short measurement
 INPUTS = 3  # texts on which the bits of logits are compared
 _TEXT = 2048  # token ids of text for these
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
@@ -29,17 +31,21 @@ NEARLY_FREE = 1.1  # times a pass over one row
 
 
 def measure_costs(
-    model: Any, tokenizer: Any, name: str, seconds: float = 10.0, progress: Callable[[str], None] = lambda line: None
+    model: Any,
+    tokenizer: Any,
+    name: str,
+    seconds: float | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> PassCosts:
-    """Measure passes of a model for ``seconds``.
+    """Measure passes of a model.
 
-    Of a slow model fewer sizes are measured, and none in a long context, so that it takes no longer.
+    In too few ``seconds`` for a slow model, fewer sizes are measured, and none in a long context.
 
     Args:
         model: An mlx-lm model, whose weights are loaded.
         tokenizer: Its tokenizer, for text to read.
         name: What the user calls it.
-        seconds: Time for all of it.
+        seconds: Time for all of it; by default `SECONDS`, or as long as a slow model needs.
         progress: Called with a line at each step.
 
     Raises:
@@ -47,9 +53,10 @@ def measure_costs(
     """
     began = perf_counter()
     progress("timing passes")
-    found, plain = time_passes(model, lambda each: _PASSES * seconds)
+    found, plain = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
     progress("comparing bits")
-    same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), began + _BITS * seconds)
+    until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
+    same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), until)
     return PassCosts(name, machine_of(model), found, plain, tuple(same))
 
 

@@ -12,8 +12,6 @@ from numbers import Integral, Real
 from typing import Any, cast
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import sample_utils
@@ -99,22 +97,6 @@ class Sampling:
         if share <= 0:
             return self._at_temperature(logits)
         return (1 - share) * self._at_temperature(logits) + share * self._at_temperature(self._xtc(logits, 1.0))
-
-    def restricted(
-        self, ids: NDArray[np.int32], probabilities: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Those of a few ids [n] that the filters keep, the most probable first, and their share of what is kept [n].
-
-        These are the filters of `probabilities` without XTC, in numpy, which for a few ids is faster.
-        """
-        order = np.argsort(-probabilities, kind="stable")
-        ids, probabilities = ids[order], probabilities[order]
-        kept = probabilities >= self.min_p * probabilities[0]
-        if 0 < self.top_p < 1:
-            kept &= np.cumsum(probabilities) - probabilities < self.top_p
-        if self.top_k:
-            kept[self.top_k :] = False
-        return ids[kept], probabilities[kept] / probabilities[kept].sum()
 
     def _draw(self, logits: mx.array) -> mx.array:
         logits = self._likely(logits)

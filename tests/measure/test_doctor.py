@@ -77,19 +77,34 @@ def test_same_rows_are_the_same_bits_by_definition():
     assert 1 in measure_costs(model, tokenizer, "demo", 0.1).same_bits
 
 
-@pytest.mark.nightly
-def test_the_doctor_takes_the_seconds_that_it_is_given(monkeypatch):
-    """Passes of 20 ms a row, on a clock of their own: of a slow model less is measured, in the same time."""
+def slow_model(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Any, Any, list[float]]:
+    """A model whose passes take some seconds on a clock of their own, its tokenizer, and that clock."""
     model, tokenizer = load_model(str(demo_path("target")))
     call, now = type(model).__call__, [0.0]
 
     def slow(self: Any, inputs: Any, **options: Any) -> Any:
-        now[0] += 0.02 * (1 + inputs.size / 20)
+        now[0] += seconds * (1 + inputs.size / 20)
         return call(self, inputs, **options)
 
     monkeypatch.setattr(type(model), "__call__", slow)
     for module in ("spectool.measure.doctor", "spectool.runtime.policy.measuring"):
         monkeypatch.setattr(f"{module}.perf_counter", lambda: now[0])
+    return model, tokenizer, now
+
+
+@pytest.mark.parametrize(("plain", "seconds"), [(0.02, 10.0), (0.6, 50.0)])
+def test_a_slow_model_is_measured_for_longer_unless_the_time_is_given(monkeypatch, plain, seconds):
+    """Of 0.6 seconds a pass, ten seconds would be enough for three sizes, which say nothing about larger ones."""
+    model, tokenizer, now = slow_model(monkeypatch, plain)
+    measured = measure_costs(model, tokenizer, "demo")
+    assert 0.8 * seconds < now[0] < 1.2 * seconds, now[0]
+    assert set(measured.curve) >= {1, 2, 3, 4, 5, 8, 17}
+
+
+@pytest.mark.nightly
+def test_the_doctor_takes_the_seconds_that_it_is_given(monkeypatch):
+    """Of a slow model less is measured, in the same time."""
+    model, tokenizer, now = slow_model(monkeypatch, 0.02)
     measured = {}
     for seconds in (1, 3, 10, 30):
         now[0] = 0.0
