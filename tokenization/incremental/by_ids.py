@@ -168,10 +168,16 @@ class IncrementalBPE:
             first -= 1
             size += len(self.token_bytes[ids[first]])
         first = begin + (first - begin) // _STEP * _STEP
+        for _ in range(_CHARACTER - 1):  # characters may have an id for each byte
+            first -= first > begin and self._is_inside_character(ids[first])
         # Inside a long run of digits a cut may fall within a group, and then no later id comes out as it was.
         cuts = range(first, max(begin, first - _CUTS) - 1, -1)
-        whole = (cut for cut in cuts if self._first(ids[cut]))
+        whole = (cut for cut in cuts if not self._is_inside_character(ids[cut]))
         return next((cut for cut in whole if cut == begin or self._confirms(ids, cut)), first)
+
+    def _is_inside_character(self, token: int) -> bool:
+        """Whether the first byte of a token continues a character."""
+        return b"\x80" <= self.token_bytes[token][:1] < b"\xc0"
 
     def _confirms(self, ids: Sequence[int], cut: int) -> bool:
         """Whether the tokenizer writes the last of ``ids`` for the text from ``cut`` on alone, too."""

@@ -81,6 +81,19 @@ def test_steps_on_which_ids_are_joined(name: str, byte_level: Backend, rng: Any)
     check_joins(tokenizer, rng, 250)
 
 
+def test_a_long_text_without_borders_is_never_cut_inside_a_character(byte_level: Backend) -> None:
+    """Found by chance: where it was, the added tokens after the cut were spelled out."""
+    tokenizer = made(byte_level, pre_tokenizer=pre_tokenizers.Sequence(JOINED["a character twice"]))
+    encoder = IncrementalBPE(tokenizer)
+    text = "\ufeff" + "\U00013e93" * 8 + "\ufeff" * 20 + "<think>" * 17 + "\U00013e93" * 5
+    for at in range(len(text)):
+        ids: list[int] = []
+        for piece in (text[:at], text[at:]):
+            start, tail = encoder.join_bytes(ids, piece.encode())
+            ids[start:] = tail
+        assert ids == tokenizer.plain_backend.encode(text, add_special_tokens=False).ids, at
+
+
 @pytest.mark.parametrize(
     ("normalizer", "pre_tokenizer"),
     [
