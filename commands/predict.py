@@ -1,6 +1,5 @@
 """The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,8 +77,7 @@ def predict(
         raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
     recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
-    if sys.stderr.isatty():
-        say_opening(tokenizer or recorded["name"])
+    say_opening(tokenizer or recorded["name"])
     target = open_named(tokenizer, recorded, "the dictionary's")
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
@@ -97,20 +95,16 @@ def predict(
         asked = chip, machine["size"], machine["context"]
         unknown = dict.fromkeys(note for each in machines.values() for note in each.not_known(*asked))
         facts["not known"] = [*unknown, *ALWAYS_UNKNOWN]
-    facts |= {
-        "corpus": text.spec,
-        "documents": len(documents),
-        "plain text": dict(text.counts.plain_text),
-        "tokenizer": target.name,
-        "tokens": counts.tokens,
-        "passes": counts.passes,
-        "tokens per pass": round(counts.tokens_per_pass, 4),
-        "coverage": round(counts.coverage, 4),
-        "mean accepted length": round(counts.mean_accepted_length, 4),
-        "acceptance": round(counts.acceptance_rate, 4),
-        "proposed per pass": round(counts.proposed / max(1, counts.passes), 4),
-        "accepted by source": by_drafter(counts),
+    facts |= {"corpus": text.spec, "documents": len(documents), "plain text": dict(text.counts.plain_text)}
+    facts |= {"tokenizer": target.name, "tokens": counts.tokens, "passes": counts.passes}
+    figures = {
+        "tokens per pass": counts.tokens_per_pass,
+        "coverage": counts.coverage,
+        "mean accepted length": counts.mean_accepted_length,
+        "acceptance": counts.acceptance_rate,
+        "proposed per pass": counts.proposed / max(1, counts.passes),
     }
+    facts |= {name: round(figure, 4) for name, figure in figures.items()} | {"accepted by source": by_drafter(counts)}
     if chip:
         facts["other forms"] = flatter_forms(chip, machine["bits"], machine["mode"])
     show(facts, as_json)
