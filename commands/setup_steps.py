@@ -204,7 +204,7 @@ class Setup:
         self._doctor(used)
 
     def _bench(self, target: Tokenizer, texts: Sequence[Corpus], plain_pass: float) -> None:
-        """Measure all drafters, on as many prompts as there is time for, if a plain pass takes so many seconds."""
+        """Measure all drafters, on as many prompts as there is time for. ``plain_pass`` is in seconds."""
         drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
         step = (1 + len(drafters)) * plain_pass  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))

@@ -106,7 +106,7 @@ class Splitter:
         return self._gained
 
     def _take_apart(self) -> Iterator[None]:
-        """Write part after part of what is held, and wait wherever more text is needed; none comes after the last."""
+        """Write the held text part by part, and yield wherever more of it is needed."""
         opening, closing = self._think
         if opening and not self.thinks:
             while len(begun := self._held.lstrip()) < len(opening) and opening.startswith(begun) and not self._last:
@@ -195,7 +195,7 @@ class Splitter:
                 return None if self._last else calls
             try:
                 calls.append(self._checked(call))
-            except Exception:  # whatever a model wrote
+            except Exception:  # models write anything
                 return None
             rest = rest[end:].strip()
         return calls
