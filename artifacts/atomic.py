@@ -80,7 +80,7 @@ def require_writable(out: Path) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ArtifactError(
-            f"{out}: cannot be written ({folder} is not a writable directory). Choose another -o"
+            f"{out}: cannot be written ({folder} is not a writable directory). Choose another place, or make it one"
         ) from error
 
 

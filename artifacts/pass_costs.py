@@ -6,7 +6,6 @@ them means that the file is not found and the passes are measured again.
 
 import json
 import math
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,17 +68,6 @@ def costs_path(key: str) -> Path:
     return default_path("doctor") / f"{key}.json"
 
 
-def require_writable(folder: Path) -> None:
-    """Refuse a folder in which nothing can be saved, before anything is measured."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ArtifactError(
-            f"{folder}: the measurements cannot be saved there ({error.strerror}). Make it a folder you can write to"
-        ) from error
-
-
 def save_costs(key: str, costs: PassCosts) -> Path:
     """Write the costs of a model in place of older ones, and return the file.
 
@@ -94,7 +82,7 @@ def save_costs(key: str, costs: PassCosts) -> Path:
 
 
 def load_costs(key: str) -> PassCosts | None:
-    """The saved costs of a model; None if they were not measured, or by an older version.
+    """The saved costs of a model; None if they were not measured.
 
     Raises:
         ArtifactError: The file is damaged, or no file.
@@ -105,8 +93,7 @@ def load_costs(key: str) -> PassCosts | None:
     try:
         if not path.is_file():
             raise ValueError("no regular file")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return None if "processor_share" in found else _costs(**found)  # which versions before 0.1.0 wrote
+        return _costs(**json.loads(path.read_text(encoding="utf-8")))
     except Exception as error:  # any damage: measuring again replaces the file
         raise ArtifactError(
             f"{path}: expected measurements of `spectool doctor`, got {type(error).__name__}: {str(error)[:100]}. "

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.pass_costs import PassCosts, costs_path, require_writable, save_costs
+from spectool.artifacts.atomic import require_writable
+from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
 from spectool.commands.shared.console import say, say_next, show
 from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
@@ -54,7 +55,7 @@ def doctor(
     names = {"target": model} | ({"draft": draft} if draft else {})
     for name in names.values():
         check_model(name)
-    require_writable(costs_path("").parent)
+    require_writable(costs_path("new"))
     costs: dict[str, PassCosts] = {}
     rows: list[str] = []
     advice: list[str] = []

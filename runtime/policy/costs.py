@@ -21,7 +21,8 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, require_writable, save_costs
+from spectool.artifacts.atomic import require_writable
+from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.groups.link import processes_of, repeats
 from spectool.runtime.per_model import once_per_model
@@ -134,7 +135,7 @@ def _measured(model: Any) -> PassCosts | None:
     from tqdm import tqdm
 
     try:
-        require_writable(costs_path("").parent)
+        require_writable(costs_path(model_key(model)))
         print("measuring once what passes of this model cost on this machine", file=sys.stderr)
         bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
         with bar:

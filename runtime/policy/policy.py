@@ -224,7 +224,10 @@ class Policy:
     def _model_to_ask(
         self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
     ) -> tuple[GuardedDrafter | None, int, float]:
-        """The model whose usual tokens are worth more than ``worth``, how many of them, and plain passes to read."""
+        """The model whose usual tokens are worth more than ``worth``, how many to ask for, and plain passes to read.
+
+        It is asked for as many as would be worth most if it were sure of them, and ends by itself where it is not.
+        """
         found: tuple[GuardedDrafter | None, int, float] = None, 0, 0.0
         for model in (each for each in drafters if each.is_model):
             record, most = self.record(model.name), self._most(model, limit)
@@ -235,7 +238,8 @@ class Policy:
             left = max(self._usual_cycles - self._cycles, self._cycles)
             pays = (promised - worth) * left > self.rate * reading
             if promised > worth and pays and record.account.left + model.reading > 0.0:
-                found, worth = (model, length, reading), promised
+                sure = Candidate(NOTHING, record.acceptance.probabilities([1.0] * most))
+                found, worth = (model, max(length, self.best([[sure]], drafting)[0]), reading), promised
         return found
 
     def _guess_of(self, model: GuardedDrafter, length: int, reading: float) -> tuple[Candidate, float]:

@@ -214,7 +214,8 @@ def test_a_folder_that_cannot_be_written_is_named_before_measuring(tmp_path, mon
     monkeypatch.setattr("spectool.measure.doctor.measure_costs", None)
     result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target"))])
     assert result.exit_code == 1
-    assert f"{tmp_path / 'spectool' / 'doctor'}: the measurements cannot be saved there" in result.stderr
+    folder = tmp_path / "spectool"
+    assert f"{folder / 'doctor' / 'new'}: cannot be written ({folder} is not a writable directory)" in result.stderr
 
 
 def test_a_draft_model_that_is_not_there_is_named_before_measuring(monkeypatch):
