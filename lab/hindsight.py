@@ -137,7 +137,7 @@ def policy_for(machine: Machine, wrong: float = 0.0, seed: int = 0, *, assumed: 
     if assumed:
         policy = Policy(ASSUMED)
         for name in machine.drafts:
-            policy.record(name).cost = DraftCost(0.2, 0.2 / 8)
+            policy.record(name).begin_model(DraftCost(0.2, 0.2 / 8))
         return policy
 
     def about(cost: float) -> float:
@@ -146,7 +146,7 @@ def policy_for(machine: Machine, wrong: float = 0.0, seed: int = 0, *, assumed: 
     points = {rows: about(machine.passes(rows)) for rows in (1, 2, 3, 4, 5, 6, 8, 12, 17)}
     policy = Policy(PassCurve({0: points}, {0: points[1]}))
     for name, cost in machine.drafts.items():
-        policy.record(name).cost = DraftCost(about(cost), about(machine.reading))
+        policy.record(name).begin_model(DraftCost(about(cost), about(machine.reading)))
     return policy
 
 

@@ -102,7 +102,7 @@ def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure
         policy.longest = costs.longest_exact
     for member in members_of(drafter):
         if member.cache is not None:
-            policy.record(member.name).cost = _draft_cost(member.cache.model, model, costs, measure)
+            policy.record(member.name).begin_model(_draft_cost(member.cache.model, model, costs, measure))
     return policy
 
 

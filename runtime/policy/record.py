@@ -40,6 +40,10 @@ class Record:
         self.cost = DraftCost(0.0, 0.0)
         self._tokens_per_pass = 1.0
 
+    def begin_model(self, cost: DraftCost) -> None:
+        """Say that the drafter is a model, with which nothing is known of how far it can be believed."""
+        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=_USUAL)
+
     @property
     def cost_of_token(self) -> float:
         """Plain passes for each target token that a model drafts; one with another tokenizer makes more or fewer."""
@@ -62,3 +66,4 @@ class Record:
         """Let a cycle pass in which a model was not asked."""
         self.account.rest()
         self.usual.fade(_FORGIVING)
+        self.acceptance.fade(_FORGIVING)

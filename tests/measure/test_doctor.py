@@ -215,7 +215,9 @@ def test_a_folder_that_cannot_be_written_is_named_before_measuring(tmp_path, mon
     result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target"))])
     assert result.exit_code == 1
     folder = tmp_path / "spectool"
-    assert f"{folder / 'doctor' / 'new'}: cannot be written ({folder} is not a writable directory)" in result.stderr
+    assert (
+        f"{folder / 'doctor' / 'new.json'}: cannot be written ({folder} is not a writable directory)" in result.stderr
+    )
 
 
 def test_a_draft_model_that_is_not_there_is_named_before_measuring(monkeypatch):

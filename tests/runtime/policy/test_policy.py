@@ -133,7 +133,7 @@ def test_a_proposal_that_outlasts_the_cycle_is_not_contradicted() -> None:
 def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: int) -> None:
     model = Model([4, 4, 4])
     policy, text = Policy(FLAT), text_of(Sure([5, 6], probability), model)
-    policy.record("model").cost = DraftCost(0.05, 0.0)
+    policy.record("model").begin_model(DraftCost(0.05, 0.0))
     assert cycle(policy, text, [1]).source == ("model" if asked else "sure")
     assert (model.made > 0) == bool(asked)
     assert model.seen == [9] * asked, "a model reads the text when it is asked"
@@ -145,14 +145,14 @@ def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: i
 def test_a_model_that_costs_too_much_is_not_asked() -> None:
     model = Model([4, 4, 4])
     policy, text = Policy(FLAT), text_of(Fixed([]), model)
-    policy.record("model").cost = DraftCost(0.8, 0.0)
+    policy.record("model").begin_model(DraftCost(0.8, 0.0))
     assert not cycle(policy, text, [1]).tokens and not model.made
 
 
 def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
     model = Model([4, 4, 4])
     policy, text = Policy(FLAT), text_of(model)
-    policy.record("model").cost = DraftCost(0.2, 0.0)
+    policy.record("model").begin_model(DraftCost(0.2, 0.0))
     asked = []
     for _ in range(1500):
         before = model.made
@@ -165,14 +165,14 @@ def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
     for reading, asked in ((0.0, True), (1.0, False)):
         model = Model([4])
         policy, text = Policy(FLAT), text_of(model, prompt=[9] * 100)
-        policy.record("model").cost = DraftCost(0.05, reading)
+        policy.record("model").begin_model(DraftCost(0.05, reading))
         cycle(policy, text, [4, 4])
         assert (model.made > 0) == asked
 
 
 def test_look_ups_continue_what_a_model_guesses() -> None:
     policy, text = Policy(FLAT), text_of(Sure([], 0.9, [7, 8, 9]), Model([4, 4]))
-    policy.record("model").cost = DraftCost(0.05, 0.0)
+    policy.record("model").begin_model(DraftCost(0.05, 0.0))
     assert policy.propose(text, 4, 0).proposal[:2] == ((4, 4, 7, 8), "model+sure")
 
 
