@@ -114,7 +114,8 @@ def _measured(name: str | None) -> dict[str, Any]:
     """What passes of a model cost on this machine."""
     from spectool.measure.predict import APART, MEASURED, Machine
     from spectool.runtime.loading import load_model
-    from spectool.runtime.policy.costs import known_costs, machine_name
+    from spectool.runtime.machine import machine_name
+    from spectool.runtime.policy.costs import known_costs
     from spectool.runtime.policy.curve import PassCurve
 
     if name is None:

@@ -19,7 +19,7 @@ from spectool.corpora import open_corpus
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
-from spectool.runtime.policy.costs import machine_of
+from spectool.runtime.machine import machine_of
 from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
 
 SECONDS = 10.0  # for a model, unless it is slow

@@ -15,8 +15,8 @@ from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, chip_of
 from spectool.measure.precision import flatter_forms
+from spectool.runtime.machine import blas_advice
 from spectool.runtime.mlx_lm_compat import get_total_parameters
-from spectool.runtime.policy.costs import blas_advice
 from spectool.runtime.policy.curve import PassCurve
 
 

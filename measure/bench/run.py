@@ -31,9 +31,9 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters
 from spectool.runtime.groups.rank_0 import alike, forward, make_prompt_cache
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.machine import machine_of, weight_bytes
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
 from spectool.runtime.mlx_lm_compat import generation_stream, wired_limit
-from spectool.runtime.policy.costs import machine_of, weight_bytes
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.incremental.common_prefix import common_prefix

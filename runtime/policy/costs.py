@@ -5,26 +5,22 @@ the weights. The key of a measurement is made of these, so a copy of a model has
 doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts.
 """
 
-import ctypes
 import hashlib
 import logging
-import os
-import platform
 import sys
 import weakref
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from typing import Any, cast
 
-import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
-from spectool.runtime.groups.link import processes_of, repeats
+from spectool.runtime.groups.link import repeats
+from spectool.runtime.machine import blas_advice, machine_of, weight_bytes
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.measuring import time_passes
@@ -32,38 +28,7 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
-_SMALL = 1 << 27  # bytes of a model that is fast with any BLAS
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
-
-
-def machine_name() -> str:
-    """Device, processors, BLAS library and version of MLX, in a line."""
-    device = mx.default_device()
-    if device.type == mx.DeviceType.cpu:
-        blas = "preloaded BLAS" if hasattr(ctypes.CDLL(None), "cblas_sgemm") else "BLAS of MLX"
-        name = f"CPU, {os.cpu_count()} cores, {blas}"
-    else:
-        info: dict[str, Any] = mx.device_info()
-        name = str(info.get("device_name", device))
-    return f"{name}, {platform.system()} {platform.machine()}, mlx {version('mlx')}"
-
-
-def machine_of(model: Any) -> str:
-    """The machine, and how many processes the model is spread over."""
-    processes = processes_of(model)
-    return machine_name() if processes == 1 else f"{machine_name()}, {processes} processes"
-
-
-def blas_advice(model: Any) -> str:
-    """What to do about MLX's own BLAS, with which drafting cannot pay; empty where it does not matter."""
-    dtypes = {weight.dtype for _, weight in cast("Any", tree_flatten(model.parameters()))}
-    if "BLAS of MLX" not in machine_name() or dtypes != {mx.float32} or weight_bytes(model) < _SMALL:
-        return ""
-    return (
-        "The weights are float32, and with MLX's own BLAS a pass over several tokens takes many times as long as one. "
-        "Preload OpenBLAS: sudo apt install libopenblas0-pthread, and then begin every command with "
-        f"LD_PRELOAD=/usr/lib/{platform.machine()}-linux-gnu/libopenblas.so.0"
-    )
 
 
 @once_per_model
@@ -158,8 +123,3 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
         return DraftCost(share, share / 8)
     plain = known.plain[min(known.plain)]
     return DraftCost(costs.curve[1] / plain, min(time / rows for rows, time in costs.curve.items()) / plain)
-
-
-def weight_bytes(model: Any) -> int:
-    """The size of an MLX model's weights."""
-    return sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))

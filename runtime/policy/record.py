@@ -41,7 +41,7 @@ class Record:
         self._tokens_per_pass = 1.0
 
     def begin_model(self, cost: DraftCost) -> None:
-        """Say that the drafter is a model, with which nothing is known of how far it can be believed."""
+        """Say that the drafter is a model, and what it costs; until it has shown more, it is believed by half."""
         self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=_USUAL)
 
     @property

@@ -11,9 +11,9 @@ from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure import sharing
 from spectool.measure.chips import ChipCosts
 from spectool.measure.sharing import flatter_here, row_to_share, weights_form
+from spectool.runtime import machine
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
-from spectool.runtime.policy import costs
 from spectool.tests.running import run
 
 TARGET = demo_path("target")
@@ -57,7 +57,7 @@ def test_a_steep_form_is_told_of_a_flatter_one(monkeypatch: pytest.MonkeyPatch) 
 def test_a_slow_blas_is_named_with_what_to_do(
     blas: str, size: int, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costs, "machine_name", lambda: f"CPU, 2 cores, {blas}")
+    monkeypatch.setattr(machine, "machine_name", lambda: f"CPU, 2 cores, {blas}")
     notes = flatter_here(nn.Linear(size, size), STEEP)  # made lazily, so no memory is taken
     assert notes == [] or "libopenblas" in notes[0]
     assert bool(notes) == told
