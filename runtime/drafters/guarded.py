@@ -37,7 +37,6 @@ class GuardedDrafter:
         longest: The most tokens that it proposes where nobody fixes their number.
         missed: Tokens of the text that it has not read yet.
         proposal: Its proposal of this cycle; empty if it was not asked.
-        reading: Plain passes that reading has taken it in this text.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class GuardedDrafter:
 
     def _begin(self, prompt: Sequence[int]) -> None:
         self.missed, self._begun = list(prompt), False
-        self.proposal, self.reading = NOTHING, 0.0
+        self.proposal = NOTHING
 
     def _valid(self, proposal: Proposal) -> Proposal:
         """A proposal as far as the target has its tokens."""

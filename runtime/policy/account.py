@@ -5,7 +5,7 @@ from collections.abc import Sequence
 MAX_LOSS = 0.01  # of the time that drafting may lose in all; with the allowance, 4.5% of the first 64 tokens
 ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
 SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
-_DECAY = 0.98  # weight of what was learnt, from one proposal to the next: the last 50 count, because texts change
+DECAY = 0.98  # weight of what was learnt, from one proposal to the next: the last 50 count, because texts change
 
 
 class Acceptance:
@@ -28,7 +28,7 @@ class Acceptance:
 
     def learn(self, stated: Sequence[float], right: int) -> None:
         """Learn that of the tokens judged, given what was said of each, the first ``right`` were right."""
-        self.fade(_DECAY)
+        self.fade(DECAY)
         self._right += right
         self._judged += sum(stated)
 
@@ -45,14 +45,14 @@ class LossAccount:
         left: From 0 downwards there is no drafting, no matter what is promised.
     """
 
-    def __init__(self, share: float = MAX_LOSS) -> None:
-        """An account of `ALLOWANCE` passes, and a ``share`` of the time since."""
-        self._share, self.left = share, ALLOWANCE
+    def __init__(self) -> None:
+        """An account of `ALLOWANCE` passes, and `MAX_LOSS` of the time since."""
+        self.left = ALLOWANCE
 
     def settle(self, won: float, passes: float) -> None:
         """Add what a cycle with drafts has won, below 0 lost, in the time of this many plain passes."""
-        self.left = min(SURPLUS, self.left + won + self._share * passes)
+        self.left = min(SURPLUS, self.left + won + MAX_LOSS * passes)
 
     def rest(self) -> None:
         """Let a cycle without drafts pass."""
-        self.left = max(self.left, min(ALLOWANCE, self.left + self._share))
+        self.left = max(self.left, min(ALLOWANCE, self.left + MAX_LOSS))

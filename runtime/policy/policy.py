@@ -10,9 +10,9 @@ tokens that it promises, less those that its time would usually give:
 The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
 nothing over a quick plain pass, after which a look-up may know what follows.
 
-Look-ups cost nothing and are always asked. A draft model is asked where the tokens that it usually gets right are worth
-more than the best look-up's proposal, and for as many as are worth most; look-ups may continue its guess. What look-ups
-lose against plain decoding is bounded by an account, and what a model loses against them by one of its own.
+Look-ups cost nothing and are always asked. A draft model is asked where that has usually been worth more than what the
+best look-up promises now, and for as many tokens as are worth most if it is sure of them; look-ups may continue its
+guess. What look-ups lose against plain decoding is bounded by an account.
 
 Acceptance is learnt, and nothing about time but how far passes with drafts are off the curve (`Drift`), which counts
 only where it is far. So the same text is drafted in the same way every time.
@@ -29,9 +29,9 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter
-from spectool.runtime.policy.account import ALLOWANCE, LossAccount
+from spectool.runtime.policy.account import LossAccount
 from spectool.runtime.policy.curve import FREE, Drift, PassCurve
-from spectool.runtime.policy.record import Record
+from spectool.runtime.policy.record import USUAL, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
@@ -72,7 +72,8 @@ class Choice(NamedTuple):
         look_up: The best proposal of the look-ups.
         look_up_cost: Plain passes of a cycle with this one.
         model: The draft model that was asked; None if none was.
-        forgiven: Plain passes of reading that are not charged to the model's account, because the text pays for them.
+        reading: Plain passes that the model takes besides, to read what it has missed.
+        expected: What asking it would be worth, in tokens, if nothing were known of it.
     """
 
     proposal: Proposal
@@ -80,7 +81,8 @@ class Choice(NamedTuple):
     look_up: Candidate = NOBODY
     look_up_cost: float = 1.0
     model: GuardedDrafter | None = None
-    forgiven: float = 0.0
+    reading: float = 0.0
+    expected: float = 0.0
 
 
 class Policy:
@@ -137,15 +139,13 @@ class Policy:
         look_ups = [each for each in drafters if not each.is_model]
         length, (best,), worth = self.best([self.candidates(look_ups, limit)], costs)
         found = best.cut(length)
-        asked, count, reading = self._model_to_ask(drafters, limit, costs, worth)
+        asked, count, reading, expected = self._model_to_ask(drafters, limit, costs, worth)
         if asked is None:
             return Choice(found.proposal, costs[length], found, costs[length])
-        guess, drafting = self._guess_of(asked, count, reading)
+        guess, drafting = self._guess_of(asked, count)
         chosen = self._extended_by_look_up(guess, found, look_ups, costs, self._most(asked, limit))
         cost = drafting + costs[len(chosen.tokens)]
-        forgiven = max(0.0, reading - ALLOWANCE)
-        asked.reading += reading - forgiven
-        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, forgiven)
+        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, reading, expected)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -185,12 +185,11 @@ class Policy:
         self.account.settle(without - choice.look_up_cost, without)
         for model in (each for each in drafters if each.is_model):
             record = self.record(model.name)
-            if model is choice.model:  # in plain passes, which are worth as many tokens as usual
-                won = (len(committed) - without) / self.rate - (choice.cost - choice.look_up_cost)
-                record.account.settle(won + choice.forgiven, 1.0)
+            if model is choice.model:
+                record.learn(len(committed) - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
             else:
                 record.rest()
-        self._count(choice.cost, len(committed))
+        self._count(choice.cost + choice.reading, len(committed))
 
     def judge(self, drafters: Sequence[GuardedDrafter], committed: Sequence[int]) -> None:
         """Learn how much of what each drafter proposed was right."""
@@ -223,32 +222,31 @@ class Policy:
 
     def _model_to_ask(
         self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
-    ) -> tuple[GuardedDrafter | None, int, float]:
-        """The model whose usual tokens are worth more than ``worth``, how many to ask for, and plain passes to read.
+    ) -> tuple[GuardedDrafter | None, int, float, float]:
+        """The model that is worth more than ``worth`` to ask, for how many tokens, its reading, and what was expected.
 
-        It is asked for as many as would be worth most if it were sure of them, and ends by itself where it is not.
+        It ends by itself where it is not sure, so it is asked for as many as would be worth most if it were sure.
         """
-        found: tuple[GuardedDrafter | None, int, float] = None, 0, 0.0
-        for model in (each for each in drafters if each.is_model):
+        found: tuple[GuardedDrafter | None, int, float, float] = None, 0, 0.0, 0.0
+        for model in (each for each in drafters if each.is_model and limit):
             record, most = self.record(model.name), self._most(model, limit)
-            usual = Candidate(NOTHING, [record.usual.share] * most)
             drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
-            length, _, promised = self.best([[usual]], drafting)
+            _, _, expected = self.best([[Candidate(NOTHING, [USUAL] * most)]], drafting)
+            promised = expected + record.gain
             reading = record.cost.reading * len(model.missed) if len(model.missed) > _CATCHING_UP else 0.0
             left = max(self._usual_cycles - self._cycles, self._cycles)
-            pays = (promised - worth) * left > self.rate * reading
-            if promised > worth and pays and record.account.left + model.reading > 0.0:
-                sure = Candidate(NOTHING, record.acceptance.probabilities([1.0] * most))
-                found, worth = (model, max(length, self.best([[sure]], drafting)[0]), reading), promised
+            if promised > worth and (promised - worth) * left * record.gaining >= self.rate * reading:
+                count, _, _ = self.best([[Candidate(NOTHING, record.acceptance.probabilities([1.0] * most))]], drafting)
+                found, worth = (model, max(1, count), reading, expected), promised
         return found
 
-    def _guess_of(self, model: GuardedDrafter, length: int, reading: float) -> tuple[Candidate, float]:
+    def _guess_of(self, model: GuardedDrafter, length: int) -> tuple[Candidate, float]:
         """What a model proposes, and the plain passes that this takes."""
         record, before = self.record(model.name), model.passes
         guess = model.propose(length)
         passes = model.passes - before
         record.count(passes, len(guess.tokens))
-        return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token + reading
+        return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token
 
     def _extended_by_look_up(
         self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], costs: Sequence[float], limit: int

@@ -1,14 +1,15 @@
-"""What a drafter has shown with a model: how often it is right, what its drafts cost, and what asking it has lost."""
+"""What a drafter has shown with a model: how often it is right, what its drafts cost, and what asking it has gained."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
-from spectool.runtime.policy.account import Acceptance, LossAccount
+from spectool.runtime.policy.account import DECAY, Acceptance
 
-_MODEL_LOSS = 0.004  # of the time that asking one model may lose: the look-ups need the rest of `MAX_LOSS`
-_USUAL = 0.5  # of a model's tokens are right, until more is known; asking a useless one for more costs too much
-_FORGIVING = 0.995  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
+USUAL = 0.6  # of a model's tokens are taken to be right before any was seen; of a better one, little is lost with this
+_TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
+_GAINING = 0.25, 0.75  # of the rest of a text, in which asking a model pays: before it is known, and once it is
+_FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
 
 
@@ -29,25 +30,44 @@ class Record:
 
     Attributes:
         acceptance: How far its stated probabilities can be believed.
-        usual: How often a token of a model is right, whatever it states.
-        account: What asking a model may still lose against the look-ups.
         cost: What a model costs.
     """
 
     def __init__(self) -> None:
-        self.acceptance, self.usual = Acceptance(prior=4.0, share=0.9), Acceptance(prior=6.0, share=_USUAL)
-        self.account = LossAccount(_MODEL_LOSS)
+        self.acceptance = Acceptance(prior=4.0, share=0.9)
         self.cost = DraftCost(0.0, 0.0)
         self._tokens_per_pass = 1.0
+        self._asks = self._gained = 0.0  # of a model; tokens
 
     def begin_model(self, cost: DraftCost) -> None:
-        """Say that the drafter is a model, and what it costs; until it has shown more, it is believed by half."""
-        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=_USUAL)
+        """Say that the drafter is a model, and what it costs."""
+        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=USUAL)
 
     @property
     def cost_of_token(self) -> float:
         """Plain passes for each target token that a model drafts; one with another tokenizer makes more or fewer."""
         return self.cost.token / self._tokens_per_pass
+
+    @property
+    def gain(self) -> float:
+        """Tokens that asking a model is worth more than was expected, on average; 0 if nothing is known."""
+        return self._known * self._gained / self._asks if self._asks else 0.0
+
+    @property
+    def gaining(self) -> float:
+        """The share of a text's cycles in which asking a model pays."""
+        first, later = _GAINING
+        return first + (later - first) * self._known
+
+    @property
+    def _known(self) -> float:
+        """How much what was learnt counts, 0 to 1: a cheap model is tried more often before it is known."""
+        spent = self._asks * self.cost_of_token
+        return spent / (spent + _TRIAL)
+
+    def learn(self, gained: float) -> None:
+        """Learn that a cycle in which a model was asked was worth more by these tokens than was expected."""
+        self._gained, self._asks = DECAY * self._gained + gained, DECAY * self._asks + 1.0
 
     def judge(self, proposal: Proposal, committed: Sequence[int]) -> None:
         """Count how many tokens of a proposal were right, and the first wrong one."""
@@ -55,7 +75,6 @@ class Record:
             right = accepted_length(proposal.tokens, committed)
             judged = proposal.stated[: min(right + 1, len(committed))]  # what outlasts the cycle was not contradicted
             self.acceptance.learn(judged, right)
-            self.usual.learn([1.0] * len(judged), right)
 
     def count(self, passes: int, tokens: int) -> None:
         """Count the tokens that some passes of a model have made."""
@@ -64,6 +83,6 @@ class Record:
 
     def rest(self) -> None:
         """Let a cycle pass in which a model was not asked."""
-        self.account.rest()
-        self.usual.fade(_FORGIVING)
+        self._gained *= _FORGIVING
+        self._asks *= _FORGIVING
         self.acceptance.fade(_FORGIVING)
