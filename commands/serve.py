@@ -150,8 +150,8 @@ def _origin(given: str) -> str:
 def serve(model: str, host: str, port: int, log_level: str, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
-    Several requests are answered at the same time, each with drafts of its own. Each response and /metrics report draft
-    tokens proposed and accepted.
+    Several requests are answered at the same time, each with drafts of its own. Each response reports draft tokens
+    proposed and accepted.
 
     \b
     Example:

@@ -1,7 +1,6 @@
 """One answer, from the request for it to its end: what it continues, how its tokens are chosen, and where it ends."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
@@ -50,19 +48,14 @@ class Answer:
     reasoning: int = 0  # number of those that are reasoning
     cache: list[Any] | None = None  # what it is written into; a copy has it before it begins
     cached: int = 0  # tokens of the prompt that the cache held before
-    statistics: DraftStatistics = field(default_factory=DraftStatistics)
     drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
     cancelled: bool = False  # nobody waits for it any more; set from any thread
-    came_at: float = field(default_factory=time.perf_counter)
-    began_at: float = 0.0
-    first_at: float = 0.0  # when it had its first token
 
     def __post_init__(self) -> None:
         self.prediction = copy(self.prompt.prediction)  # follows the text that this answer is expected to repeat
 
     def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
         """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
-        self.began_at = self.first_at = time.perf_counter()
         self._model, request, prompt = model, self.request, self.prompt
         chat = request if isinstance(request, ChatRequest) else None
         room = (model.context or 0) - len(prompt.tokens)
@@ -99,7 +92,6 @@ class Answer:
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
-            statistics=self.statistics,
         )
 
     def _sampler(self, options: ServerOptions) -> Sampling | None:
@@ -121,8 +113,6 @@ class Answer:
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""
-        if not self.tokens:
-            self.first_at = time.perf_counter()
         self.tokens.append(token)
         begins, certain = self._text.written, self._text.add(token)
         shown = self.request.shown_logprobs

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -28,7 +28,6 @@ from spectool.serve.engine import Engine
 from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of, wrong_field
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
-from spectool.serve.metrics import Metrics
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
@@ -58,8 +57,8 @@ _Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
 class Service:
     """Answers the requests to one engine with ``app``, an ASGI application."""
 
-    def __init__(self, engine: Engine, options: ServerOptions, metrics: Metrics, host: str) -> None:
-        self.engine, self._options, self._metrics = engine, options, metrics
+    def __init__(self, engine: Engine, options: ServerOptions, host: str) -> None:
+        self.engine, self._options = engine, options
         self._created = int(time.time())
         self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
         posts: dict[str, _Endpoint] = {
@@ -74,7 +73,6 @@ class Service:
             "/v1/models": self._models,
             "/v1/models/{name:path}": self._models,
             "/health": self._health,
-            "/metrics": self._exposition,
             "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
         }
         routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
@@ -89,7 +87,7 @@ class Service:
             allow_private_network=True,  # which Chrome asks for where a public site wants to reach this machine
             expose_headers=[IGNORED_HEADER],
         )
-        gate = Middleware(Gate, options=options, metrics=metrics, host=host, paths=frozenset(self._methods))
+        gate = Middleware(Gate, options=options, host=host)
         self.app = Starlette(
             routes=routes,
             middleware=[cors, gate] if origins else [gate],
@@ -177,10 +175,6 @@ class Service:
     async def _health(self, request: Request) -> Response:
         alive = self.engine.alive
         return JSONResponse({"status": "ok" if alive else "unavailable"}, 200 if alive else 503)
-
-    async def _exposition(self, request: Request) -> Response:
-        text = self._metrics.exposition(self.engine.gauges())
-        return PlainTextResponse(text, headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -26,7 +26,6 @@ from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
 from spectool.serve.answers import Answer
 from spectool.serve.errors import RequestRefused
-from spectool.serve.metrics import Metrics
 from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
@@ -41,11 +40,11 @@ class Engine:
 
     model: LoadedModel  # once it is loaded
 
-    def __init__(self, options: ServerOptions, make_drafter: MakeDrafter, metrics: Metrics) -> None:
+    def __init__(self, options: ServerOptions, make_drafter: MakeDrafter) -> None:
         """Begin to load the model; ``make_drafter`` gets its tokenizer."""
         self.loaded: Future[None] = Future()  # has the error if the model could not be loaded
         self.failure: BaseException | None = None  # that has ended the engine
-        self._options, self._make_drafter, self._metrics = options, make_drafter, metrics
+        self._options, self._make_drafter = options, make_drafter
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -59,16 +58,15 @@ class Engine:
         """Whether requests are answered."""
         return self._thread.is_alive() and not self._stopping
 
-    def gauges(self) -> dict[str, float]:
-        """What is going on now, for the metrics."""
+    @property
+    def waiting(self) -> int:
+        """How many requests have none of their answers begun."""
         running = {id(answer.request) for answer in list(self._writing.values())}
-        waiting = {id(answer.request) for answer in list(self._waiting) if not answer.cancelled} - running
-        caches = {"prompt_cache_sequences": len(self._caches), "prompt_cache_bytes": self._caches.nbytes}
-        return {"requests_running": len(running), "requests_waiting": len(waiting), **caches}
+        return len({id(answer.request) for answer in list(self._waiting) if not answer.cancelled} - running)
 
     def submit(self, answers: Iterable[Answer]) -> None:
         """Put answers to a request in line, each of which brings its copies."""
-        if self.gauges()["requests_waiting"] >= self._options.max_waiting:
+        if self.waiting >= self._options.max_waiting:
             raise RequestRefused(429, f"{self._options.max_waiting} requests are waiting already. Try again later")
         with self._changed:
             if not self.alive:
@@ -130,8 +128,6 @@ class Engine:
     def _take(self, answer: Answer) -> bool:
         """Begin an answer, unless nobody waits for it; return whether there was room for it."""
         if answer.cancelled:
-            self._metrics.add("waiting_seconds_total", time.perf_counter() - answer.came_at)
-            self._metrics.add("generations_total", end="disconnected")
             return True
         try:
             if not self._batch.accepts(make_prompt_cache(self.model.model)):
@@ -165,7 +161,6 @@ class Engine:
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
                 answer.drafts.append((len(cycle.proposal), cycle.accepted))
-                self._metrics.add_cycle(cycle)
 
         def on_prompt(cache: list[Any]) -> None:
             for each in answer.copies:  # of what the cache consists of; the arrays are shared
@@ -185,7 +180,6 @@ class Engine:
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)
-        self._metrics.add("waiting_seconds_total", answer.began_at - answer.came_at)
         self._writing[target] = answer
 
     def _advance(self) -> None:
@@ -205,28 +199,27 @@ class Engine:
                     piece = answer.add(token, logprobs)
                     answer.deliver(piece)
                     if piece.end is not None:
-                        self._end(target, piece.end)
+                        self._end(target)
                         break
             except Exception as error:
-                self._end(target, "failed", error)
+                self._end(target, error)
         self._end_where_nobody_waits()
 
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
         for target, answer in list(self._writing.items()):
             if answer.cancelled:
-                self._end(target, "disconnected", RequestRefused(503, "the client has gone"))
+                self._end(target, RequestRefused(503, "the client has gone"))
             elif self._stopping and answer.tokens:
                 answer.deliver(answer.abort())
-                self._end(target, "abort")
+                self._end(target)
             elif self._stopping:
-                self._end(target, "abort", RequestRefused(503, STOPPING))
+                self._end(target, RequestRefused(503, STOPPING))
 
-    def _end(self, target: TargetRunner, end: str, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: TargetRunner, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
         if (answer := self._writing.pop(target, None)) is None:
             return
-        prompt, statistics, add = answer.prompt.tokens, answer.statistics, self._metrics.add
         try:
             held = None if broken else self._batch.remove(target)
         except Exception as unusable:  # the text has its end already
@@ -236,23 +229,12 @@ class Engine:
         if not self._writing:
             self._wired.close()
         if held is not None and answer.cache is not None:
-            self._caches.keep(answer.client, [*prompt, *answer.tokens][: answer.cached + held], answer.cache)
-        add("generations_total", end=end)
-        add("prompt_tokens_total", len(prompt))
-        add("cached_prompt_tokens_total", answer.cached)
-        add("generated_tokens_total", len(answer.tokens))
-        add("target_passes_total", statistics.passes)
-        add("prompt_seconds_total", answer.first_at - answer.began_at)
-        add("generation_seconds_total", time.perf_counter() - answer.first_at)
-        for source, proposed in statistics.proposed_by.items():
-            add("drafted_tokens_total", proposed, source=source)
-            add("accepted_tokens_total", statistics.accepted_by[source], source=source)
-        for failure in statistics.failures:
-            add("drafter_failures_total", source=failure.drafter)
+            tokens = [*answer.prompt.tokens, *answer.tokens]
+            self._caches.keep(answer.client, tokens[: answer.cached + held], answer.cache)
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:
         """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""
         for target in list(self._writing):
-            self._end(target, "failed", error, broken=True)
+            self._end(target, error, broken=True)
         self._new_batch()

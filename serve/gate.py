@@ -1,4 +1,4 @@
-"""Who may ask, and how much: hosts, origins, keys and bodies. Every request is logged and counted here."""
+"""Who may ask, and how much: hosts, origins, keys and bodies. Every request is logged here."""
 
 import hmac
 import json
@@ -16,11 +16,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of
-from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
 
 IGNORED_HEADER = "x-spectool-ignored-fields"
-_GONE = 499  # the status, in log and metrics, of requests whose clients went away
+_GONE = 499  # the status, in the log, of requests whose clients went away
 _OPEN_PATHS = ("/", "/health")  # without a key
 _READ_AT_MOST = 64 << 20  # bytes of a body, also of one that is too large, because its client may not listen before
 _LONGEST_PATH = 200  # characters of it that are logged
@@ -29,10 +28,8 @@ _LONGEST_PATH = 200  # characters of it that are logged
 class Gate:
     """ASGI middleware that lets requests through, or refuses them."""
 
-    def __init__(
-        self, app: ASGIApp, options: ServerOptions, metrics: Metrics, host: str, paths: frozenset[str]
-    ) -> None:
-        self._app, self._options, self._metrics, self._paths = app, options, metrics, paths
+    def __init__(self, app: ASGIApp, options: ServerOptions, host: str) -> None:
+        self._app, self._options = app, options
         self._only_loopback = _is_loopback(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,8 +56,6 @@ class Gate:
                 await JSONResponse(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
         finally:
             path = request.url.path[:_LONGEST_PATH]
-            known = path if path in self._paths else "other"
-            self._metrics.add("requests_total", path=known, status=str(status))
             client = scope["client"][0] if scope.get("client") else "somebody"
             logging.info("%s: %s %r: %s in %.2f s", client, scope["method"], path, status, time.monotonic() - began)
 

@@ -31,14 +31,6 @@ class PromptCaches:
         self._size, self._most_bytes = size, most_bytes
         self._kept: list[_Kept] = []
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of them."""
-        return sum(kept.nbytes for kept in self._kept)
-
     def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[list[Any], int]:
         """A cache to continue with ``prompt``, and how many of its tokens the cache holds: all but one at most."""
         found = [(common_prefix(kept.tokens, prompt[:-1]), kept) for kept in self._kept if kept.client == client]
@@ -64,5 +56,5 @@ class PromptCaches:
         begun = [each for each in self._kept if each.client == client and each.tokens == tokens[: len(each.tokens)]]
         self._kept = [each for each in self._kept if each not in begun]
         self._kept.append(_Kept(client, tokens, cache, sum(entry.nbytes for entry in cache)))
-        while len(self._kept) > self._size or self.nbytes > self._most_bytes:
+        while len(self._kept) > self._size or sum(each.nbytes for each in self._kept) > self._most_bytes:
             del self._kept[0]

@@ -10,7 +10,6 @@ import uvicorn
 from spectool import SpectoolError
 from spectool.serve.app import Service
 from spectool.serve.engine import Engine
-from spectool.serve.metrics import Metrics
 from spectool.serve.models import MakeDrafter
 from spectool.serve.options import ServerOptions
 
@@ -30,9 +29,8 @@ class Server(uvicorn.Server):
         self._socket = _bound(host, port)
         name, port = self._socket.getsockname()[:2]
         self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-        metrics = Metrics()
-        self.engine = Engine(options, make_drafter, metrics)
-        app = Service(self.engine, options, metrics, host).app
+        self.engine = Engine(options, make_drafter)
+        app = Service(self.engine, options, host).app
         config = uvicorn.Config(
             app,
             http="h11",

@@ -1,8 +1,9 @@
-"""Prompts for a server, the answers that mlx-lm gives to them, answers that are given, and the server's metrics."""
+"""Prompts for a server, the answers that mlx-lm gives to them, answers that are given, and what the server counts."""
 
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from spectool.runtime.decoding.generation import open_target
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
-from spectool.tests.serve.servers import TARGET, client, exchange, get
+from spectool.tests.serve.servers import TARGET, client
 
 PROMPTS = [
     "Most w Jaworowcu zamknięty do końca",
@@ -85,17 +86,17 @@ def complete(server: Server, prompt: str, max_tokens: int = TOKENS, **options: A
     return client(server).completions.create(model="default_model", prompt=prompt, max_tokens=max_tokens, **options)
 
 
-def series(server: Server) -> dict[str, float]:
-    """Return the metrics by name and labels."""
-    status, headers, body = exchange(server, get("/metrics"))
-    assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+def counted(server: Server) -> Counter[str]:
+    """What a server has done so far, how many requests are running and waiting, and how many prompts are kept."""
+    engine = server.engine
+    running = {id(answer.request) for answer in list(engine._writing.values())}
+    now = {"running": len(running), "waiting": engine.waiting, "kept": len(engine._caches._kept)}
+    return Counter({**getattr(engine, "counts", {}), **now})
 
 
-def eventually(server: Server, name: str, value: float, seconds: float = 20) -> None:
-    """Wait for a metric."""
+def eventually(server: Server, name: str, value: int, seconds: float = 20) -> None:
+    """Wait until something is counted so often."""
     until = time.monotonic() + seconds
-    while (now := series(server).get(name)) != value:
+    while (now := counted(server)[name]) != value:
         assert time.monotonic() < until, f"{name}: expected {value}, got {now}"
         time.sleep(0.02)

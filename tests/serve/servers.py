@@ -1,19 +1,24 @@
-"""A server of the demo model on loopback, the official client, and bytes sent by hand."""
+"""A server of the demo model on loopback that counts what it does, the official client, and bytes sent by hand."""
 
 import json
 import signal
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from openai import OpenAI
 
+from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
+from spectool.serve.answers import Answer
+from spectool.serve.engine import Engine
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
 
@@ -28,10 +33,38 @@ def without_drafter(tokenizer: Any) -> Drafter | None:
     return None
 
 
+class CountingEngine(Engine):
+    """An engine that adds up what its answers took, before their clients are told that they have ended."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.counts = Counter[str]()
+        super().__init__(*arguments)
+
+    def _take(self, answer: Answer) -> bool:
+        self.counts["disconnected"] += answer.cancelled
+        return super()._take(answer)
+
+    def _end(self, target: TargetRunner, error: Exception | None = None, *, broken: bool = False) -> None:
+        if answer := self._writing.get(target):
+            statistics = target.text.statistics
+            self.counts.update(
+                disconnected=int(answer.cancelled),
+                prompt_tokens=len(answer.prompt.tokens),
+                cached_prompt_tokens=answer.cached,
+                generated_tokens=len(answer.tokens),
+                target_passes=statistics.passes,
+                accepted_predictions=statistics.accepted_by["prediction"],
+                failures=len(statistics.failures),
+            )
+        super()._end(target, error, broken=broken)
+
+
 @contextmanager
 def serving(make_drafter: Callable[[Any], Drafter | None] = with_history, **options: Any) -> Iterator[Server]:
     """Serve the demo target on a free port until the block ends."""
-    server = Server("127.0.0.1", 0, ServerOptions(**{"model": TARGET, "num_draft_tokens": 8, **options}), make_drafter)
+    asked = ServerOptions(**{"model": TARGET, "num_draft_tokens": 8, **options})
+    with patch("spectool.serve.server.Engine", CountingEngine):
+        server = Server("127.0.0.1", 0, asked, make_drafter)
     thread = Thread(target=server.answer)
     try:
         server.wait_until_loaded()

@@ -42,7 +42,7 @@ def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> 
             several = pool.submit(complete, server, PROMPTS, n=2)
             assert outcome(several) == expected or "no memory left" in outcome(several)
             long = pool.submit(complete, server, PROMPTS[1], 200)
-            eventually(server, "spectool_requests_running", 1)
+            eventually(server, "running", 1)
             assert outcome(pool.submit(complete, server, PROMPTS[0], 1)) == alone(PROMPTS[0], 1)
             assert "no memory left" in outcome(long), "its batch is of no further use"
         assert outcome(pool.submit(complete, server, PROMPTS[0])) == expected
@@ -54,7 +54,7 @@ def test_an_engine_that_fails_ends_the_server_and_everybody_is_told() -> None:
     with ThreadPoolExecutor(4) as pool:
         ended = pool.submit(server.answer)
         asked = [pool.submit(complete, server, PROMPTS[0], 200) for _ in range(3)]
-        eventually(server, "spectool_requests_running", 3)
+        eventually(server, "running", 3)
         with broken(Engine, "_advance"):
             assert all("the server has failed: no memory left" in outcome(each) for each in asked)
         with pytest.raises(SpectoolError, match="its engine failed: no memory left"):

@@ -25,7 +25,7 @@ from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.wider import copied
-from spectool.tests.serve.questions import PROMPTS, alone, complete, series
+from spectool.tests.serve.questions import PROMPTS, alone, complete, counted
 from spectool.tests.serve.servers import client, exchange, post, serving
 from spectool.tests.serve.test_refusals import refusal
 
@@ -127,7 +127,7 @@ def test_every_drafter_that_fails_is_counted() -> None:
         for prompt in PROMPTS[:3]:
             assert complete(running, prompt).choices[0].text == alone(prompt)
             running.engine.model.drafter.calls = 0
-        assert series(running)['spectool_drafter_failures_total{source="failing"}'] == 3
+        assert counted(running)["failures"] == 3
 
 
 def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_quantised_caches_are_kept_and_continued() -> None:
         first = complete(running, PROMPTS[0]).choices[0].text
         assert first == complete(running, PROMPTS[0]).choices[0].text
         assert complete(running, PROMPTS[0] + first).choices[0].text
-        assert series(running)["spectool_cached_prompt_tokens_total"] > 0
+        assert counted(running)["cached_prompt_tokens"] > 0
 
 
 def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.
         with serving(prompt_cache_bytes=given) as running:
             for prompt in PROMPTS:
                 complete(running, prompt)
-            assert series(running)["spectool_prompt_cache_sequences"] == kept
+            assert counted(running)["kept"] == kept
 
 
 def test_a_chat_without_a_limit_goes_on_to_the_end_of_the_context(

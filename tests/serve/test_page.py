@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from spectool.serve.gate import Gate
-from spectool.serve.metrics import Metrics
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import chatting_model, writing_down
@@ -161,10 +160,7 @@ def test_the_server_s_own_page_may_ask_and_others_may_not(chatting: Server) -> N
         data = post("/v1/chat/completions", body, Origin=origin, host=f"localhost:{port}")
         assert exchange(chatting, data.replace(b"Host: localhost\r\n", b""))[0] == status
     # Without a key, a name could be a stranger's, which means this machine to a browser of ours.
-    gates = {
-        keys: Gate(answer_nothing, ServerOptions(model="m", api_keys=keys), Metrics(), "0.0.0.0", frozenset())
-        for keys in ((), ("k",))
-    }
+    gates = {keys: Gate(answer_nothing, ServerOptions(model="m", api_keys=keys), "0.0.0.0") for keys in ((), ("k",))}
     for host, keys, allowed in (
         ("192.168.0.5:8080", (), True),
         ("[fe80::1]:8080", (), True),

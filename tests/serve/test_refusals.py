@@ -195,7 +195,7 @@ def test_wrong_messages(server: Server, messages: Any, got: str) -> None:
         (get("/v1/modelsandmore"), 404),
         (post("/v1/embeddings", {}), 404),
         (get(TEXT), 405),
-        (post("/metrics", {}), 405),
+        (post("/health", {}), 405),
         (get("/health", "DELETE"), 405),
         (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
         (
@@ -214,7 +214,7 @@ def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, status
 
 def test_a_wrong_method_is_told_the_right_one(server: Server) -> None:
     assert exchange(server, get(TEXT))[1]["allow"] == "post"
-    assert set(exchange(server, post("/metrics", {}))[1]["allow"].split(", ")) == {"get", "head"}
+    assert set(exchange(server, post("/health", {}))[1]["allow"].split(", ")) == {"get", "head"}
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_keys_are_asked_for() -> None:
         for headers in ({}, {"Authorization": "Bearer three"}, {"Authorization": "two"}, {"x_api_key": ""}):
             status, error = refusal(running, post(TEXT, GOOD, **headers))
             assert (status, error["type"]) == (401, "authentication_error")
-        for path in ("/metrics", "/v1/models"):
+        for path in ("/v1/models", "/v1/models/demo"):
             assert refusal(running, get(path))[0] == 401
         for path in ("/health", "/"):
             assert exchange(running, get(path))[0] == 200

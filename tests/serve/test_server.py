@@ -27,7 +27,7 @@ from spectool.tests.serve.questions import (
     alone,
     chatting_model,
     complete,
-    series,
+    counted,
 )
 from spectool.tests.serve.servers import TARGET, client, exchange, get, serving, with_history, without_drafter
 
@@ -52,7 +52,7 @@ def test_answers_are_those_of_mlx_lm(make_drafter: Callable[[Any], Drafter | Non
             assert (figures["num_draft_tokens"] > 0) is (make_drafter is not without_drafter)
         answered = client(running).chat.completions.create(model="demo", messages=MESSAGES, max_tokens=TOKENS)
         assert answered.choices[0].message.content == alone(CHAT).removeprefix(" ")
-        passes, tokens = (series(running)[f"spectool_{name}_total"] for name in ("target_passes", "generated_tokens"))
+        passes, tokens = (counted(running)[name] for name in ("target_passes", "generated_tokens"))
         assert tokens == TOKENS * (len(PROMPTS) + 1)
         assert passes == tokens if make_drafter is without_drafter else passes < tokens
 
@@ -104,13 +104,13 @@ def test_a_prediction_shortens_an_answer_and_is_counted(
             asked: Any = {"model": "demo", "messages": MESSAGES, "max_tokens": TOKENS, "prediction": prediction}
             return client(running).chat.completions.create(**asked, **options)
 
-        before = series(running)["spectool_target_passes_total"]
+        before = counted(running)["target_passes"]
         right = ask(parts)
         assert right.choices[0].message.content == expected
         counts = right.usage.completion_tokens_details
         assert (counts.accepted_prediction_tokens, counts.rejected_prediction_tokens) == (TOKENS, 0)
-        assert series(running)["spectool_target_passes_total"] - before <= 4
-        assert series(running)['spectool_accepted_tokens_total{source="prediction"}'] > TOKENS / 2
+        assert counted(running)["target_passes"] - before <= 4
+        assert counted(running)["accepted_predictions"] > TOKENS / 2
         wrong = ask("Це зовсім інша мова.", n=2)
         assert [choice.message.content for choice in wrong.choices] == [expected, expected]
         counts = wrong.usage.completion_tokens_details
@@ -155,13 +155,13 @@ def test_several_answers_read_their_prompt_once(make_drafter: Callable[[Any], Dr
     with serving(make_drafter) as running:
         prompts = [LONG[:200], PROMPTS[0]]
         for _ in range(2):  # without and with what the first one has left in the prompt cache
-            before = series(running)
+            before = counted(running)
             answer = complete(running, prompts, 6, n=3)
             assert [choice.text for choice in answer.choices] == [
                 alone(prompt, 6) for prompt in prompts for _ in range(3)
             ]
-            after = series(running)
-            names = "spectool_prompt_tokens_total", "spectool_cached_prompt_tokens_total"
+            after = counted(running)
+            names = "prompt_tokens", "cached_prompt_tokens"
             read, cached = (after[name] - before[name] for name in names)
             lengths = [len(running.engine.model.tokenizer.encode(prompt)) for prompt in prompts]
             assert (answer.usage.prompt_tokens, read) == (sum(lengths), 3 * sum(lengths))
@@ -216,10 +216,10 @@ def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() 
 
 
 def test_without_keys_nobody_is_told_what_is_cached(server: Server) -> None:
-    before = series(server)["spectool_cached_prompt_tokens_total"]
+    before = counted(server)["cached_prompt_tokens"]
     for _ in range(2):
         assert complete(server, PROMPTS[0]).usage.prompt_tokens_details is None
-    assert series(server)["spectool_cached_prompt_tokens_total"] > before
+    assert counted(server)["cached_prompt_tokens"] > before
 
 
 def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
@@ -235,7 +235,7 @@ def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
         assert length == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
         assert cache[0].offset == 11, "a cache that others may need was cut"
     kept.keep("", said[:4], cache)
-    assert len(kept) <= 1, "a cache of other tokens than its text's was kept"
+    assert len(kept._kept) <= 1, "a cache of other tokens than its text's was kept"
 
 
 def test_caches_are_dropped_oldest_first() -> None:
@@ -248,7 +248,7 @@ def test_caches_are_dropped_oldest_first() -> None:
     assert [kept.take("", [first, 5, 6, 7], model)[1] for first in (10, 20, 30)] == [0, 3, 3]
     small = PromptCaches(2, 1)
     small.keep("", [30, 5, 6], cache)
-    assert len(small) == small.nbytes == 0
+    assert not small._kept
 
 
 def test_sampling_is_repeated_by_a_seed(server: Server) -> None:
