@@ -22,7 +22,7 @@ SUBJECTS = {  # files and folders; the first subject that has a file counts it
     "corpora": "corpora",
     "reading tokenizers": "tokenization",
     "artifacts": "artifacts commands/inspect.py commands/verify.py",
-    "server and grammar": "serve runtime/grammar.py runtime/json_schema.py",
+    "server and grammar": "serve runtime/grammar.py",
     "several machines": "runtime/groups runtime/groups.py",
     "batching": "runtime/batching",
     "vLLM": "runtime/vllm_proposer.py",

@@ -22,7 +22,6 @@ from llguidance import TokenizerWrapper as LLTokenizerWrapper
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.json_schema import require_finishable
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
@@ -33,10 +32,8 @@ _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
 # Digits in a row of a JSON number, which small models also write until the answer is full. The largest whole number of
 # 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
 _MOST_DIGITS, _MOST_EXPONENT = 20, 2
-_MORE_DIGITS = 3  # beyond these, if the number cannot end otherwise, such as a multiple of 1,000
 _DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
 _MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
-_NOTHING_FOLLOWS = "NoExtensionBias"  # in the parser's explanations
 _REASON = 300  # characters of the parser's explanations
 _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDictionary()  # by tokenizer and ends
 
@@ -80,27 +77,18 @@ class Grammar:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
-        schemas = [rule["json_schema"] for rule in rules if "json_schema" in rule]
-        self.has_json = bool(schemas)
-        problem = self._problem(self._rules)
-        for schema in schemas if not problem or _NOTHING_FOLLOWS in problem else ():
-            require_finishable(schema, self._can_write)
-        if problem:
+        self.has_json = any("json_schema" in rule for rule in rules)
+        if problem := self._problem():
             raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 
-    def _problem(self, rules: str) -> str:
-        """What the parser finds wrong with ``rules``, at the beginning and after a first token; empty if nothing."""
-        matcher = self.matcher(rules)
+    def _problem(self) -> str:
+        """What the parser finds wrong, at the beginning and after a first token; empty if nothing."""
+        matcher = self.matcher()
         allowed = np.flatnonzero(_bits(matcher))
         first = next((int(token) for token in allowed if token not in self.vocabulary.ends), None)
         if not matcher.get_error() and first is not None and matcher.try_consume_tokens([first]):
             matcher.compute_bitmask()
         return str(matcher.get_error())
-
-    def _can_write(self, schema: Mapping[str, Any]) -> bool:
-        """Whether an object of ``schema``, which has properties, can go on after its first brace."""
-        compact = {**schema, "x-guidance": {"whitespace_flexible": False}}
-        return not self._problem(json.dumps({"grammars": [{"json_schema": compact}]}))
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
@@ -108,10 +96,10 @@ class Grammar:
             problem = "compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
             raise RuntimeUnsupported(f"grammar: {problem}")
 
-    def matcher(self, rules: str = "") -> LLMatcher:
+    def matcher(self) -> LLMatcher:
         """A parser at the beginning of an answer. Copies of one would share what it fails with."""
         limits = LLParserLimits(verbose_errors=False, max_items_in_row=_MOST_ITEMS)
-        return LLMatcher(self.vocabulary.trie, rules or self._rules, log_level=0, limits=limits)
+        return LLMatcher(self.vocabulary.trie, self._rules, log_level=0, limits=limits)
 
     def constraint(self, rows: int) -> "GrammarConstraint":
         """The state of one answer of a model with this many ``rows``."""
@@ -212,22 +200,8 @@ class GrammarConstraint:
         leading = vocabulary.leading_digits[:known]
         if room >= vocabulary.most_digits or not digits or (mask[:known] & vocabulary.quotes[:known]).any():
             return  # what a quote may follow is a string
-        short = mask[:known] & (leading <= room)
-        if not short.any():  # the number cannot end here, but perhaps after a few more digits, as 0.000 after a 1
-            short[next(filter(None, map(self._continuations, range(1, _MORE_DIGITS + 1))), [])] = True
-        if short.any():
+        if (short := mask[:known] & (leading <= room)).any():  # the number can end here
             mask[:known] = short
-
-    def _continuations(self, digits: int) -> list[int]:
-        """The tokens that may follow if the number has this many more ``digits``; with 0, those that end it."""
-        leading = self._grammar.vocabulary.leading_digits[: self._known]
-        allowed = np.flatnonzero(_bits(self._matcher)[: self._known] & (leading == min(digits, 1))).tolist()
-        found = [] if digits else allowed
-        for token in allowed if digits else ():
-            if self._follow(token):
-                found += [token] if self._continuations(digits - 1) else []
-                self._take_back(1)
-        return found
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.
@@ -346,5 +320,5 @@ def _bits(matcher: LLMatcher) -> NDArray[np.bool_]:
 def _shortened(reason: str) -> str:
     if "Too many items" in reason or "Current row has" in reason:
         return "so many continuations at one place that following them all is too dear"
-    reason = reason.replace(_NOTHING_FOLLOWS, "no text of it can be written with the tokens of the model")
+    reason = reason.replace("NoExtensionBias", "no text of it can be written with the tokens of the model")
     return " ".join(reason.replace("<non-verbose/>", "").split())[:_REASON]

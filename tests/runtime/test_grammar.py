@@ -193,38 +193,6 @@ CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "
             "(?i)schema",
             marks=pytest.mark.nightly,  # ten seconds
         ),
-        (
-            lambda t: Grammar(t, "json_schema", CLOSED | {"patternProperties": {"^a$": {"type": "integer"}}}),
-            "patternProperties",
-        ),
-        (
-            lambda t: (
-                Grammar(t, "json_schema", {"items": CLOSED | {"patternProperties": {"^a?$": {}, "^b": False}}})
-                and Grammar(t, "json_schema", {"items": CLOSED | {"patternProperties": {"^a$": {}, "^b": False}}})
-            ),
-            "patternProperties '.a.', '.b' can match",
-        ),
-        (lambda t: Grammar(t, "json_schema", LISTED | {"allOf": [CLOSED_PATTERN]}), "'.a.' can match"),
-        (lambda t: Grammar(t, "json_schema", CLOSED_PATTERN | {"allOf": [{"allOf": [LISTED]}]}), "'.a.' can match"),
-        (
-            lambda t: Grammar(t, "json_schema", CLOSED_PATTERN | {"$ref": "#/$defs/a", "$defs": {"a": LISTED}}),
-            "'.a.' can match",
-        ),
-        (
-            lambda t: Grammar(
-                t, "json_schema", {"allOf": [{"properties": {f"{c}{i}": {} for i in range(300)}} for c in "ab"]}
-            ),
-            "at most 500 properties .*, got 600",
-        ),
-        (
-            lambda t: Grammar(t, "json_schema", {"$defs": {"m": {"$ref": "#/$defs/m"}}, "$ref": "#/$defs/m"}),
-            "[$]ref.*/m",
-        ),
-        (lambda t: Grammar(t, "json_schema", CLOSED | {"properties": {"a": {"$ref": "#"}}}), "[$]ref '#' has no end"),
-        (
-            lambda t: Grammar(t, "json_schema", {"items": {"properties": {f"p{i}": {} for i in range(501)}}}),
-            "at most 500 properties .*, got 501",
-        ),
         (lambda t: Grammar(t, "regex", "a("), "regex: .*unclosed group"),
         (lambda t: Grammar(t, "regex", "(" * 9_000 + ")" * 9_000), "regex: "),
         (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
@@ -287,11 +255,9 @@ def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
         ({"type": "integer", "minimum": 10**17}, "5", "5" * 20),
         ({"type": "integer", "minimum": 0, "maximum": 120}, "1", "111"),
         ({"type": "integer", "multipleOf": 10}, "10", "1" + "01" * 9 + "0"),
-        ({"type": "integer", "multipleOf": 1000}, "1", "1" * 20 + "000"),
         ({"type": "number"}, "1.", "1." + "1" * 20),
         ({"type": "number"}, "1e", "1e11"),
         ({"type": "number", "minimum": 0, "maximum": 1}, "0.", "0." + "0" * 20),
-        ({"type": "number", "exclusiveMinimum": 0}, "0.", "0." + "0" * 20 + "1"),
         ({"type": "string", "pattern": "^[0-9]{30}$"}, "7", '"' + "7" * 30 + '"'),
         ({"const": 10**24}, "1", None),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from openai import BadRequestError
+from openai import APIError, BadRequestError
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, literal
@@ -237,12 +237,12 @@ def test_arguments_that_are_no_object_are_refused_with_the_tool_s_name(chatting:
         assert (status, answer["error"]["param"]) == (400, "tools") and "spis" in answer["error"]["message"]
 
 
-def test_a_schema_with_a_dead_end_is_refused_before_a_token(chatting: Server) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}, "required": ["a"]}
-    schema |= {"additionalProperties": False, "patternProperties": {"^a$": {"type": "integer"}}}
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    for stream in (False, True):
-        body = {"prompt": "Most w", "response_format": form, "stream": stream}
-        status, answer = posted(chatting, "/v1/completions", body)
-        assert status == 400 and "patternProperties" in answer["error"]["message"]
-        assert "cannot continue" not in answer["error"]["message"]
+def test_a_schema_that_cannot_be_followed_at_a_later_place_is_an_error_there(chatting: Server) -> None:
+    many = {"properties": {f"p{i}": {} for i in range(700)}}
+    schema = {"type": "array", "items": {"type": "object", **many}, "minItems": 1}
+    body = {"prompt": "Most w", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+    status, answer = posted(chatting, "/v1/completions", body)
+    assert (status, answer["error"]["param"]) == (400, "response_format")
+    assert "cannot continue after" in answer["error"]["message"] and "too dear" in answer["error"]["message"]
+    with pytest.raises(APIError, match="cannot continue after"):
+        list(ask(chatting, response_format=body["response_format"], stream=True))
