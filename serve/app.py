@@ -39,15 +39,10 @@ from spectool.serve.requests import GenerationRequest, without_effect
 from spectool.serve.tool_calls import Delta
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
-_LONG_TEXT = 1 << 16  # bytes of a body whose text is tokenized in a line of its own, as grammars are compiled
+_THREADS = 4  # that tokenize and compile grammars, so that a long text does not keep short ones waiting
 _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
 _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
 _Result = TypeVar("_Result")
-# Fields without effect that change nothing about a text, and that many clients always send.
-_OF_NO_ACCOUNT = (
-    "user", "metadata", "safety_identifier", "service_tier", "prompt_cache_key", "prompt_cache_retention",
-    "prompt_cache_options",
-)  # fmt: skip
 _Writer = CompletionWriter | ResponseWriter | MessageWriter
 _Endpoint = Callable[[Request], Awaitable[Any]]
 _Events = asyncio.Queue[Delta | Exception | None]
@@ -60,7 +55,7 @@ class Service:
     def __init__(self, engine: Engine, options: ServerOptions, host: str) -> None:
         self.engine, self._options = engine, options
         self._created = int(time.time())
-        self._short, self._long = ThreadPoolExecutor(1, "short-texts"), ThreadPoolExecutor(1, "long-texts")
+        self._threads = ThreadPoolExecutor(_THREADS, "texts")
         posts: dict[str, _Endpoint] = {
             "/v1/chat/completions": partial(self._answer, ChatWriter),
             "/chat/completions": partial(self._answer, ChatWriter),
@@ -96,10 +91,10 @@ class Service:
 
     async def _answer(self, writer: type[_Writer], request: Request) -> ASGIApp:
         """What answers a request in the form of a protocol, once its fields are known to be right."""
-        wanted, long = await self._read(writer, request)
+        wanted = await self._read(writer, request)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            writing, own = self._writing(scope["spectool.client"], wanted, long), writer(wanted)
+            writing, own = self._writing(scope["spectool.client"], wanted), writer(wanted)
             if wanted.stream:
                 await _unless_gone(receive, _send(_streamed(writing, own), wanted, send))
                 return
@@ -109,7 +104,7 @@ class Service:
         return respond
 
     @asynccontextmanager
-    async def _writing(self, client: str, wanted: GenerationRequest, long: bool) -> AsyncIterator[_Writing]:
+    async def _writing(self, client: str, wanted: GenerationRequest) -> AsyncIterator[_Writing]:
         """The answers to a request, and what they gain, or None after a while without. They end with the context."""
         answers: list[Answer] = []
         events: _Events = asyncio.Queue()
@@ -120,7 +115,7 @@ class Service:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            for prompt in await self._prepared(wanted, long):
+            for prompt in await self._prepared(wanted):
                 same = [Answer(wanted, prompt, client, deliver, len(answers) + i) for i in range(wanted.n)]
                 same[0].copies = same[1:]
                 answers += same
@@ -130,29 +125,27 @@ class Service:
             for answer in answers:
                 answer.cancelled = True
 
-    async def _read(self, writer: type[_Writer], request: Request) -> tuple[Any, bool]:
-        """The request that was sent, and whether it may take long to tokenize."""
+    async def _read(self, writer: type[_Writer], request: Request) -> Any:
+        """The request that was sent, once its fields are known to be right."""
         if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
             raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
-        long = len(raw) > _LONG_TEXT
-        wanted: GenerationRequest = await self._apart(long, lambda: writer.read(parse_json(raw)))
+        wanted: GenerationRequest = await self._apart(lambda: writer.read(parse_json(raw)))
         wanted.model = self._known(wanted.model)
-        return wanted, long
+        return wanted
 
-    def _apart(self, long: bool, act: Callable[[], _Result]) -> Awaitable[_Result]:
-        """The result of what takes a thread's time; a text that is long does not keep a short one waiting."""
-        return asyncio.get_running_loop().run_in_executor(self._long if long else self._short, act)
+    def _apart(self, act: Callable[[], _Result]) -> Awaitable[_Result]:
+        """The result of what takes a thread's time."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, act)
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        (prompt,) = await self._prepared(*await self._read(MessageWriter, request))
+        (prompt,) = await self._prepared(await self._read(MessageWriter, request))
         return JSONResponse({"input_tokens": len(prompt.tokens)})
 
-    def _prepared(self, wanted: GenerationRequest, long: bool) -> Awaitable[list[Prompt]]:
-        read = partial(read_prompts, wanted, self.engine.model, self._options)
-        return self._apart(long or wanted.constrained, read)
+    def _prepared(self, wanted: GenerationRequest) -> Awaitable[list[Prompt]]:
+        return self._apart(partial(read_prompts, wanted, self.engine.model, self._options))
 
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):
@@ -188,11 +181,10 @@ class Service:
 
 
 def _ignored(wanted: GenerationRequest) -> dict[str, str]:
-    """The header that names the fields without effect, which are logged as well unless they are of no account."""
+    """The header that names the fields without effect, which are logged as well."""
     if not (ignored := without_effect(wanted)):
         return {}
-    if told := [name for name in ignored if name not in _OF_NO_ACCOUNT]:
-        logging.warning("these fields have no effect: %s", quoted(told))
+    logging.info("these fields have no effect: %s", quoted(ignored))
     shown = (name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "?" for name in ignored)
     return {IGNORED_HEADER: ", ".join(shown)[:_LONGEST_HEADER]}
 
@@ -200,7 +192,7 @@ def _ignored(wanted: GenerationRequest) -> dict[str, str]:
 async def _gained(events: _Events, wanted: GenerationRequest, answers: int) -> AsyncIterator[Delta | None]:
     while answers:
         try:
-            async with asyncio.timeout(_QUIET_SECONDS / 15):
+            async with asyncio.timeout(_QUIET_SECONDS):
                 event = await events.get()
         except TimeoutError:
             yield None
@@ -229,8 +221,8 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
         async with writing as (answers, gained):
             head = encoded(writer.begin(answers))
             async for delta in gained:
-                data = encoded(writer.add(delta)) if delta else b""
-                if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text may be held back, too
+                data = encoded(writer.add(delta) if delta else writer.waiting())
+                if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text is held back
                     data = encoded(writer.waiting())
                 if data:
                     yield head + data

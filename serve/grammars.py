@@ -44,11 +44,9 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
     Takes up to seconds where the tokenizer was not used for this before.
     """
     chat = request if isinstance(request, ChatRequest) else None
-    functions = []
     try:
         if chat is not None and chat.callable_names is not None:
-            functions = _functions(chat)
-            rules = _calls(chat, functions, model)
+            rules = _calls(chat, _functions(chat), model)
         else:
             assert request.form is not None
             rules = _text(request.form, request)
@@ -56,28 +54,14 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
-        refused = (function["name"] for function in functions if _is_refused(function, request, model))
-        raise wrong_grammar(request, error, next(refused, "")) from error
+        raise wrong_grammar(request, error) from error
 
 
-def _is_refused(function: dict[str, Any], request: GenerationRequest, model: LoadedModel) -> bool:
-    """Whether the arguments of one tool cannot be enforced by themselves."""
-    try:
-        Grammar(model.tokenizer, "rules", _arguments(function, request))
-    except RuntimeUnsupported:
-        return True
-    return False
-
-
-def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported, tool: str = "") -> RequestRefused:
-    """The refusal of a request because of the grammar of its answers, or of the arguments of one ``tool``.
-
-    This may show only while an answer is written.
-    """
+def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> RequestRefused:
+    """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
     has_calls = isinstance(request, ChatRequest) and request.callable_names is not None
     field = "tools" if has_calls or request.form is None else request.form.field
-    reason = str(error).removeprefix("rules: ").removeprefix("grammar: ")
-    return wrong_field(field, f"{tool}: {reason}" if tool else reason)
+    return wrong_field(field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
 def _text(form: Form, request: GenerationRequest) -> list[dict[str, Any]]:

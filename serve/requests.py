@@ -17,21 +17,8 @@ from spectool.serve.options import DEFAULT_MODEL
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
-# Values of fields without effect that ask for nothing but what happens anyway.
-_AS_IT_IS = {
-    "store": (False,),
-    "include": ([],),
-    "truncation": ("disabled",),
-    "service_tier": ("auto", "default", "standard_only"),
-}
-# Fields that say what an answer has to look like, and the kind of a `Grammar` that each stands for: those of older
-# versions of vLLM, of llama.cpp and of SGLang.
-_FORMS = {
-    **dict.fromkeys(("guided_json", "json_schema"), "json_schema"),
-    **dict.fromkeys(("guided_regex", "regex"), "regex"),
-    "guided_choice": "choice",
-    **dict.fromkeys(("guided_grammar", "grammar", "ebnf"), "grammar"),
-}
+# What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
+_OTHER_FORMS = re.compile("guided_(?!decoding_).*|json_schema|regex|grammar|ebnf|structural_tag")
 
 
 def _between(least: float, most: float, default: float | None = None) -> Any:
@@ -64,6 +51,7 @@ _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
+_OBJECT: dict[str, Any] = {"type": "object"}
 _Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
 
@@ -196,13 +184,7 @@ class _NamedTool(_Given):
     name: _Text
 
 
-class _AllowedTools(_Given):
-    type: Literal["allowed_tools"]
-    mode: Literal["auto", "required"]
-    tools: list[Annotated[_NamedTool, BeforeValidator(_flat)]]
-
-
-_Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool | _AllowedTools, BeforeValidator(_flat)]
+_Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool, BeforeValidator(_flat)]
 
 
 class GenerationRequest(_Given):
@@ -234,20 +216,10 @@ class GenerationRequest(_Given):
     num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
     response_format: _Format | None = None
     structured_outputs: _StructuredOutputs | None = None
-    guided_json: _JSONSchema | str = ""
-    json_schema: _JSONSchema | str = ""
-    guided_regex: str = ""
-    regex: str = ""
-    guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
-    guided_grammar: str = ""
-    grammar: str = ""
-    ebnf: str = ""
-    structural_tag: Annotated[None, _refused("tags in a text are not enforced")] = None
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
-    _form: Form | None = PrivateAttr(None)
     _without_effect: set[str] = PrivateAttr(default_factory=set)
 
     @property
@@ -256,34 +228,32 @@ class GenerationRequest(_Given):
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @model_validator(mode="after")
-    def _find_form(self) -> Self:
-        """Find the one field that says what an answer has to look like."""
-        if unknown := next((name for name in self.model_extra or () if re.match("guided_(?!decoding_)", name)), None):
-            raise wrong_field(unknown, f"expected one of structured_outputs, {', '.join(_FORMS)}, got something else")
-        forms = [Form(name, kind, getattr(self, name)) for name, kind in _FORMS.items()]
-        forms = [form for form in forms if form.value not in ("", None)]
-        if (own := self.structured_outputs) is not None:
-            (kind,) = own.model_fields_set
-            form = ("json_schema", {"type": "object"}) if kind == "json_object" else (kind, getattr(own, kind))
-            forms.append(Form("structured_outputs", *form))
-        if self.response_format is not None and self.response_format.type != "text":
-            schema = self.response_format.json_schema or _Schema(schema={"type": "object"})
-            forms.append(Form("response_format", "json_schema", schema.content, schema.strict))
-        if len(forms) > 1:
-            problem = f"expected none, because {forms[-1].field} says what an answer looks like"
-            raise wrong_field(forms[0].field, f"{problem}, got {quoted(forms[0].value)}")
-        self._form = next(iter(forms), None)
+    def _has_one_form(self) -> Self:
+        for name, value in (self.model_extra or {}).items():
+            if value != "" and _OTHER_FORMS.fullmatch(name):
+                problem = f"expected none, but response_format or structured_outputs, got {quoted(value)}"
+                raise wrong_field(name, problem)
+        if self.structured_outputs and self.response_format and self.response_format.type != "text":
+            problem = "expected none, because response_format says what an answer looks like, got both"
+            raise wrong_field("structured_outputs", problem)
         return self
 
     @property
     def form(self) -> Form | None:
         """What the text of an answer has to look like; None for any text."""
-        return self._form
+        if (own := self.structured_outputs) is not None:
+            (kind,) = own.model_fields_set
+            value = getattr(own, kind)
+            return Form("structured_outputs", *(("json_schema", _OBJECT) if kind == "json_object" else (kind, value)))
+        if self.response_format is None or self.response_format.type == "text":
+            return None
+        schema = self.response_format.json_schema or _Schema(schema=_OBJECT)
+        return Form("response_format", "json_schema", schema.content, schema.strict)
 
     @property
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
-        return self._form is not None
+        return self.form is not None
 
     @property
     def shown_logprobs(self) -> int | None:
@@ -311,10 +281,6 @@ class ChatRequest(GenerationRequest):
 
     @model_validator(mode="after")
     def _normalize(self) -> Self:
-        if isinstance(self.tool_choice, _AllowedTools):
-            names = {tool.name for tool in self.tool_choice.tools}
-            self.tools = [tool for tool in self.tools if tool.function.name in names]
-            self.tool_choice = self.tool_choice.mode
         if self.top_logprobs and not self.logprobs:
             self.leave_out("top_logprobs")
         last = self.messages[-1]
@@ -363,5 +329,4 @@ class CompletionRequest(GenerationRequest):
 
 def without_effect(request: GenerationRequest) -> list[str]:
     """The fields of a request, and what of schemas, that nothing here takes into account."""
-    extra = request.model_extra or {}
-    return sorted(request._without_effect | {name for name in extra if extra[name] not in _AS_IT_IS.get(name, ())})
+    return sorted(request._without_effect | (request.model_extra or {}).keys())

@@ -223,20 +223,6 @@ def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
         assert found == [("function_call", "_log", "mcp__git__"), ("custom_tool_call", "patch", "mcp__git__")]
 
 
-@pytest.mark.parametrize("mode", ["auto", "required"])
-def test_allowed_tools_are_the_only_ones(mode: str) -> None:
-    tools = [{"type": "function", "function": {"name": name}} for name in "ab"]
-    flat = [{"type": "function", "name": name} for name in "ab"]
-    chat = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools[1:]}}
-    beside = {"type": "allowed_tools", "mode": mode, "tools": flat[1:]}
-    for request in (
-        checked(ChatRequest, {"messages": [USER], "tools": tools, "tool_choice": chat}),
-        responses.chat_of({"input": "a", "tools": flat, "tool_choice": beside}),
-    ):
-        assert request.offered == tools[1:]
-        assert request.callable_names == (["b"] if mode == "required" else None)
-
-
 @pytest.mark.parametrize(
     "form",
     [

@@ -97,8 +97,7 @@ def test_promises_are_not_taken_silently() -> None:
     with pytest.raises(RequestRefused, match=r"background: .*nothing is stored.*, got true"):
         named_by({"background": True})
     assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
-    harmless = {"store": False, "background": False, "include": [], "truncation": "disabled", "service_tier": "auto"}
-    assert named_by(harmless) == []
+    assert named_by({"background": False}) == []
     assert named_by({"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}) == [
         "text.verbosity",
         "tools.web_search",
@@ -110,47 +109,52 @@ def test_promises_are_not_taken_silently() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "form"),
     [
-        ("guided_json", SCHEMA, ("json_schema", SCHEMA)),
-        ("json_schema", '{"type": "string"}', ("json_schema", '{"type": "string"}')),
-        ("guided_regex", "a+", ("regex", "a+")),
-        ("regex", "a+", ("regex", "a+")),
-        ("guided_choice", ["a", "b"], ("choice", ["a", "b"])),
-        ("guided_grammar", 'root ::= "a"', ("grammar", 'root ::= "a"')),
-        ("grammar", 'root ::= "a"', ("grammar", 'root ::= "a"')),
-        ("ebnf", 'root ::= "a"', ("grammar", 'root ::= "a"')),
+        ("structured_outputs", {"json": SCHEMA}, ("json_schema", SCHEMA)),
+        ("structured_outputs", {"json": '{"type": "string"}'}, ("json_schema", '{"type": "string"}')),
+        ("structured_outputs", {"json": {}}, ("json_schema", {})),
+        ("structured_outputs", {"json_object": True}, ("json_schema", {"type": "object"})),
         ("structured_outputs", {"regex": "a+"}, ("regex", "a+")),
+        ("structured_outputs", {"choice": ["a", "b"]}, ("choice", ["a", "b"])),
+        ("structured_outputs", {"grammar": 'root ::= "a"'}, ("grammar", 'root ::= "a"')),
+        ("response_format", {"type": "json_object"}, ("json_schema", {"type": "object"})),
         ("response_format", {"type": "json_schema", "json_schema": {"schema": SCHEMA}}, ("json_schema", SCHEMA)),
     ],
 )
-def test_forms_of_other_servers_are_enforced(field: str, value: Any, form: Any) -> None:
+def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
     request = checked(ChatRequest, {**USER, field: value})
     assert request.constrained and request.form == (field, *form, False)
-    other = {"structured_outputs": {"regex": "b"}} if field != "structured_outputs" else {"guided_regex": "b"}
+    other = {"structured_outputs": {"regex": "b"}, "response_format": {"type": "json_object"}}
     with pytest.raises(RequestRefused, match=r"expected none, because .* says what an answer looks like"):
-        checked(ChatRequest, {**USER, field: value, **other})
+        checked(ChatRequest, {**USER, **other, field: value})
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("guided_json", 5),
-        ("guided_choice", []),
-        ("guided_choice", "a"),
+        ("guided_json", SCHEMA),
+        ("guided_regex", "a"),
+        ("guided_choice", ["a"]),
+        ("guided_grammar", 'root ::= "a"'),
         ("guided_patch", "a"),
         ("structural_tag", "{}"),
-        ("grammar", {"type": "regex", "value": "a"}),
+        ("json_schema", SCHEMA),
+        ("regex", "a"),
+        ("grammar", 'root ::= "a"'),
+        ("ebnf", 'root ::= "a"'),
+        ("structured_outputs", {"choice": []}),
+        ("structured_outputs", {"json": 5}),
         ("response_format", {"type": "grammar", "grammar": "a"}),
         ("structured_outputs", {"structural_tag": "{}"}),
     ],
 )
-def test_forms_that_cannot_be_enforced_are_refused(field: str, value: Any) -> None:
+def test_forms_that_are_not_known_are_refused(field: str, value: Any) -> None:
     with pytest.raises(RequestRefused, match=f"^{field}.*, got "):
         checked(ChatRequest, {**USER, field: value})
 
 
 def test_empty_forms_ask_for_nothing() -> None:
-    assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": ""}).constrained
-    assert checked(ChatRequest, {**USER, "guided_json": {}}).form == ("guided_json", "json_schema", {}, False)
+    assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": None}).constrained
+    assert named_by({"guided_decoding_backend": "a"}) == ["guided_decoding_backend"]
 
 
 def left_out(chatting: Server, schema: Any, strict: bool = False) -> list[str]:
