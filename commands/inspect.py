@@ -1,5 +1,6 @@
 """The command ``inspect``."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,6 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
         "kind": tokenizer.kind,
         "ids": tokenizer.size,
         "fingerprint": tokenizer.fingerprint,
-        "roles": tokenizer.roles.as_dict(),
+        "roles": asdict(tokenizer.roles),
         "limits": list(limits(tokenizer)),
-        "notes": list(tokenizer.notes),
     }

@@ -13,7 +13,7 @@ from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub, where
+from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -95,8 +95,8 @@ def load_model(
         elif local and not (Path(name) / "tokenizer.json").is_file():
             reason = f"no tokenizer.json in it; {reason}"  # which transformers does not name
         raise RuntimeUnsupported(
-            f"{where(name)}mlx-lm cannot load this model ({reason}). Expected a directory or hub id with "
-            "config.json, *.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
+            f"{name}: mlx-lm cannot load this model ({reason}). Expected a directory or hub id with config.json, "
+            "*.safetensors and tokenizer.json in MLX format; convert others with `mlx_lm.convert`"
         ) from error
     if source is not None:
         tokenizer._tokenizer.name_or_path = name  # which messages and manifests call it by

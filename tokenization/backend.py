@@ -5,7 +5,6 @@ milliseconds. Copies share the model, which is most of the memory.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -17,7 +16,6 @@ from spectool import TokenizerError
 
 FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
-_OPERATORS = re.compile(r"[\\.^$|?*+()\[\]{}]")  # of regular expressions
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 
 
@@ -38,17 +36,12 @@ def sections(backend: tokenizers.Tokenizer) -> dict[str, Any]:
 
 
 def steps_of(spec: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
-    """The steps of a section of a ``tokenizer.json`` in order, with those of each ``Sequence`` in its place.
-
-    A pattern that is a regular expression without operators is given as the string that it stands for.
-    """
+    """The steps of a section of a ``tokenizer.json`` in order, with those of each ``Sequence`` in its place."""
     node = spec.get(section)
     if node is None:
         return []
     if node["type"] == "Sequence":
         return [step for child in node[_CHILDREN[section]] for step in steps_of({section: child}, section)]
-    if (literal := node.get("pattern", {}).get("Regex", "")) and not _OPERATORS.search(literal):
-        return [{**node, "pattern": {"String": literal}}]
     return [dict(node)]
 
 
@@ -75,36 +68,24 @@ def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str
 
 
 def encoded(encode: Callable[..., Any], text: str | Sequence[str], name: str) -> Any:
-    """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens.
-
-    Raises:
-        TokenizerError: As `explained`.
-    """
+    """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens."""
     with explained(name):
         return encode(text, add_special_tokens=False)
 
 
-def pre_tokenized(splits: Any, text: str, name: str) -> list[tuple[str, tuple[int, int]]]:
-    """The pieces of a text by a pre-tokenizer of the backend called ``name``, each with its place; errors as above."""
+def asked(method: Callable[[str], Any], text: str, name: str) -> Any:
+    """What ``method``, of a part of the backend called ``name``, makes of a text."""
     with explained(name):
-        pieces: list[tuple[str, tuple[int, int]]] = splits.pre_tokenize_str(text)
-        return pieces
-
-
-def normalized(normalizer: Any, text: str, name: str) -> str:
-    """A text as a normalizer of the backend called ``name`` changes it, if there is one; errors as above."""
-    if normalizer is None:
-        return text
-    with explained(name):
-        return str(normalizer.normalize_str(text))
+        return method(text)
 
 
 @contextmanager
-def explained(name: str, reason: Callable[[], str] = str) -> Iterator[None]:
-    """Turn whatever the library raises for a text into a TokenizerError; its panics are no `Exception`."""
+def explained(name: str, problem: str = "cannot encode a text", advice: str = FIX_TOKENIZER) -> Iterator[None]:
+    """Turn whatever a library raises into a TokenizerError in one line; the panics of this one are no `Exception`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise TokenizerError(f"{name}: cannot encode a text ({error}){reason()}. {FIX_TOKENIZER}") from error
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise TokenizerError(f"{name}: {problem} ({reason}). {advice}") from error

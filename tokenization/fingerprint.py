@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import encoded, explained
+from spectool.tokenization.backend import asked, encoded
 
 _SECTIONS = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 _WITHOUT_EFFECT = ("trim_offsets",)
@@ -70,8 +70,7 @@ def _vocabulary(backend: tokenizers.Tokenizer) -> str:
 
 def _split(backend: tokenizers.Tokenizer, text: str) -> list[int]:
     try:
-        with explained(""):
-            return [token.id for token in backend.model.tokenize(text)]
+        return [token.id for token in asked(backend.model.tokenize, text, "")]
     except TokenizerError:  # it has no token for part of this
         return []
 

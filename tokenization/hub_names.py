@@ -1,9 +1,9 @@
-"""Names that may be a directory or a hub id: whether there is such a model, and how errors begin."""
+"""Names that may be a directory or a hub id: whether there is such a model."""
 
 import json
 from pathlib import Path
 
-from spectool import TokenizerError
+from spectool.tokenization.backend import explained
 
 _HUB_SECONDS = 10.0  # to wait for an answer
 
@@ -14,31 +14,15 @@ def looks_like_hub_id(name: str) -> bool:
 
 
 def require_on_hub(name: str) -> None:
-    """Raise a TokenizerError unless a model is in the local cache or on the hub.
+    """Raise a TokenizerError unless a model is on the hub; a mistyped path with one slash looks like a hub id.
 
     This takes one request, where loaders would ask for one file after the other.
     """
     from huggingface_hub import HfApi
 
-    if cached_snapshot(name, "config.json", "tokenizer.json") is not None:
-        return
-    try:
+    advice = "Check the spelling of the path. If the hub cannot be reached, download it first and give its directory"
+    with explained(name, "no such directory; as a hub id, not found", advice):
         HfApi().model_info(name, timeout=_HUB_SECONDS)
-    except Exception as error:
-        raise TokenizerError(
-            f"{where(name)}not found ({reason_of(error)}). Check the spelling of the path. If the hub cannot be "
-            "reached, download it first and give its directory"
-        ) from error
-
-
-def where(name: str) -> str:
-    """The beginning of an error about a directory or hub id; a mistyped path with one slash looks like the latter."""
-    return f"{name}: " if Path(name).is_dir() else f"{name}: no such directory; as a hub id, "
-
-
-def reason_of(error: Exception) -> str:
-    """What another library says is wrong, on one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def cached_snapshot(name: str, *files: str) -> Path | None:

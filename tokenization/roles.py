@@ -36,10 +36,6 @@ class Roles:
     pad: int | None = None  # fills batches
     unk: int | None = None  # stands for what the vocabulary cannot spell
 
-    def as_dict(self) -> dict[str, Any]:
-        """The roles as JSON values."""
-        return {"bos": self.bos, "eos": list(self.eos), "pad": self.pad, "unk": self.unk}
-
 
 def names_control(name: str) -> bool:
     """Whether a token is named the way control tokens are, unlike words and punctuation.
@@ -48,12 +44,6 @@ def names_control(name: str) -> bool:
     [True, True, False, False, False]
     """
     return _CONTROL_NAME.fullmatch(name) is not None
-
-
-def content_of(declared: Any) -> str | None:
-    """The string of a token as ``tokenizer_config.json`` declares it, if it does."""
-    content = declared.get("content") if isinstance(declared, Mapping) else declared
-    return content if isinstance(content, str) else None
 
 
 def find_roles(
@@ -73,10 +63,10 @@ def find_roles(
     named = {name: index for name in specials if (index := id_of(name)) is not None}
 
     def role(key: str, names: tuple[str, ...]) -> int | None:
-        content = content_of(declared.get(key))
-        if content is not None and (index := id_of(content)) is not None:
-            return index
-        return next((named[name] for name in names if name in named), None)
+        content = declared.get(key)
+        content = content.get("content") if isinstance(content, Mapping) else content
+        index = id_of(content) if isinstance(content, str) else None
+        return next((named[name] for name in names if name in named), None) if index is None else index
 
     ends = {named[name] for name in _END_NAMES if name in named} | set(eos_ids)
     declared_end = role("eos_token", ())

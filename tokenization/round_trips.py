@@ -7,8 +7,8 @@ from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
-_SPACE = "▁"
 _WRITING = ("normalizer", "pre_tokenizer")  # sections that may write text as signs for bytes
+_ORDINARY = PROBES[2]  # text that most tokenizers keep
 
 
 def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -17,9 +17,9 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     Left out are the names of special tokens, the sign that stands for a space (``▁``), and spaces that an added token
     takes with it.
     """
-    writes, reads = tokenizer.has_step("ByteLevel", *_WRITING), tokenizer.has_step("ByteLevel", "decoder")
-    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
-    undone = [{"type": "Prepend", "prepend": _SPACE}, spaces, *[{"type": "ByteLevel"}] * reads]
+    writes = tokenizer.has_step("ByteLevel", *_WRITING)
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    undone = ({"type": "Prepend", "prepend": "▁"}, spaces, {"type": "ByteLevel"})
     found = [_named(step) for step in tokenizer.steps("normalizer") if step not in undone]
     if any(map(tokenizer.loses_text, ("".join(PROBES), f" {''.join(PROBES)}"))):
         kinds = {step["type"] for step in tokenizer.steps("pre_tokenizer")}
@@ -31,13 +31,14 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     if missing:
         found.append(f"has no symbol for {len(missing)} of 256 bytes")
     spells_all = len(tokenizer.byte_tokens) == 256 or (tokenizer.kind == "byte-level BPE" and not missing)
-    if tokenizer.missing_unk:
-        found.append("stops with an error at what it cannot spell")
-    elif not spells_all and tokenizer.unknown is not None:
+    if not spells_all and tokenizer.unknown is not None:
         found.append("replaces what it cannot spell with an unknown token")
     elif not spells_all and not writes:
         found.append("leaves out what it has no token for")
-    return (*found, *unread(tokenizer))
+    found += unread(tokenizer)
+    if not found and tokenizer.bytes_of(tokenizer.encode(_ORDINARY)) != _ORDINARY.encode():
+        found.append("changes ordinary text")
+    return tuple(found)
 
 
 def _named(step: dict[str, Any]) -> str:
@@ -48,15 +49,11 @@ def _named(step: dict[str, Any]) -> str:
 
 def unread(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield what decoding does not undo of how text is written for the model."""
-    writes, reads = tokenizer.has_step("ByteLevel", *_WRITING), tokenizer.has_step("ByteLevel", "decoder")
+    sign = "Ġ" if tokenizer.has_step("ByteLevel", *_WRITING) else tokenizer.space_sign
     if tokenizer.spec["decoder"] is None:
         yield "has no decoder: a space is written between any two tokens"
-    elif writes and not reads:
-        yield "writes bytes as signs such as 'Ġ', which decoding leaves so"
-    elif reads and not writes:
-        yield "decodes signs such as 'Ġ' and 'é' as single bytes, which it writes for no text"
-    elif tokenizer.space_sign != " " and tokenizer.bytes_of_names({0: tokenizer.space_sign}) != [b" "]:
-        yield f"writes {tokenizer.space_sign!r} for a space, which decoding leaves so"
+    elif tokenizer.bytes_of_names({0: sign}) != [b" "]:
+        yield f"writes {sign!r} for a space, which decoding leaves so"
     splits = tokenizer.steps("pre_tokenizer")[1:]
     if any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits):
         yield "writes a space before every piece that its pre-tokenizer splits off"

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import tokenizers
 
-from spectool.tokenization.backend import normalized, with_added_tokens
+from spectool.tokenization.backend import asked, with_added_tokens
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -22,8 +22,9 @@ class RunningText:
 
         Nothing else takes these tokens for text, but joining ids has to follow the merges.
         """
-        tokenizer = self._tokenizer
-        merges = tokenizer.spec["model"]["type"] == "BPE"
+        tokenizer, model = self._tokenizer, self._tokenizer.spec["model"]
+        # A model that ignores merges finds whole pieces of text, and the name of a special token is split into several.
+        merges = model["type"] == "BPE" and not model.get("ignore_merges")
         made = [token for token in tokenizer.specials if merges and tokenizer.encodes_to(token)]
         if not made:
             return tokenizer.token_bytes
@@ -39,14 +40,14 @@ class RunningText:
         Special tokens are left out, and tokens that decode to something else than they are found as.
         """
         tokenizer, found = self._tokenizer, dict[int, str]()
-        normalizer = tokenizer.backend.normalizer
+        normalizer, space = tokenizer.backend.normalizer, tokenizer.normalized_space
         added = {
             token["id"]: token for token in tokenizer.spec["added_tokens"] if token["id"] not in tokenizer.specials
         }
         for (index, token), raw in zip(added.items(), tokenizer.token_bytes_of(added), strict=True):
             sought = token["content"]
             if token["normalized"] and normalizer is not None:
-                sought = normalized(normalizer, sought, tokenizer.name).replace(tokenizer.normalized_space, " ")
+                sought = asked(normalizer.normalize_str, sought, tokenizer.name).replace(space, " ")
             if sought and sought.encode() == raw:
                 found[index] = sought
         return found

@@ -12,7 +12,6 @@ marks, are refused: no causal language model has them.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -68,11 +67,6 @@ def byte_symbols() -> dict[str, int]:
 def token_bytes(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
     """The bytes of every id up to the highest in ``names``; empty for ``specials`` and ids without a name.
 
-    Args:
-        spec: Parsed ``tokenizer.json`` as the backend writes it.
-        names: Id -> token string, added tokens included.
-        specials: Ids that never stand for text.
-
     Raises:
         TokenizerError: The decoder has a step that this version does not know.
     """
@@ -86,13 +80,11 @@ def token_bytes(spec: Mapping[str, Any], names: Mapping[int, str], specials: fro
 
 def removes_leading_space(spec: Mapping[str, Any]) -> bool:
     """Whether the decoder removes a space at the beginning of a text."""
-    found, fused = spec.get("decoder") is None, False
-    for step in steps_of(spec, "decoder"):
-        fused |= step["type"] in _FUSING
-        if step["type"] == "Strip" and fused:
-            found |= step["start"] > 0 and step["content"] == " "
-        found |= step["type"] == "Metaspace" and step.get("prepend_scheme") != "never"
-    return found
+    return spec.get("decoder") is None or any(
+        (step["type"] == "Strip" and step["start"] > 0 and step["content"] == " ")
+        or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
+        for step in steps_of(spec, "decoder")
+    )
 
 
 def text_of(raw: bytes) -> str:
@@ -118,11 +110,8 @@ def _decoder_steps(spec: Mapping[str, Any]) -> list[_DecoderStep]:
     steps, fused = [], False
     for step in steps_of(spec, "decoder"):
         fused |= step["type"] in _FUSING
-        if fused and step["type"] == "Strip":
-            if not step["stop"]:  # it belongs to the beginning of the text (`removes_leading_space`)
-                continue
-            step = step | {"type": "Strip at the end of a text"}
-        if step["type"] != "Fuse":
+        at_the_beginning = fused and step["type"] == "Strip" and not step["stop"]  # of a text: `removes_leading_space`
+        if step["type"] != "Fuse" and not at_the_beginning:
             steps.append(_decoder_step(step))
     return steps
 
@@ -137,12 +126,10 @@ def _decoder_step(step: dict[str, Any]) -> _DecoderStep:
             return methodcaller("replace", step["replacement"], " ")
         case "Replace" if "String" in step["pattern"]:
             return methodcaller("replace", step["pattern"]["String"], step["content"])
-        case "Strip":
-            return partial(_strip, step["content"], step["start"], step["stop"])
     raise TokenizerError(
-        f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}, "
-        "and Replace of a string, not of a regular expression with operators. Change the decoder in tokenizer.json, or "
-        "give another tokenizer"
+        f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}; Replace of a string, "
+        "not of a regular expression with operators; and Strip at the beginning of a text, after Fuse or ByteLevel. "
+        "Change the decoder in tokenizer.json, or give another tokenizer"
     )
 
 
@@ -160,9 +147,3 @@ def _byte_level(piece: str) -> str | bytes:
 def _byte_fallback(piece: str) -> str | bytes:
     match = _BYTE_TOKEN.match(piece)
     return bytes([int(match[1], 16)]) if match else piece
-
-
-def _strip(content: str, start: int, stop: int, piece: str) -> str:
-    piece = piece[:start].lstrip(content) + piece[start:]
-    kept = max(0, len(piece) - stop)
-    return piece[:kept] + piece[kept:].rstrip(content)

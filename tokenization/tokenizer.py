@@ -4,9 +4,7 @@ Ids always come from the `tokenizers` backend that will be used when text is gen
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +13,10 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import explained, normalized, pre_tokenized, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import asked, encoded, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.token_bytes import byte_symbols, removes_leading_space, text_of, token_bytes
+from spectool.tokenization.token_bytes import removes_leading_space, token_bytes
 
 MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
@@ -30,8 +28,6 @@ class Tokenizer:
     name: str  # where it came from, for messages and manifests
     backend: tokenizers.Tokenizer  # encodes
     roles: Roles  # special tokens by role
-    notes: tuple[str, ...] = ()  # what a user should know about how it was loaded
-    rebuilt_as: str = ""  # the class that transformers rebuilt it as; empty if it is as the file says
 
     # Which one it is.
 
@@ -130,15 +126,6 @@ class Tokenizer:
         return self.backend.token_to_id(self._options.get("unk_token") or "") if index is None else index
 
     @cached_property
-    def missing_unk(self) -> str:
-        """The unknown token that is missing, if encoding can therefore fail; else empty."""
-        if self.kind == "Unigram":
-            return "unk_id" if self.unknown is None else ""
-        id_of, named = self.backend.model.token_to_id, self.spec["model"].get("unk_token")
-        whole = self.kind == "byte-level BPE" and None not in map(id_of, byte_symbols())
-        return "" if named is None or whole or id_of(named) is not None else f"token {named!r}"
-
-    @cached_property
     def specials(self) -> frozenset[int]:
         """Ids that never stand for text: special, unknown and padding tokens, unless they are also `is_text`."""
         added = {token["id"] for token in self.spec["added_tokens"] if token["special"]}
@@ -156,18 +143,11 @@ class Tokenizer:
 
     def encodes_to(self, token: int) -> bool:
         """Whether the model, without added tokens, turns the text of a token into that token."""
-        model, options = self.backend.model, self.spec["model"]
-        name = self.backend.id_to_token(token) or ""
-        if model.token_to_id(name) != token:
-            return False
-        if options["type"] != "BPE":
-            return True
-        with explained(self.name):
-            if [part.id for part in model.tokenize(name)] != [token]:
-                return False
-        # A vocabulary that may be used without merging has tokens that the pre-tokenizer never leaves whole.
-        text = text_of(self.bytes_of_names({0: name})[0]) if options.get("ignore_merges") else ""
-        return not text or self.text_splits is None or len(pre_tokenized(self.text_splits, text, self.name)) == 1
+        model, name = self.backend.model, self.backend.id_to_token(token) or ""
+        itself: bool = model.token_to_id(name) == token
+        if itself and self.spec["model"]["type"] == "BPE":
+            itself = [part.id for part in asked(model.tokenize, name, self.name)] == [token]
+        return itself
 
     # How it treats spaces and splits.
 
@@ -191,23 +171,17 @@ class Tokenizer:
     @cached_property
     def writes_space(self) -> bool:
         """Whether encoding puts a space before every text."""
-        first, splits = normalized(self.backend.normalizer, "a", self.name), self.backend.pre_tokenizer
+        first, normalizer, splits = "a", self.backend.normalizer, self.backend.pre_tokenizer
+        if normalizer is not None:
+            first = asked(normalizer.normalize_str, first, self.name)
         if splits is not None:
-            first = "".join(piece for piece, _ in pre_tokenized(splits, first, self.name))
+            first = "".join(piece for piece, _ in asked(splits.pre_tokenize_str, first, self.name))
         return len(first) > 1 or self.spec["decoder"] is None
 
     @cached_property
     def _removes_space(self) -> bool:
         """Whether decoding removes a leading space, even if encoding did not add it."""
         return removes_leading_space(self.spec)
-
-    @cached_property
-    def _with_space(self) -> frozenset[int]:
-        """Added tokens that begin with a space which decoding keeps, because it removes only the sign for one."""
-        if not self.has_step("Metaspace", "decoder"):
-            return frozenset()
-        added = (token["id"] for token in self.spec["added_tokens"])
-        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
 
     @cached_property
     def text_splits(self) -> Any:
@@ -225,7 +199,8 @@ class Tokenizer:
         """Whether the pre-tokenizer keeps less than the whole of a text."""
         if self.text_splits is None:
             return False
-        return sum(end - start for _, (start, end) in pre_tokenized(self.text_splits, text, self.name)) < len(text)
+        pieces = asked(self.text_splits.pre_tokenize_str, text, self.name)
+        return bool(sum(end - start for _, (start, end) in pieces) < len(text))
 
     # The bytes of its tokens.
 
@@ -252,14 +227,11 @@ class Tokenizer:
             token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
             for token in self.spec["added_tokens"]
         }
-        if len(names) < len(self.vocabulary):
-            times = Counter(index for index in self.vocabulary.values() if index not in added)
-            several = min((index for index, count in times.items() if count > 1), default=None)
-            if several is not None:
-                tokens = ", ".join(repr(name) for name, index in sorted(self.vocabulary.items()) if index == several)
+        for name, index in self.vocabulary.items() if len(names) < len(self.vocabulary) else ():
+            if names[index] != name and index not in added:
                 raise TokenizerError(
-                    f"{self.name}: id {several} has several tokens, {tokens}, so that nothing says which of them it "
-                    "stands for. Use a tokenizer with an id for each"
+                    f"{self.name}: id {index} has several tokens, such as {names[index]!r} and {name!r}, so that "
+                    "nothing says which of them it stands for. Use a tokenizer with an id for each"
                 )
         return names | added
 
@@ -283,42 +255,27 @@ class Tokenizer:
 
     def shown_bytes_of(self, token: int) -> bytes:
         """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
-        if token not in self._shown:
-            name = self.backend.id_to_token(token)
-            self._shown[token] = b"" if name is None else self.bytes_of_names({0: name})[0]
-        return self._shown[token]
-
-    @cached_property
-    def _shown(self) -> dict[int, bytes]:
-        """What `shown_bytes_of` has found: every token of an answer is asked for."""
-        return {}
+        name = self.backend.id_to_token(token)
+        return b"" if name is None else self.bytes_of_names({0: name})[0]
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
-        ids = list(ids)
-        removed = self._removes_space and not (ids and ids[0] in self._with_space)
-        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)
+        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * self._removes_space)
 
     # The ids of texts.
 
     def encode(self, text: str) -> list[int]:
         """The ids of a whole text, without BOS, EOS or other template tokens."""
-        with self._encoding():
-            ids: list[int] = self.backend.encode(text, add_special_tokens=False).ids
-        return ids
+        return list(encoded(self.backend.encode, text, self.name).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded at once on all cores."""
-        with self._encoding():
-            return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in encoded(self.backend.encode_batch_fast, texts, self.name)]
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""
         prefix = "" if self.leading_space else " "
         return self.encode_batch([prefix + text for text in texts])
-
-    def _encoding(self) -> AbstractContextManager[None]:
-        return explained(self.name, lambda: f", since it has no {self.missing_unk}" if self.missing_unk else "")
 
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:

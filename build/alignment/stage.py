@@ -160,7 +160,8 @@ def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
 
 
 def _side(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {"kind": tokenizer.kind, "roles": tokenizer.roles.as_dict(), "limits": list(limits(tokenizer))}
+    roles = asdict(tokenizer.roles) | {"eos": list(tokenizer.roles.eos)}
+    return {"kind": tokenizer.kind, "roles": roles, "limits": list(limits(tokenizer))}
 
 
 def _beginning(texts: Iterable[str], size: int) -> list[str]:

@@ -153,11 +153,10 @@ def _inputs(corpora: Sequence[Corpus]) -> dict[str, Any]:
 def _write_tokenizer(
     directory: Path, config: dict[str, Any], whole: Tokenizer, content: Mapping[str, Any], new: Mapping[int, int]
 ) -> None:
-    if whole.rebuilt_as:  # the roles may be those of its class
-        roles = whole.roles
-        ids = {"bos_token": roles.bos, "eos_token": next(iter(roles.eos), None), "unk_token": roles.unk}
-        config = {role: whole.backend.id_to_token(index) for role, index in ids.items() if index is not None} | config
-    # Another class of transformers would rebuild what the whole one's class has made already.
+    roles = whole.roles  # which may be those of its class in transformers
+    ids = {"bos_token": roles.bos, "eos_token": next(iter(roles.eos), None), "unk_token": roles.unk}
+    config = {role: whole.backend.id_to_token(index) for role, index in ids.items() if index is not None} | config
+    # Another class would rebuild what the whole one's class has made already.
     config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
     if declared := config.get("added_tokens_decoder"):
         config["added_tokens_decoder"] = {str(new[int(old)]): token for old, token in declared.items()}

@@ -72,14 +72,12 @@ def say_opening(source: str | Path) -> None:
 
 
 def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
-    """The tokenizer of that name, with its notes on stderr, and which text it does not keep."""
+    """The tokenizer of that name, with a note on stderr of which text it does not keep."""
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
     say_opening(source)
     tokenizer = open_tokenizer(source)
-    for note in tokenizer.notes:
-        say(f"{tokenizer.name}: {note}")
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer

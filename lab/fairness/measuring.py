@@ -31,7 +31,7 @@ import pandas as pd
 from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file, require_new
-from spectool.commands.shared.console import progress, say
+from spectool.commands.shared.console import progress
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.identity import contents, weight_bytes
@@ -80,9 +80,6 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> dict[st
     require_new(out)
     corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
     tokenizers = {name: open_tokenizer(source) for name, source in {"target": asked.target, **asked.drafts}.items()}
-    for name, tokenizer in tokenizers.items():
-        for line in tokenizer.notes:
-            say(f"{name}: {line}")
     target, *others = tokenizers.values()
     aligned = _alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
     pairings = {name: pairing_of(tokenizers[name], target, path) for name, path in aligned.items()}

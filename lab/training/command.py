@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, show
+from spectool.commands.shared.console import show
 from spectool.commands.shared.options import (
     Finite,
     Whole,
@@ -141,8 +141,6 @@ def train_draft(
     path = out or default_path(
         f"{slug('-'.join(specs))}.{opened.fingerprint[:8]}-{digest(options, corpora, weights, valid)}.draft"
     )
-    for line in opened.notes:
-        say(f"{opened.name}: {line}")
     record = train_from_scratch(sources, opened, path, options, reads)
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)

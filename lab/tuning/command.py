@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, show
+from spectool.commands.shared.console import show
 from spectool.commands.shared.options import (
     command,
     draft_option,
@@ -100,9 +100,6 @@ def tune_draft(
     sources = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
     opened, towards = OpenedModel.load(draft), OpenedModel.load(target)
     path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
-    for model in (opened, towards):
-        for line in model.tokenizer.notes:
-            say(f"{model.name}: {line}")
     record = tune(opened, towards, sources, path, options, alignment, reads)
     if as_json:
         show({"path": str(path), **record}, as_json)

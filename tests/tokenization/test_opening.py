@@ -54,7 +54,6 @@ def test_every_form_is_the_same_tokenizer(folder: Path, byte_level: Backend) -> 
     assert {tokenizer.size for tokenizer in opened} == {261}
     end = byte_level.token_to_id("<|endoftext|>")
     assert [tokenizer.roles.eos for tokenizer in opened] == [(end,)] * len(forms)
-    assert all(tokenizer.notes == () for tokenizer in opened)
     assert [t.name for t in opened[:3]] == [str(folder), str(folder), str(folder / "tokenizer.json")]
     assert opened[3].name == str(folder)
     assert opened[-1].name == "(loaded tokenizer)"
@@ -104,7 +103,7 @@ def test_truncation_and_padding_change_nothing(byte_level: Backend, tmp_path: Pa
 def test_mistral_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     directory = copy_with_class(shared, "mistral-7b-v0.1", "LlamaTokenizer", tmp_path / "mistral")
     rebuilt, plain = open_tokenizer(directory), real("mistral-7b-v0.1")
-    check_rebuilt(rebuilt, plain, "LlamaTokenizer", directory)
+    check_rebuilt(rebuilt, plain, directory)
     # Two leading spaces: one token in tokenizer.json, kept apart by the rebuilt one.
     assert rebuilt.encode("  dwa") != plain.encode("  dwa")
 
@@ -113,17 +112,13 @@ def test_mistral_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tok
 def test_gpt4o_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     directory = copy_with_class(shared, "gpt4o-o200k", "GPT2Tokenizer", tmp_path / "gpt4o")
     rebuilt, plain = open_tokenizer(directory), real("gpt4o-o200k")
-    check_rebuilt(rebuilt, plain, "GPT2Tokenizer", directory)
+    check_rebuilt(rebuilt, plain, directory)
     assert rebuilt.encode("\n\nnowy") != plain.encode("\n\nnowy")
 
 
-def check_rebuilt(rebuilt: Tokenizer, plain: Tokenizer, name: str, directory: Path) -> None:
+def check_rebuilt(rebuilt: Tokenizer, plain: Tokenizer, directory: Path) -> None:
     from transformers import AutoTokenizer
 
-    (note,) = rebuilt.notes
-    assert f"rebuilds this tokenizer as {name}" in note
-    assert "0 of" not in note
-    assert "give the file instead of the directory" in note
     assert rebuilt.fingerprint != plain.fingerprint
     assert open_tokenizer(directory / "tokenizer.json").fingerprint == plain.fingerprint
     loaded = AutoTokenizer.from_pretrained(directory)
@@ -134,7 +129,6 @@ def check_rebuilt(rebuilt: Tokenizer, plain: Tokenizer, name: str, directory: Pa
 
 def test_a_real_folder_that_is_not_rebuilt(shared: Path, real: Callable[[str], Tokenizer]) -> None:
     tokenizer = open_tokenizer(shared / "tokenizers" / "bielik-11b-v2.5")
-    assert tokenizer.notes == ()
     assert tokenizer.fingerprint == real("bielik-11b-v2.5").fingerprint
 
 
@@ -144,8 +138,7 @@ def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
 
     opened, loaded = open_tokenizer(directory), open_tokenizer(AutoTokenizer.from_pretrained(directory))
     assert (opened.spec, opened.fingerprint) == (loaded.spec, loaded.fingerprint)
-    assert (opened.roles, opened.rebuilt_as) == (loaded.roles, loaded.rebuilt_as)
-    assert opened.notes == loaded.notes
+    assert opened.roles == loaded.roles
     return opened
 
 
@@ -190,8 +183,6 @@ def test_padding_of_the_file_names_the_padding_token(folder: Path, byte_level: B
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"/no-such: no such file.*not a hub id"):
         open_tokenizer(tmp_path / "no-such")
-    with pytest.raises(TokenizerError, match=r"xxx.*: cannot be read \(File name too long\)"):
-        open_tokenizer(str(tmp_path / ("x" * 300)))
     for wrong in (None, 7, ["a"]):
         with pytest.raises(TokenizerError, match=f"{type(wrong).__name__}: not backed by the `tokenizers` library"):
             open_tokenizer(wrong)
@@ -222,17 +213,19 @@ def test_a_vocabulary_of_no_named_format_is_converted(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({sign: index for index, sign in enumerate(sorted(alphabet))}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
-    (note,) = open_tokenizer(tmp_path).notes
-    assert note.startswith("there is no tokenizer.json: transformers converts another vocabulary")
+    tokenizer = open_tokenizer(tmp_path)
+    assert tokenizer.bytes_of(tokenizer.encode("Zażółć\n")) == "Zażółć\n".encode()
 
 
 @pytest.mark.parametrize("damage", [b"{", b"", b"[]", b'{"model": 5}', b"\xff\xfe\x00"])
 def test_a_damaged_tokenizer_json(folder: Path, damage: bytes) -> None:
     (folder / "tokenizer.json").write_bytes(damage)
+    with pytest.raises(TokenizerError, match=r"model: transformers cannot load .*Download its files again"):
+        open_tokenizer(folder)
     with pytest.raises(
         TokenizerError, match=r"model/tokenizer\.json: not a tokenizer\.json that the tokenizers library"
     ):
-        open_tokenizer(folder)
+        open_tokenizer(folder / "tokenizer.json")
 
 
 KERAS = {"class_name": "Tokenizer", "config": {}}
@@ -319,7 +312,7 @@ def test_a_directory_without_tokenizer_json_is_what_transformers_makes_of_it(tmp
 def test_what_transformers_cannot_convert_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}', encoding="utf-8")
-    with pytest.raises(TokenizerError, match=r"empty LlamaTokenizer.*save_pretrained"):
+    with pytest.raises(TokenizerError, match=r"makes an empty tokenizer.*save_pretrained"):
         open_tokenizer(tmp_path)
 
 
@@ -344,7 +337,7 @@ def test_tokenizers_of_no_causal_language_model_are_refused_by_name(shared: Path
 
 def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
     byte_level.model.dropout = 0.1
-    with pytest.raises(TokenizerError, match=r'dropout 0\.1.*Set "dropout" to null'):
+    with pytest.raises(TokenizerError, match=r"without dropout, .* got BPE with dropout"):
         open_tokenizer(byte_level)
 
 
@@ -355,6 +348,9 @@ def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, b
     file.write_text(json.dumps(spec))
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer\.json that the tokenizers library"):
         open_tokenizer(file)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(TokenizerError, match="transformers cannot load this tokenizer"):
+        open_tokenizer(tmp_path)
 
 
 def test_a_text_on_which_the_library_panics_is_an_error(byte_level: Backend) -> None:

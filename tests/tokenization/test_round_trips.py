@@ -146,12 +146,6 @@ def test_an_unknown_token_is_a_limit_only_where_a_byte_is_missing(byte_level: Ba
     assert ("replaces what it cannot spell with an unknown token" in limits(tokenizer)) == bool(left_out)
 
 
-def test_a_word_list_that_stops_at_other_words_is_described() -> None:
-    backend = Backend(models.WordLevel({"1": 0, "+": 1}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    assert "stops with an error at what it cannot spell" in limits(open_tokenizer(backend))
-
-
 def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
     def stated(text: str, **steps: Any) -> tuple[str, ...]:
         backend = Backend.from_str(sentence_piece.to_str())

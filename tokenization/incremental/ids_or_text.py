@@ -48,11 +48,6 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
                 f"{tokenizer.name}: its {section} {kind} {_REFUSED.get(kind, 'is not known to this version')}, so that "
                 "drafts cannot be translated. Use a tokenizer without this step"
             )
-    if lacking := tokenizer.missing_unk:
-        raise TokenizerError(
-            f"{tokenizer.name}: its model {tokenizer.kind} has no {lacking}, and stops with an error at text that it "
-            "has no token for. Give it one in tokenizer.json, or use another tokenizer"
-        )
     of_kinds = (f"its {section} {kind} {reason}" for section, kind in kinds if (reason := _KINDS[section][kind]))
     return tuple(dict.fromkeys([*of_kinds, *_of_options(tokenizer)]))
 

@@ -1,6 +1,7 @@
 """The stage behind ``align``: the artifact holds what the parts say."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def test_what_is_written(
         assert side.by_ids
         assert manifest.statistics[role]["kind"] == tokenizer.kind
         assert manifest.statistics[role]["by_ids"]
-        assert manifest.statistics[role]["roles"] == tokenizer.roles.as_dict()
+        roles = asdict(tokenizer.roles) | {"eos": list(tokenizer.roles.eos)}
+        assert manifest.statistics[role]["roles"] == roles
     assert manifest.inputs["documents"] == len(texts)
 
 
