@@ -1,7 +1,7 @@
 """What all artifacts have in common: an `Artifact` is an open file with a manifest of its own format."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
@@ -80,15 +80,6 @@ class Artifact:
         write_container(out, arrays, manifest.to_json(), check)
         return manifest
 
-    def check(self) -> None:
-        """Check the invariants that opening does not check; the first that does not hold is an ArtifactError."""
-        for array, problem in self._problems():
-            self._expect(False, problem, array)
-
-    def _problems(self) -> Iterable[tuple[str, str]]:
-        """What is wrong: names of arrays, each with a phrase."""
-        return ()
-
     def _expect(self, holds: bool, problem: str, array: str = "") -> None:
         if not holds:
             raise ArtifactError(f"{self.path}: {array}{': ' if array else ''}{problem}. {self.again}")
@@ -121,19 +112,8 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def open_artifact(path: Path) -> Artifact:
-    """The artifact at ``path``, whatever its format.
-
-    Raises:
-        ArtifactError: It cannot be opened, or its format is unknown.
-    """
+    """The artifact at ``path``, whatever its format; an ArtifactError if it cannot be opened or is of none."""
     return _class_of(path, read_manifest(path))(path)
-
-
-def verify_artifact(path: Path) -> Artifact:
-    """The artifact at ``path`` after all checks; the first thing that is wrong is an ArtifactError."""
-    artifact = open_artifact(path)
-    artifact.check()
-    return artifact
 
 
 def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
@@ -183,15 +163,11 @@ def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
 
 
 def _about_directory(path: Path) -> str:
-    """What to say of a directory: a run of ``bench``, or an artifact as they were before they were files."""
-    if (path / "run.jsonl").is_file():
-        return f"{path}: is a run of `spectool bench`, not an artifact. Its page is {path / 'report.md'}"
-    if not (path / "manifest.json").is_file():
-        return f"{path}: is a directory, expected an artifact, which is a file. Name the file"
-    again = "Build the artifact again"
+    """What to say of a directory, which artifacts were before they were files."""
+    again = "Build the artifact again, or name a file"
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
         with (path / "manifest.json").open("rb") as stream:
             value = parse_json(stream.read(MOST_HEADER))
         manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
-        again = _class_of(path, manifest)._again(path, manifest)
-    return f"{path}: is a directory, as artifacts of older versions were. Remove it. {again}"
+        again = f"Remove it. {_class_of(path, manifest)._again(path, manifest)}"
+    return f"{path}: is a directory, as artifacts of older versions were; expected a file. {again}"

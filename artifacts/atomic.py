@@ -1,15 +1,14 @@
 """Files and directories that are whole or not there: neither a kill nor an error leaves half of one.
 
-What is written lies next to its place, as ``.NAME.….partial``, and is locked until it is renamed. The next run that
-writes NAME removes what a killed one left.
+What is written lies next to its place, as ``.NAME.….partial``, until it is renamed. A run that writes NAME removes what
+a killed one left there more than a day ago.
 """
 
-import errno
-import fcntl
 import glob
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,21 +16,7 @@ from pathlib import Path
 
 from spectool import ArtifactError
 
-_NO_ROOM = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
-
-
-@contextmanager
-def explain_full_disk(out: Path) -> Iterator[None]:
-    """Turn the error of a full disk, which names no file, into an ArtifactError that names ``out``."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:
-            raise
-        raise ArtifactError(
-            f"{out}: cannot be written ({os.strerror(error.errno)}). Check the free space and the limits of its disk "
-            "and of the folder for temporary files (TMPDIR), and run it again"
-        ) from error
+_DAY = 24 * 60 * 60  # seconds
 
 
 @contextmanager
@@ -88,26 +73,15 @@ def require_writable(out: Path) -> None:
 def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new file or directory next to ``out``, removed at the end; what killed runs left there is removed first."""
     for leftover in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}.partial"):
-        with suppress(OSError), _locked(leftover):  # an OSError while a run is writing it
-            _remove(leftover)
+        with suppress(OSError):
+            if leftover.stat().st_mtime < time.time() - _DAY:  # nothing is written for so long
+                _remove(leftover)
     partial = out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial")
-    with explain_full_disk(out):
-        make(partial)
-        with _locked(partial):
-            try:
-                yield partial
-            finally:
-                _remove(partial)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    held = os.open(path, os.O_RDONLY)
+    make(partial)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield partial
     finally:
-        os.close(held)
+        _remove(partial)
 
 
 def _remove(path: Path) -> None:

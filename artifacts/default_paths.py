@@ -4,8 +4,6 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError
-
 AUTO = "auto"
 """Named instead of a dictionary: those in the user's cache that are for the tokenizer in use."""
 
@@ -18,18 +16,10 @@ def default_path(name: str) -> Path:
 
 
 def find_artifact(path: Path, suffix: str = "") -> Path:
-    """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache.
-
-    Raises:
-        ArtifactError: No file can have this name.
-    """
-    try:
-        path = path.expanduser()
-        names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
-        return next((cached for cached in map(default_path, names) if cached.is_file()), path)
-    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of an unknown user
-        reason = getattr(error, "strerror", None) or error
-        raise ArtifactError(f"{path}: cannot be read ({reason}). Check name and permissions") from error
+    """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache."""
+    path = path.expanduser()
+    names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
+    return next((cached for cached in map(default_path, names) if cached.is_file()), path)
 
 
 def digest(*values: Any) -> str:

@@ -185,10 +185,6 @@ class Dictionary(Artifact):
             raise IndexError("a symbol is not in the alphabet")
         return self._tokens[rank]
 
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        if any(len(self._context(key)) > self.max_context for key in self._contexts.iterkeys()):
-            yield "contexts", "a context is too long"
-
 
 def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays of a dictionary, and what its manifest's statistics say of them.

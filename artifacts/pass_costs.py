@@ -69,11 +69,7 @@ def costs_path(key: str) -> Path:
 
 
 def save_costs(key: str, costs: PassCosts) -> Path:
-    """Write the costs of a model in place of older ones, and return the file.
-
-    Raises:
-        ArtifactError: There is no room.
-    """
+    """Write the costs of a model in place of older ones, and return the file."""
     path = costs_path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as partial:

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file, explain_full_disk
+from spectool.artifacts.atomic import atomic_file
 
 TaskResult = dict[str, Any]
 """What a task returns: JSON values by name."""
@@ -57,11 +57,11 @@ def resumable_work(
         begin_anew: Discard the work of a run with another key, which is otherwise an error.
 
     Raises:
-        ArtifactError: Another process works there, the disk is full, or there is work of a run with another key.
+        ArtifactError: Another process works there, or there is work of a run with another key.
     """
     work = work_path(out)
     work.mkdir(parents=True, exist_ok=True)
-    with explain_full_disk(out), _locked(work / "lock", f"{out}: another {what} is writing there"):
+    with _locked(work / "lock", f"{out}: another {what} is writing there"):
         there = read_json(work / "key.json")
         if there != key:
             if not begin_anew and _any(work, keep):

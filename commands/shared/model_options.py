@@ -8,7 +8,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.options import (
     Decorator,
@@ -50,7 +49,7 @@ def _dictionaries(
         return ()
     try:
         return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
-    except ArtifactError as error:
+    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of an unknown user
         raise click.BadParameter(str(error), context, parameter) from error
 
 

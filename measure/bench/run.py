@@ -20,7 +20,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.atomic import explain_full_disk, require_new
+from spectool.artifacts.atomic import require_new
 from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
@@ -66,7 +66,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     }
     facts["versions"] = {"spectool": __version__, "mlx": version("mlx"), "mlx-lm": version("mlx-lm")}
     run = Run(out, options, facts)
-    with explain_full_disk(out), progress(f"measuring {Path(options.model).name}", len(prompts), "prompts") as done:
+    with progress(f"measuring {Path(options.model).name}", len(prompts), "prompts") as done:
         out.mkdir(parents=True, exist_ok=True)
         try:
             for number, prompt in enumerate(prompts):

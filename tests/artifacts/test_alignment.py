@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts.alignment import Alignment, Side
-from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.artifact import open_artifact
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.encoder import encoder_of
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(path: Path) -> None:
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
     assert alignment.draft.by_ids and not alignment.target.by_ids
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
-    verify_artifact(alignment.path)
+    open_artifact(alignment.path)
 
 
 def test_what_is_read_cannot_be_changed(path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
-from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import (
     START,
     UNKNOWN_SYMBOL,
@@ -89,7 +89,7 @@ def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[l
             agree(dictionary, entries, (7, 7, *context))
         for history in histories:
             agree(dictionary, entries, history)
-        verify_artifact(dictionary.path)
+        open_artifact(dictionary.path)
 
 
 def test_small(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
     size = 0xD800 + 300
     entries = {(token,): ((token + 1) % size, 1.0) for token in range(size)}
     dictionary = write(tmp_path / "x.dict", entries)
-    verify_artifact(dictionary.path)
+    open_artifact(dictionary.path)
     assert dictionary.manifest.statistics["symbols"] == size
     for token in (*range(0xD7F0, 0xD810), 0, size - 1):
         assert dictionary.look_up([3, token]) == Match((token + 1) % size, 1.0, 1)
@@ -178,15 +178,13 @@ def trie(parts: Parts, keys: list[str]) -> None:
         (lambda p: p.set("alphabet", [1] * 8), "alphabet: token ids repeat"),
         (lambda p: p.set("alphabet", [*range(7), VOCABULARY]), "alphabet: token ids outside the vocabulary"),
         (lambda p: p.set("next_token", [0, 1, 2, 8]), "next_token: numbers outside the alphabet"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x01\x02\x01\x02"]), "contexts: a context is too long"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x09"]), "contexts: a symbol is not in the alphabet"),
     ],
 )
-def test_verify_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
+def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
     path = write(tmp_path / "x.dict", SMALL).path
     edit(path, breaking)
     with pytest.raises(ArtifactError) as caught:
-        verify_artifact(path)
+        open_artifact(path)
     assert str(caught.value) == f"{path}: {reason}. Build the dictionary again"
 
 
@@ -240,8 +238,6 @@ def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
     edit(path, lambda parts: parts.arrays.update(contexts=("uint8", keys.tobytes())))
     with pytest.raises(ArtifactError, match=name):
         list(Dictionary(path).entries())
-    with pytest.raises(ArtifactError, match=name):
-        verify_artifact(path)
     if key != b"\0":  # which needs another kind of tail, and is not opened
         dictionary = Dictionary(path)
         for token in dictionary.alphabet.tolist():
@@ -252,7 +248,7 @@ def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
 def test_long_contexts_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(SpectoolError, match="a context of 65 tokens, expected at most 64"):
         write(tmp_path / "x.dict", {(1,) * 65: (2, 0.5)})
-    verify_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
+    open_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 
 
 def test_another_version_is_not_read(tmp_path: Path) -> None:
@@ -274,7 +270,7 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
         with pytest.raises(ArtifactError, match=r"x\.dict"):
             Dictionary(path)
     path.write_bytes(data)
-    verify_artifact(path)
+    open_artifact(path)
 
 
 @pytest.mark.parametrize("array", ARRAYS)

@@ -35,10 +35,10 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
         (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
-        (["--prompt", "a", "--dict", "x" * 300], "File name too long). Check name and permissions"),
-        (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "~nobody-here/x.dict: cannot be read"),
+        (["--prompt", "a", "--dict", "x" * 300], "File name too long: 'xxx"),
+        (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "'--dict': Could not determine home directory"),
         (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
-        (["--prompt", "a", "--draft", "y", "--alignment", "x" * 300], "File name too long). Check name"),
+        (["--prompt", "a", "--draft", "y", "--alignment", "x" * 300], "xxx: File name too long. Check the disk"),
         (["--prompt", "a", "--model", "x" * 300], "File name too long). Check name and permissions"),
         (
             ["--prompt", "a", "--dict", "x", "--no-dict"],

@@ -55,7 +55,7 @@ def test_special_tokens_have_names(tmp_path: Path) -> None:
     assert explain(dictionary, tokenizer, "") == {"tokens": "", "proposal": []}
 
 
-@pytest.mark.parametrize("option", [("--lookup", "w"), ("--entries", 3), ("--tokenizer", demo_path("draft"))])
+@pytest.mark.parametrize("option", [("--lookup", "w"), ("--tokenizer", demo_path("draft"))])
 def test_options_for_dictionaries_are_refused_elsewhere(option: tuple[object, ...]) -> None:
     refused = run("inspect", demo_path("target"), *option)
     assert refused.exit_code == 2

@@ -11,7 +11,7 @@ from tokenizers import pre_tokenizers
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
@@ -49,7 +49,7 @@ def test_what_is_written(
 ) -> None:
     path, manifest = built
     alignment = Alignment(path)
-    verify_artifact(alignment.path)
+    open_artifact(alignment.path)
     alignment.require(other_bundled, bundled)
     assert alignment.manifest == manifest
     assert manifest.tokenizers == {"draft": other_bundled.identity, "target": bundled.identity}
@@ -126,7 +126,7 @@ def test_a_side_through_text(tmp_path: Path, corpus: Path, bundled: Tokenizer, s
     lower = open_tokenizer(Backend.from_str(json.dumps(spec | {"normalizer": {"type": "Lowercase"}})))
     manifest = build_alignment(lower, bundled, open_corpus(str(corpus)), tmp_path / "x.align", quiet)
     alignment = Alignment(tmp_path / "x.align")
-    verify_artifact(alignment.path)
+    open_artifact(alignment.path)
     assert not alignment.draft.by_ids and alignment.target.by_ids
     statistics = manifest.statistics
     assert not statistics["draft"]["by_ids"]

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.artifact import open_artifact
 from spectool.build.alignment import check, stage
 from spectool.build.alignment.check import JoinCheck, _difference, check_joins, hard_texts, require_checked
 from spectool.build.alignment.replayed_text import Written, written
@@ -124,7 +124,7 @@ def test_a_side_that_fails_goes_through_text(
     path = tmp_path / "x.align"
     manifest = build_alignment(other_bundled, bundled, open_corpus(str(corpus)), path, lambda step: None)
     alignment = Alignment(path)
-    verify_artifact(alignment.path)
+    open_artifact(alignment.path)
     require_checked(path, manifest)
     assert not alignment.draft.by_ids and alignment.target.by_ids
     assert not manifest.statistics["draft"]["by_ids"] and manifest.statistics["target"]["by_ids"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.artifact import verify_artifact
+from spectool.artifacts.artifact import open_artifact
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import Corpus, open_corpus
@@ -88,7 +88,7 @@ def kills(rounds: int, out: Path) -> None:
         if out.exists():
             now = out.read_bytes()
             assert now in (before, whole[corpus]), where
-            verify_artifact(out)
+            open_artifact(out)
             before = now
         else:
             assert before is None, where
