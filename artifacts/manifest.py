@@ -46,8 +46,8 @@ class Manifest:
             _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
             if tokenizer["size"] < 0:
                 raise TypeError(f"tokenizer {role!r} has a negative size")
-        texts = {"corpus": str, "licence": str, "documents": int, "characters": int, "repaired": dict}
-        _expect_types("the inputs", manifest.inputs, texts | {"plain_text": dict}, optional=True)
+        texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict}
+        _expect_types("the inputs", manifest.inputs, texts, optional=True)
         return manifest
 
 

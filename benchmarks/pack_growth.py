@@ -59,7 +59,7 @@ def main(sizes: tuple[int, ...], max_bytes: str) -> None:
         out.unlink(missing_ok=True)
         command = [sys.executable, "-m", "spectool.cli", "pack", str(text), "--language", "mul", "-o", str(out)]
         began = time.perf_counter()
-        process = subprocess.Popen([*command, "--max-bytes", max_bytes, "--documents", "lines"])
+        process = subprocess.Popen([*command, "--max-bytes", max_bytes])
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = status
         facts = {

@@ -24,9 +24,9 @@ def with_progress(corpus: Corpus) -> Iterator[Document]:
     with tqdm(total=corpus.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
         for number, document in enumerate(corpus):
             if number % _POSITION_EVERY == 0:
-                bar.update(corpus.bytes_read - bar.n)
+                bar.update(corpus.counts.bytes_read - bar.n)
             yield document
-        bar.update(corpus.bytes_read - bar.n)
+        bar.update(corpus.counts.bytes_read - bar.n)
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
@@ -50,11 +50,8 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     """What a manifest says about a corpus that has been read: names, sizes, hashes, documents, repairs."""
     return {
         "corpus": corpus.spec,
-        **({} if corpus.encoding is None else {"encoding": corpus.encoding}),
-        **({} if corpus.licence is None else {"licence": corpus.licence}),
-        "files": [file._asdict() for file in corpus.describe_inputs()],
+        "files": corpus.describe_inputs(),
         "documents": corpus.counts.documents,
-        **({"plain_text": dict(sorted(plain.items()))} if (plain := corpus.counts.plain_text) else {}),
         "characters": corpus.counts.characters,
         "repaired": dict(sorted(corpus.counts.repaired.items())),
     }

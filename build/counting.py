@@ -133,7 +133,7 @@ def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDAr
             pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
             tokens += len(pieces[-1])
             _require_memory(corpus, tokens, "more than ")
-            bar.update(corpus.bytes_read - bar.n)
+            bar.update(corpus.counts.bytes_read - bar.n)
     return np.concatenate(pieces)
 
 

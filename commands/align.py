@@ -2,13 +2,12 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 
 from spectool.artifacts.default_paths import default_path
 from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
-from spectool.commands.shared.options import command, draft_option, option, out_option, target_option, text_options
+from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
 
 @command("align")
@@ -16,8 +15,7 @@ from spectool.commands.shared.options import command, draft_option, option, out_
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @option("--corpus", default="sample:pl", metavar="C", help="Text to judge the pair on, as for build-dict.")
 @out_option
-@text_options
-def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool, **reads: Any) -> None:
+def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
 
     Only the tokenizers are read, so you can judge a pair before you download its models. The report ends with a
@@ -38,7 +36,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool,
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
 
-    source = open_text(corpus, **reads)
+    source = open_text(corpus)
     drafting, verifying = open_tokenizers(Alignment.format, out, draft, target)
     if drafting.fingerprint == verifying.fingerprint:
         raise click.UsageError(

@@ -1,7 +1,6 @@
 """The command ``build-dict``."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,7 +13,6 @@ from spectool.commands.shared.options import (
     option,
     out_option,
     size_in_bytes,
-    text_options,
     tokenizer_option,
 )
 
@@ -47,7 +45,6 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     help="Leave out windows (n-grams) that occur less often; by default 2, or 1 if the files have less than 4 MB.",
     rare=True,
 )
-@text_options
 def build_dict(
     tokenizer: str,
     corpus: str | None,
@@ -56,7 +53,6 @@ def build_dict(
     max_bytes: int,
     min_count: int | None,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Build a dictionary for a tokenizer from plain text, or from packs, which are counts of a language.
 
@@ -74,7 +70,7 @@ def build_dict(
 
     if corpus is None and not packs:
         raise click.UsageError("nothing to build from: give --corpus TEXT, or --pack NAME")
-    source = None if corpus is None else open_text(corpus, **reads)
+    source = None if corpus is None else open_text(corpus)
     counted = [open_pack(name) for name in packs]
     size = None if source is None else source.total_bytes
     options = BackoffOptions(max_bytes, min_count=min_count or least_count(size))

@@ -8,7 +8,7 @@ import click
 
 from spectool.build.packs.options import PackOptions
 from spectool.commands.shared.console import announce, open_text, print_result, say, say_next
-from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes, text_options
+from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes
 
 
 @command("pack")
@@ -33,7 +33,6 @@ from spectool.commands.shared.options import Whole, command, option, path_option
     rare=True,
 )
 @option("--orders", type=Whole(1, 5), default=4, help="Words of the longest n-gram.", rare=True)
-@text_options
 def pack(
     sources: tuple[str, ...],
     out: Path,
@@ -45,7 +44,6 @@ def pack(
     min_names: int,
     orders: int,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Count the words of a language, for dictionaries of every tokenizer.
 
@@ -61,7 +59,7 @@ def pack(
     from spectool.build.packs.stage import build_pack
 
     packs = [Pack(Path(source)) for source in sources if source.endswith(".pack")]
-    corpora = [open_text(source, **reads) for source in sources if not source.endswith(".pack")]
+    corpora = [open_text(source) for source in sources if not source.endswith(".pack")]
     inherited = [line for each in packs for line in each.manifest.inputs.get("credits", [])]
     about = {"language": language, "credits": list(dict.fromkeys([*inherited, *credits]))}
     options = PackOptions(max_bytes, orders, min_count, min_names)

@@ -8,7 +8,7 @@ import click
 
 from spectool.commands.shared.console import open_text, progress, say_opening, show
 from spectool.commands.shared.model_options import min_draft_prob_option
-from spectool.commands.shared.options import Finite, Whole, command, option, path_option, text_options, tokenizer_option
+from spectool.commands.shared.options import Finite, Whole, command, option, path_option, tokenizer_option
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
 _TOKENS = 20_000  # replayed for a machine, unless said otherwise
@@ -29,7 +29,6 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
 @min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting", rare=True)
-@text_options
 def predict(
     corpus: str,
     tokenizer: str | None,
@@ -72,7 +71,7 @@ def predict(
     machines, chip = _measured(tokenizer) if machine["here"] else {}, machine["chip"]
     if chip:
         machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
-    text = open_text(corpus, encoding=machine["encoding"], documents=machine["documents"])
+    text = open_text(corpus)
     if not dictionaries and (tokenizer is None or not history):
         raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
@@ -95,7 +94,7 @@ def predict(
         asked = chip, machine["size"], machine["context"]
         unknown = dict.fromkeys(note for each in machines.values() for note in each.not_known(*asked))
         facts["not known"] = [*unknown, *ALWAYS_UNKNOWN]
-    facts |= {"corpus": text.spec, "documents": len(documents), "plain text": dict(text.counts.plain_text)}
+    facts |= {"corpus": text.spec, "documents": len(documents)}
     facts |= {"tokenizer": target.name, "tokens": counts.tokens, "passes": counts.passes}
     figures = {
         "tokens per pass": counts.tokens_per_pass,

@@ -1,10 +1,9 @@
 """The command ``prune-draft``."""
 
 from pathlib import Path
-from typing import Any
 
 from spectool.commands.shared.console import open_text, print_result, progress, say, say_next, tokenizer_with_notes
-from spectool.commands.shared.options import Whole, command, draft_option, option, path_option, text_options
+from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
 
 _CONTEXT = 64  # tokens before a pass that is timed
 _ROUNDS = 10  # of timed passes of each model, in turns
@@ -22,8 +21,7 @@ _ROUNDS = 10  # of timed passes of each model, in turns
 )
 @path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
 @option("--ids", type=Whole(1), help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.")
-@text_options
-def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool, **reads: Any) -> None:
+def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.
 
     Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
@@ -39,7 +37,7 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     from spectool.artifacts.atomic import require_new
     from spectool.build.pruning.stage import prune_model
 
-    sources = [open_text(corpus, **reads) for corpus in corpora]
+    sources = [open_text(corpus) for corpus in corpora]
     require_new(out)
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)

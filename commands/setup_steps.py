@@ -126,7 +126,7 @@ class Setup:
         named = open_corpus(spec)
         if named.total_bytes is not None:
             return named
-        path = default_path("texts") / f"{slug(spec)}-{digest(spec, _HUB_BYTES, named.describe_inputs())}.jsonl"
+        path = default_path("texts") / f"{slug(spec)}-{digest(spec, _HUB_BYTES)}.jsonl"
 
         def fetch() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,9 +137,7 @@ class Setup:
                         break
 
         self._step("text", f"20 MB of {spec} from the hub", path.exists(), fetch)
-        beginning = open_corpus(str(path))
-        beginning.licence = named.licence
-        return beginning
+        return open_corpus(str(path))
 
     def _dictionary(self, target: Tokenizer, text: Corpus) -> None:
         options = BackoffOptions(min_count=least_count(text.total_bytes))
@@ -279,4 +277,4 @@ def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer], **inputs: 
 
 
 def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:
-    return [file._asdict() for text in texts for file in text.describe_inputs()]
+    return [file for text in texts for file in text.describe_inputs()]

@@ -4,18 +4,14 @@ In: files, folders, data sets of the hub, presets, or a sample. Out: clean docum
 What was cleaned or left out is counted. Damaged text raises `CorpusError`, which names the file and the line or row.
 """
 
-from spectool.corpora.documents import Division, Document, ReadCounts
-from spectool.corpora.files import InputDescription
+from spectool.corpora.documents import Document
 from spectool.corpora.samples import PRESETS, preset_for, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
 
 __all__ = [
     "PRESETS",
     "Corpus",
-    "Division",
     "Document",
-    "InputDescription",
-    "ReadCounts",
     "open_corpus",
     "preset_for",
     "sample_names",

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 from spectool import CorpusError
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import ReadCounts
 
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -14,12 +14,7 @@ _MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in q
 _MARKS = re.compile(rf"[^\w\s]{{{_MARKS_AT_ONCE + 1},}}")  # long enough for them, if they are no punctuation
 
 
-def is_clean(text: str) -> bool:
-    """Whether `clean` would return ``text`` as it is."""
-    return unicodedata.is_normalized("NFC", text) and not _UNWANTED.search(text)
-
-
-def clean(text: str, place: str, reading: Reading) -> str:
+def clean(text: str, place: str, counts: ReadCounts) -> str:
     """The same text in NFC, with LF as line end and without control characters.
 
     Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that words do
@@ -28,23 +23,20 @@ def clean(text: str, place: str, reading: Reading) -> str:
     Args:
         text: Decoded text, perhaps with lone surrogates from JSON escapes, which are an error.
         place: File and line, for the error.
-        reading: Its counts are updated.
+        counts: Its repairs are updated.
     """
-    if is_clean(text):
-        return text
-    repaired = reading.counts.repaired
     text = text.replace("\r\n", "\n")
     if _UNWANTED.search(text):
         if _SURROGATES.search(text):
             raise CorpusError(f"{place}: expected text, got a lone surrogate, which is half a character. Correct it")
         text, breaks = _BREAKS.subn("\n", text)
         text, controls = _UNWANTED.subn("", text)
-        repaired["control_characters"] += breaks + controls
+        counts.repaired["control_characters"] += breaks + controls
     if not unicodedata.is_normalized("NFC", text):
         if any(sum(map(bool, map(unicodedata.combining, run))) > _MARKS_AT_ONCE for run in _MARKS.findall(text)):
             raise CorpusError(
                 f"{place}: expected text, got more than {_MARKS_AT_ONCE} combining marks in a row. Correct the file"
             )
         text = unicodedata.normalize("NFC", text)
-        repaired["not_nfc"] += 1
+        counts.repaired["not_nfc"] += 1
     return text

@@ -3,12 +3,8 @@
 import dataclasses
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from spectool import CorpusError
-
-Division = Literal["lines", "blank-lines", "files"]
-"""What a document of plain text is: a line, the lines between two blank ones, or a whole file."""
 
 LONGEST_LINE = 16 * 2**20
 """Maximum number of characters in one line or one value, because a document is held in memory several times."""
@@ -32,21 +28,9 @@ class ReadCounts:
     documents: int = 0  # documents yielded
     characters: int = 0  # code points in their texts
     bytes_read: int = 0  # on disk, compressed where the file is; 0 for data sets read through `datasets`
-    plain_text: Counter[Division] = dataclasses.field(default_factory=Counter)  # files, by how they were divided
     # What had to be changed or left out, by kind: ``control_characters`` in characters, ``not_nfc`` in documents,
-    # ``null`` in rows without a text, ``empty`` in files of a folder without a document, ``cut_documents`` in places
-    # where a document went on beyond `LONGEST_DOCUMENT`.
+    # ``null`` in rows without a text, ``cut_documents`` in places where a document went on beyond `LONGEST_DOCUMENT`.
     repaired: Counter[str] = dataclasses.field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a source is read."""
-
-    field: str  # column with the text; plain text has none
-    counts: ReadCounts  # changed: position on disk, and repairs
-    division: Division | None = None  # of plain text; None decides for each file
-    encoding: str | None = None  # of text files; None for UTF-8, or what a byte order mark says
 
 
 def too_long(place: str) -> CorpusError:
@@ -55,9 +39,3 @@ def too_long(place: str) -> CorpusError:
         f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each "
         "document on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
     )
-
-
-def missing_column(place: str, field: str, present: list[str]) -> CorpusError:
-    """The error for a table without the column that was asked for."""
-    columns = ", ".join(present) or "none"
-    return CorpusError(f"{place}: expected a column {field!r}, found {columns}. Name the right one: SOURCE#COLUMN")

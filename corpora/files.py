@@ -11,24 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from spectool import CorpusError, escaped_name
-from spectool.corpora.documents import Reading
+from spectool.corpora.documents import ReadCounts
 
 TABLES = (".jsonl", ".ndjson", ".parquet")
 SUFFIXES = (".txt", ".md", *TABLES)
 """Files with another suffix are plain text if they are named, and are skipped in a folder."""
 
 _CHUNK_BYTES = 1 << 20
-_READ_TABLE = "python -c 'import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin{})]'"
-_AS_LINES = "turn it into one object per line: {} < {{path}} > {{stem}}.jsonl"
-_NOT_READ = {
-    ".json": "turn it into one object per line: jq -c '.[]' {path} > {stem}.jsonl",
-    ".csv": _AS_LINES.format(_READ_TABLE.format("")),
-    ".tsv": _AS_LINES.format(_READ_TABLE.format(", dialect=csv.excel_tab")),
-    ".pdf": "extract its text: pdftotext {path} {stem}.txt",
-    **dict.fromkeys((".tar", ".tgz", ".zip"), "unpack it and name the folder"),
+_COMPRESSION = 4  # bytes of text in one of a compressed file, about
+_NOT_READ = {  # what to do instead
+    ".json": "Write one object per line: jq -c '.[]' FILE > NEW.jsonl",
+    **dict.fromkeys((".csv", ".tsv"), "Write each row as a JSON object on a line of its own, into a .jsonl file"),
+    ".pdf": "Extract its text: pdftotext FILE NEW.txt",
+    **dict.fromkeys((".tar", ".tgz", ".zip"), "Unpack it and name the folder"),
 }
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 
@@ -43,36 +41,26 @@ class InputFile:
     compression: str  # suffix of a compressed file, or ``""``
     size: int  # bytes on disk when the corpus was opened
 
-    @property
-    def is_compressed(self) -> bool:
-        """Whether it holds more text than it has bytes."""
-        return self.compression != "" or self.suffix == ".parquet"
-
     @classmethod
     def at(cls, path: Path, name: str) -> "InputFile":
         """The file at a path; a CorpusError for one of a format that is not read."""
         suffix, compression = _suffixes(path)
         if suffix in _NOT_READ:
-            step = _NOT_READ[suffix].format(path=path, stem=path.stem)
-            raise CorpusError(f"{path}: expected plain text or {', '.join(SUFFIXES)}, got a {suffix} file; {step}")
-        if compression and suffix == ".parquet":
-            raise CorpusError(f"{path}: expected a {suffix} file, got a compressed one. Decompress it")
+            raise CorpusError(
+                f"{path}: expected plain text or {', '.join(SUFFIXES)}, got a {suffix} file. {_NOT_READ[suffix]}"
+            )
         return cls(path, name, suffix, compression, path.stat().st_size)
 
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text in it, about."""
+        return self.size * (_COMPRESSION if self.compression or self.suffix == ".parquet" else 1)
 
-class InputDescription(NamedTuple):
-    """One input file as a manifest records it."""
-
-    name: str  # file name, or path below the directory that was opened; never absolute
-    size: int  # bytes on disk
-    sha256: str  # of the bytes on disk, in hex
-
-
-def describe_file(path: Path, name: str) -> InputDescription:
-    """Name, size and SHA-256 of a file."""
-    with opened(path) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return InputDescription(name, stream.tell(), digest)
+    def described(self) -> dict[str, Any]:
+        """What a manifest says of it: name, size on disk, and SHA-256 of the bytes on disk."""
+        with opened(self.path) as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return {"name": self.name, "size": stream.tell(), "sha256": digest}
 
 
 def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
@@ -88,12 +76,14 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
     if not path.is_dir():
         return [InputFile.at(path, escaped_name(path.name))], Counter()
     found, others = list[InputFile](), Counter[str]()
-    for inner, name in visible_files(path):
-        suffix, compression = _suffixes(inner)
+    for inner in path.rglob("*"):
+        name, (suffix, compression) = inner.relative_to(path), _suffixes(inner)
+        if not inner.is_file() or any(part[0] == "." for part in name.parts):
+            continue
         if inner.name.lower() in _ABOUT:
             others[inner.name] += 1
         elif suffix in SUFFIXES or (compression and not suffix):
-            found.append(InputFile.at(inner, name))
+            found.append(InputFile.at(inner, escaped_name(name.as_posix())))
         else:
             others[suffix or inner.name] += 1
     if not found:
@@ -101,14 +91,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
             f"{path}: expected files that end in {', '.join(SUFFIXES)} (or these and {', '.join(filter(None, _OPEN))}),"
             " got a folder without any. Name a file, or rename them"
         )
-    return found, others
-
-
-def visible_files(folder: Path) -> list[tuple[Path, str]]:
-    """All files below ``folder`` that are not hidden, with their names relative to it, sorted by name."""
-    found = ((inner, inner.relative_to(folder)) for inner in folder.rglob("*") if inner.is_file())
-    visible = (each for each in found if not any(part[0] == "." for part in each[1].parts))
-    return sorted(((inner, escaped_name(name.as_posix())) for inner, name in visible), key=lambda each: each[1])
+    return sorted(found, key=lambda file: file.name), others
 
 
 @contextmanager
@@ -121,17 +104,17 @@ def opened(path: Path) -> Iterator[BufferedReader]:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}). Check permissions and name") from error
 
 
-def byte_chunks(file: InputFile, reading: Reading) -> Iterator[bytes]:
+def byte_chunks(file: InputFile, counts: ReadCounts) -> Iterator[bytes]:
     """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
 
-    ``reading.counts.bytes_read`` follows the position on disk. An archive that is damaged or breaks off is an error.
+    ``counts.bytes_read`` follows the position on disk. An archive that is damaged or breaks off is an error.
     """
-    before = reading.counts.bytes_read
+    before = counts.bytes_read
     with opened(file.path) as stream:
         try:
             decompressed = _OPEN[file.compression](stream)
             while chunk := decompressed.read(_CHUNK_BYTES):
-                reading.counts.bytes_read = before + stream.tell()
+                counts.bytes_read = before + stream.tell()
                 yield chunk
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not file.compression:
@@ -140,7 +123,7 @@ def byte_chunks(file: InputFile, reading: Reading) -> Iterator[bytes]:
                 f"{file.path}: expected a whole {file.compression} archive, got one that breaks off or is damaged "
                 f"({error}). Fetch it again, or rename it if it is not compressed"
             ) from error
-        reading.counts.bytes_read = before + stream.seek(0, 2)
+        counts.bytes_read = before + stream.seek(0, 2)
 
 
 def _suffixes(path: Path) -> tuple[str, str]:

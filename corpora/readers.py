@@ -1,8 +1,7 @@
 """Clean documents out of one local file of text, JSON lines or Parquet, or out of the rows of a table.
 
-Whole blocks of lines are tested at once and single lines only where a block is not clean, because real text almost
-always is, and every substring of a text in NFC is in NFC. Memory does not depend on the size of a file, but Arrow
-trusts what a Parquet file says of itself, so such a corpus should come from someone you trust.
+Memory does not depend on the size of a file, but Arrow trusts what a Parquet file says of itself, so such a corpus
+should come from someone you trust.
 """
 
 import json
@@ -11,17 +10,9 @@ from itertools import chain
 from typing import Any
 
 from spectool import CorpusError
-from spectool.corpora.cleaning import clean, is_clean
-from spectool.corpora.documents import (
-    LONGEST_DOCUMENT,
-    LONGEST_LINE,
-    Division,
-    Document,
-    Reading,
-    missing_column,
-    too_long,
-)
-from spectool.corpora.encodings import text_blocks
+from spectool.corpora.cleaning import clean
+from spectool.corpora.decoding import text_blocks
+from spectool.corpora.documents import LONGEST_DOCUMENT, LONGEST_LINE, Document, ReadCounts, too_long
 from spectool.corpora.files import InputFile, byte_chunks, opened
 
 _BEGINNING = 1 << 16  # characters of a file that tell whether blank lines divide it
@@ -30,18 +21,18 @@ _ROWS_AT_ONCE = 64  # of a Parquet file
 _BUFFER = 1 << 20  # bytes of each of its columns
 
 
-def read_file(file: InputFile, reading: Reading) -> Iterator[Document]:
-    """Yield the documents of a file in their order."""
+def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[Document]:
+    """Yield the documents of a file in their order; of a table, the text is in the column ``field``."""
     if file.suffix == ".parquet":
-        return documents(_parquet_rows(file, reading), file.name, f"{file.path}, row ", reading)
-    blocks = text_blocks(str(file.path), byte_chunks(file, reading), reading.encoding)
+        return documents(_parquet_rows(file, field, counts), file.name, f"{file.path}, row ", field, counts)
+    blocks = text_blocks(str(file.path), byte_chunks(file, counts))
     if file.suffix in (".jsonl", ".ndjson"):
-        return documents(_json_rows(file, blocks), file.name, f"{file.path}:", reading)
-    return _plain_text(file, blocks, reading)
+        return documents(_json_rows(file, blocks), file.name, f"{file.path}:", field, counts)
+    return _plain_text(file, blocks, counts)
 
 
 def documents(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, reading: Reading
+    rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, field: str, counts: ReadCounts
 ) -> Iterator[Document]:
     """Yield the documents in rows of a table, and count rows without a text.
 
@@ -49,12 +40,15 @@ def documents(
         rows: Number and values by column.
         name: Comes before the number in the id of a row that has no string or integer ``id`` of its own.
         place: Comes before the number in errors: file and ``:`` or ``, row ``.
-        reading: Column and counts.
+        field: The column with the text.
+        counts: Its repairs are updated.
     """
-    field = reading.field
     for number, row in rows:
         if field not in row:
-            raise missing_column(f"{place}{number}", field, list(row))
+            raise CorpusError(
+                f"{place}{number}: expected a column {field!r}, found {', '.join(row) or 'none'}. Name the right one: "
+                "SOURCE#COLUMN"
+            )
         text = row[field]
         if text is not None and not isinstance(text, str):
             raise CorpusError(
@@ -63,34 +57,34 @@ def documents(
             )
         if text is not None and len(text) > LONGEST_LINE:
             raise too_long(f"{place}{number}")
-        text = clean(text or "", f"{place}{number}", reading)
+        text = clean(text or "", f"{place}{number}", counts)
         if text and not text.isspace():
             own = row.get("id")
             known = own != "" and isinstance(own, str | int) and not isinstance(own, bool)
             yield Document(str(own) if known else f"{name}:{number}", text)
         else:
-            reading.counts.repaired["null"] += 1
+            counts.repaired["null"] += 1
 
 
-def _parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parquet_rows(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield number (from 1) and values of every row: the text, and ``id`` where there is one."""
     import pyarrow
     from pyarrow import parquet
 
-    place, row, before = str(file.path), 0, reading.counts.bytes_read
+    place, row, before = str(file.path), 0, counts.bytes_read
     with opened(file.path) as stream:
         try:
             with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
                 present = table.schema_arrow.names
-                if reading.field not in present:
-                    raise missing_column(place, reading.field, present)
-                columns = [name for name in dict.fromkeys((reading.field, "id")) if name in present]
-                for batch in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
-                    for values in zip(*map(batch.column, columns), strict=True):
+                read = (
+                    [name for name in dict.fromkeys((field, "id")) if name in present] if field in present else present
+                )
+                for batch in table.iter_batches(_ROWS_AT_ONCE, columns=read):
+                    for values in zip(*map(batch.column, read), strict=True):
                         row += 1
-                        yield row, dict(zip(columns, (value.as_py() for value in values), strict=True))
-                    reading.counts.bytes_read = before + file.size * row // table.metadata.num_rows
-                reading.counts.bytes_read = before + file.size
+                        yield row, {name: value.as_py() for name, value in zip(read, values, strict=True)}
+                    counts.bytes_read = before + file.size * row // table.metadata.num_rows
+                counts.bytes_read = before + file.size
         except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
             place += f", row {row}" * isinstance(error, UnicodeDecodeError)
             reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -100,67 +94,45 @@ def _parquet_rows(file: InputFile, reading: Reading) -> Iterator[tuple[int, dict
             ) from error
 
 
+def _lines(blocks: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines of blocks, with their numbers."""
+    return chain.from_iterable(enumerate(block.split("\n"), first) for first, block in blocks)
+
+
 def _json_rows(file: InputFile, blocks: Iterable[tuple[int, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for first, block in blocks:
-        for number, line in enumerate(block.split("\n"), first):
-            if not _is_blank(line):
-                yield number, _json_object(line, f"{file.path}:{number}")
+    for number, line in _lines(blocks):
+        if line and not line.isspace():
+            try:
+                row = json.loads(line)
+                found = f"a {type(row).__name__}"
+            except (ValueError, RecursionError) as error:
+                row, found = None, f"{line[:40]!r} ({str(error)[:100]})"
+            if not isinstance(row, dict):
+                raise CorpusError(f"{file.path}:{number}: expected one JSON object per line, got {found}. Correct it")
+            yield number, row
 
 
-def _json_object(line: str, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-        if isinstance(record, dict):
-            return record
-        found = f"a {type(record).__name__}"
-    except (ValueError, RecursionError) as error:
-        found = f"{line[:40]!r} ({str(error)[:100]})"
-    raise CorpusError(f"{place}: expected one JSON object per line, got {found}. Correct the line")
+def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], counts: ReadCounts) -> Iterator[Document]:
+    """The documents of plain text.
 
-
-def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], reading: Reading) -> Iterator[Document]:
-    """The documents of plain text, divided as asked, or else as its suffix or its beginning suggests."""
+    A Markdown file is one. Another file is divided at blank lines if they are no rare exception in its beginning, and
+    else each line is a document.
+    """
     first = next(blocks, (1, ""))
-    division = reading.division or ("files" if file.suffix == ".md" else _division(first[1][:_BEGINNING]))
-    reading.counts.plain_text[division] += 1
-    lines = _clean_lines(file, chain([first], blocks), reading)
-    if division == "lines":
-        return (Document(f"{file.name}:{number}", text) for number, text in lines if not _is_blank(text))
-    return _joined(file, lines, division == "files", reading)
-
-
-def _division(beginning: str) -> Division:
-    """How to divide a text that begins like this: at blank lines, if they are no rare exception."""
-    lines = beginning.strip().split("\n")
-    return "blank-lines" if sum(map(_is_blank, lines)) * _LINES_A_DOCUMENT >= len(lines) else "lines"
-
-
-def _is_blank(line: str) -> bool:
-    return not line or line.isspace()
-
-
-def _clean_lines(file: InputFile, blocks: Iterable[tuple[int, str]], reading: Reading) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers."""
-    for first, block in blocks:
-        lines = enumerate(block.split("\n"), first)
-        if is_clean(block):
-            yield from lines
-        else:
-            yield from ((number, clean(line, f"{file.path}:{number}", reading)) for number, line in lines)
-
-
-def _joined(file: InputFile, lines: Iterator[tuple[int, str]], whole: bool, reading: Reading) -> Iterator[Document]:
-    """Documents of several lines; a ``whole`` file is one, with its blank lines."""
+    beginning = first[1][:_BEGINNING].strip().split("\n")
+    whole = file.suffix == ".md"
+    divided = sum(not line.strip() for line in beginning) * _LINES_A_DOCUMENT >= len(beginning)
     document: list[str] = []
     begin = size = 0
-    for number, text in chain(lines, [(0, "")]):
-        blank = _is_blank(text)
-        ends = not number or (blank and not whole)
+    for number, line in chain(_lines(chain([first], blocks)), [(0, "")]):
+        text = clean(line, f"{file.path}:{number}", counts)
+        blank = not text.strip()
+        ends = not number or (not whole and (blank or not divided))
         if document and (ends or size + len(text) > LONGEST_DOCUMENT):
             yield Document(f"{file.name}:{begin}", "\n".join(document).rstrip("\n"))
             document, size = [], 0
             if not ends:
-                reading.counts.repaired["cut_documents"] += 1
+                counts.repaired["cut_documents"] += 1
         if document or not blank:
             begin = begin if document else number
             document.append(text)

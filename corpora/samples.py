@@ -49,16 +49,6 @@ def preset_for(language: str) -> str:
     if language not in languages:
         raise CorpusError(
             f"{language}: no preset has text in this language, only in {', '.join(sorted(languages))}. Name text with "
-            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}. To count it "
-            f"once for all tokenizers: spectool pack FILE --language {language} -o {language}.pack"
+            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}"
         )
     return languages[language]
-
-
-LICENCES = {
-    "wikimedia/wikipedia": "CC BY-SA 3.0 and GFDL",
-    "uonlp/CulturaX": "ODC-By (mC4) and CC0 (OSCAR), with the terms of Common Crawl",
-    "QIRIM/crh_monocorpus": "CC BY 4.0",
-    "CohereLabs/aya_collection_language_split": "Apache 2.0",
-}
-"""The licence of every data set in `PRESETS`, as its page on the hub gives it."""

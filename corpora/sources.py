@@ -5,106 +5,87 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 from spectool import CorpusError, escaped_name, require_extra
-from spectool.corpora.documents import Division, Document, ReadCounts, Reading
-from spectool.corpora.encodings import known_encoding
-from spectool.corpora.files import TABLES, InputDescription, InputFile, describe_file, input_files, visible_files
+from spectool.corpora.documents import Document, ReadCounts
+from spectool.corpora.files import TABLES, InputFile, input_files
 from spectool.corpora.hub import HubSource, parse_hub_source, read_hub
 from spectool.corpora.readers import read_file
-from spectool.corpora.samples import LICENCES, PRESETS, sample_names, sample_path
-
-_COMPRESSION = 4  # bytes of text in one of a compressed file, about
+from spectool.corpora.samples import PRESETS, sample_names, sample_path
 
 
 class Corpus:
     """The documents of one source; every iteration reads it from the start.
 
     Attributes:
-        encoding: Of its text, if the user named one.
-        licence: Of the data set, where it is one of those with a preset.
+        spec: The source as the user named it.
         counts: Those of the latest iteration, also while it runs.
-        total_bytes: Bytes on disk of all its files, for progress bars; None if `datasets` reads them.
-        text_bytes: Bytes of text in its files, about; 0 if `datasets` reads them.
+        files: The local files that are read; none of a data set that is read through `datasets`.
+        total_bytes: Bytes on disk of all files, for progress bars; None if there are none.
+        text_bytes: Bytes of text in the files, about; 0 if there are none.
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
-    total_bytes: int | None = None
-    text_bytes = 0
-    licence: str | None = None
-
-    def __init__(self, spec: str, read: Callable[[Reading], Iterator[Document]], reading: Reading) -> None:
+    def __init__(
+        self, spec: str, read: Callable[[ReadCounts], Iterator[Document]], files: Sequence[InputFile] = ()
+    ) -> None:
         self.spec = escaped_name(spec)
-        self.encoding = reading.encoding
         self.counts = ReadCounts()
+        self.files = files
+        self.total_bytes = sum(file.size for file in files) if files else None
+        self.text_bytes = sum(file.text_bytes for file in files)
         self.left_out = Counter[str]()
-        self.inputs: Sequence[tuple[Path, str]] = ()  # local files, with their names in manifests
-        self._read, self._reading = read, reading
+        self._read = read
 
     def __iter__(self) -> Iterator[Document]:
         """Yield the documents; a source without any is an error."""
         counts = self.counts = ReadCounts()
-        for document in self._read(replace(self._reading, counts=counts)):
+        for document in self._read(counts):
             counts.documents += 1
             counts.characters += len(document.text)
             yield document
         if not counts.documents:
-            raise CorpusError(f"{self.spec}: expected text, got no documents. Name a source with text in it")
+            raise CorpusError(f"{self.spec}: expected text, found none. Name a source with text in it")
 
-    def __repr__(self) -> str:
-        return f"Corpus({self.spec!r})"
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes on disk that the latest iteration has consumed, 0 to ``total_bytes``."""
-        return self.counts.bytes_read
-
-    def describe_inputs(self) -> list[InputDescription]:
+    def describe_inputs(self) -> list[dict[str, Any]]:
         """Name, size and SHA-256 of every local file, in reading order; empty for the hub."""
-        return [describe_file(path, name) for path, name in self.inputs]
+        return [file.described() for file in self.files]
 
 
-def open_corpus(spec: str, *, encoding: str | None = None, documents: Division | None = None) -> Corpus:
+def open_corpus(spec: str) -> Corpus:
     """Open a text source.
+
+    Text is UTF-8. In tables each row is a document. Of plain text, a Markdown file is one; any other file is divided at
+    its blank lines if it begins with one in a hundred lines or more, and otherwise each line is a document.
 
     Args:
         spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst``, ``.xz`` or
-            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``hf:FOLDER``,
-            ``sample:NAME``, or the name of a preset. ``#COLUMN`` after any of them names the column with the text,
-            ``text`` by default.
-        encoding: Of text files and JSON lines. By default it is UTF-8, or what a byte order mark says.
-        documents: What a document of plain text is. By default a Markdown file is one; any other file is divided at
-            its blank lines if it begins with one in a hundred lines or more, and otherwise each line is a document.
-            In tables each row is one.
+            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``sample:NAME``, or the
+            name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by default.
 
     Raises:
         CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
             raise it, on iteration.
     """
-    if documents not in (None, *get_args(Division)):
-        raise ValueError(f"documents: expected one of {get_args(Division)} or None, got {documents!r}")
-    reading = Reading("text", ReadCounts(), documents, known_encoding(encoding))
     if spec.startswith("hf:"):
-        return _open_hub(spec, parse_hub_source(spec), reading)
+        return _open_hub(spec, parse_hub_source(spec))
     if spec.startswith("sample:"):
-        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None, reading)
-    if spec == "-":
-        raise CorpusError("-: expected a file, got standard input, which cannot be read twice. Save it to a file")
-    if not spec:
-        raise CorpusError(f"expected the name of a source, got an empty one. Presets: {', '.join(PRESETS)}")
+        return _open_path(spec, sample_path(spec.removeprefix("sample:")), None)
+    if spec in ("", "-"):
+        raise CorpusError(f"{spec!r}: expected the name of a file, a folder or a preset. Save the text to a file")
     try:
         path, field = _split_field(spec)
-        exists = path.exists()
+        if path.exists():
+            return _open_path(spec, path, field)
     except OSError as error:
         raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
-    if exists:
-        return _open_path(spec, path, field, reading)
     if str(path) not in PRESETS:
         raise _not_found(spec, path)
     source = parse_hub_source(PRESETS[str(path)])
-    return _open_hub(spec, replace(source, field=field or source.field), reading)
+    return _open_hub(spec, replace(source, field=field or source.field))
 
 
 def _split_field(spec: str) -> tuple[Path, str | None]:
@@ -115,50 +96,25 @@ def _split_field(spec: str) -> tuple[Path, str | None]:
     return Path(stem).expanduser(), field
 
 
-def _open_path(spec: str, path: Path, field: str | None, reading: Reading) -> Corpus:
-    try:
-        files, left_out = input_files(path)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+def _open_path(spec: str, path: Path, field: str | None) -> Corpus:
+    files, left_out = input_files(path)
     if field is not None and not any(file.suffix in TABLES for file in files):
         raise CorpusError(
             f"{spec}: expected a table for column {field!r}, got plain text, which has none. "
             f"Leave out #{field}, or name a .jsonl or .parquet file"
         )
-    read = partial(_read_files, files, path.is_dir())
-    corpus = Corpus(spec, read, replace(reading, field=field or reading.field))
-    corpus.inputs, corpus.left_out = [(file.path, file.name) for file in files], left_out
-    corpus.total_bytes = sum(file.size for file in files)
-    corpus.text_bytes = sum(file.size * (_COMPRESSION if file.is_compressed else 1) for file in files)
+    column = field or "text"
+    corpus = Corpus(spec, lambda counts: chain.from_iterable(read_file(file, column, counts) for file in files), files)
+    corpus.left_out = left_out
     return corpus
 
 
-def _read_files(files: Sequence[InputFile], in_folder: bool, reading: Reading) -> Iterator[Document]:
-    for file in files:
-        before = reading.counts.documents
-        yield from read_file(file, reading)
-        if reading.counts.documents == before:
-            if not in_folder:
-                raise CorpusError(f"{file.path}: expected text, found none. Name a file with text in it")
-            reading.counts.repaired["empty"] += 1
-
-
-def _open_hub(spec: str, source: HubSource, reading: Reading) -> Corpus:
+def _open_hub(spec: str, source: HubSource) -> Corpus:
     require_extra("hub", spec)
-    if reading.encoding is not None:
-        raise CorpusError(
-            f"{spec}: expected no encoding for a data set, got {reading.encoding}. Leave out --encoding, or name the "
-            "files without hf:"
-        )
-    corpus = Corpus(spec, partial(read_hub, source), replace(reading, field=source.field or reading.field))
-    corpus.inputs = visible_files(source.folder) if source.folder else ()
-    corpus.licence = LICENCES.get(source.name)
-    return corpus
+    return Corpus(spec, partial(read_hub, source))
 
 
 def _not_found(spec: str, path: Path) -> CorpusError:
-    if path.is_symlink():
-        return CorpusError(f"{spec}: is a link to {path.readlink()}, where nothing is. Correct the link")
     known = [*PRESETS, *(f"sample:{name}" for name in sample_names())]
     names = {name: name for name in known} | {inner.name: str(inner) for inner in path.parent.glob("*")}
     near = [names[name] for name in difflib.get_close_matches(path.name, names)]

@@ -12,7 +12,7 @@ from spectool.cli import main
 from spectool.commands.shared.options import EXPLAIN_ALL
 
 DOCS = Path(__file__).parent
-SAME_OPTIONS = {"align": "build-dict", "chat": "generate", "prune-draft": "build-dict"}
+SAME_OPTIONS = {"chat": "generate"}
 """Commands whose rare options are all explained under another one."""
 
 

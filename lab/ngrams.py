@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import progress, say, show, tokenizer_with_notes
-from spectool.commands.shared.options import Whole, command, draft_option, option, text_options
+from spectool.commands.shared.options import Whole, command, draft_option, option
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
 from spectool.measure.table import table
@@ -46,7 +46,6 @@ _RATIOS = ("tokens_per_pass", "acceptance", "without_proposal")
     help="Draft tokens of a pass; may be repeated.",
 )
 @count_option("--max-tokens", help="Replay only this many tokens of the text.")
-@text_options
 def ngrams(
     draft: str,
     target: str,
@@ -58,7 +57,6 @@ def ngrams(
     lengths: tuple[int, ...],
     max_tokens: int | None,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Replay a text with an n-gram draft of another tokenizer, once for each strategy and draft length.
 
@@ -79,7 +77,7 @@ def ngrams(
     from spectool.measure.replay import replay
     from spectool.runtime.drafters.translated import TranslatedDrafter
 
-    replayed, counted = (open_corpus(spec, **reads) for spec in (corpus, count_on))
+    replayed, counted = (open_corpus(spec) for spec in (corpus, count_on))
     sides = tokenizer_with_notes(draft), tokenizer_with_notes(target)
     aligned = Alignment(find_artifact(alignment, ".align"))
     translators = {name: make_translator(name, aligned, *sides) for name in strategies}

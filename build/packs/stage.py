@@ -63,9 +63,9 @@ def build_pack(
     arrays, shape = _within(options.max_bytes, found, progress)
     read = [text for pack in packs for text in pack.manifest.inputs.get("texts", [])]
     for corpus in corpora:
-        kept = ("licence", "documents", "characters")  # names of files and folders may be private
+        kept = ("documents", "characters")  # names of files and folders may be private
         facts = describe_corpus(corpus)
-        read.append({"corpus": Path(corpus.spec).name} | {key: facts[key] for key in kept if key in facts})
+        read.append({"corpus": Path(corpus.spec).name} | {key: facts[key] for key in kept})
     names = [pack.path.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
     inputs = {"corpus": ", ".join(names), **about, "texts": read}
     arguments = asdict(options)

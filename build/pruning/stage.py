@@ -136,17 +136,12 @@ def _ids_in(configs: Sequence[Any]) -> set[int]:
 
 def _inputs(corpora: Sequence[Corpus]) -> dict[str, Any]:
     described = [describe_corpus(corpus) for corpus in corpora]
-    plain_text, repaired = (
-        dict(sum((Counter(each.get(key, {})) for each in described), Counter[str]()))
-        for key in ("plain_text", "repaired")
-    )
     return {
         "corpus": ", ".join(each["corpus"] for each in described),
         "files": [file for each in described for file in each["files"]],
         "documents": sum(each["documents"] for each in described),
         "characters": sum(each["characters"] for each in described),
-        **({"plain_text": plain_text} if plain_text else {}),
-        "repaired": repaired,
+        "repaired": dict(sum((Counter(each["repaired"]) for each in described), Counter[str]())),
     }
 
 

@@ -113,11 +113,11 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
         yield bar.update
 
 
-def open_text(spec: str, **reads: Any) -> "Corpus":
+def open_text(spec: str) -> "Corpus":
     """The corpus of that name, as from `open_corpus`; a note on stderr says which files of a folder are left out."""
     from spectool.corpora import open_corpus
 
-    corpus = open_corpus(spec, **reads)
+    corpus = open_corpus(spec)
     if left := corpus.left_out:
         kinds = [f"{number:,} {name}" for name, number in left.most_common(_KINDS)] + ["…"] * (len(left) > _KINDS)
         say(f"{spec}: left out {', '.join(kinds)}. Any file can be read as plain text by its own name")
@@ -184,10 +184,7 @@ def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> N
     inputs, files = manifest.inputs, out.iterdir() if out.is_dir() else [out]
     facts: dict[str, Any] = {"path": escaped_name(out), "bytes": sum(file.stat().st_size for file in files)}
     facts |= {f"{role} fingerprint": digest for role, digest in manifest.fingerprints.items()}
-    if "plain_text" in inputs:
-        facts |= {"documents": inputs.get("documents", 0), "plain text": inputs["plain_text"]}
-    for name, said in (("licence", "licence of the text"), ("repaired", "repaired")):
-        facts |= {said: inputs[name]} if inputs.get(name) else {}
+    facts |= {name: inputs[name] for name in ("documents", "repaired") if inputs.get(name)}
     facts |= {name.replace("_", " "): value for name, value in more.items()}
     show(facts | ({"statistics": manifest.statistics} if as_json else {}), as_json)
 

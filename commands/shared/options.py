@@ -167,15 +167,3 @@ def option_group(*options: Decorator) -> Decorator:
         return command
 
     return add
-
-
-_rare = partial(option, rare=True)
-text_options = option_group(
-    _rare("--encoding", metavar="NAME", help="Encoding of text files, such as cp1250 or koi8-u; UTF-8 by default."),
-    _rare(
-        "--documents",
-        type=click.Choice(["lines", "blank-lines", "files"]),
-        help="What counts as a document in plain text; by default chosen for each file.",
-    ),
-)
-"""Options of every command that reads text: arguments of `open_corpus`."""

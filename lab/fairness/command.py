@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.console import show
-from spectool.commands.shared.options import Finite, Whole, command, option, out_option, target_option, text_options
+from spectool.commands.shared.options import Finite, Whole, command, option, out_option, target_option
 from spectool.lab.options import by_name, count_option, seed_option
 from spectool.measure.table import table
 
@@ -64,7 +64,6 @@ from spectool.measure.table import table
 @count_option("--length", default=128, help="Maximum number of the target's tokens in a passage.")
 @seed_option(help="Seed that draws the passages.")
 @out_option
-@text_options
 def fairness(
     target: str,
     tasks: tuple[str, ...],
@@ -78,7 +77,6 @@ def fairness(
     seed: int,
     out: Path | None,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Measure which languages a draft serves badly.
 
@@ -117,8 +115,8 @@ def fairness(
         length=length,
         seed=seed,
     )
-    path = out or default_path(f"{slug(target)}-{digest(options, *reads.values())}.fairness.json")
-    figures = measure_fairness(options, path, **reads)
+    path = out or default_path(f"{slug(target)}-{digest(options)}.fairness.json")
+    figures = measure_fairness(options, path)
     if as_json:
         show({"path": str(path), **figures}, as_json)
         return

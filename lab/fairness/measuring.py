@@ -70,15 +70,15 @@ class FairnessOptions:
         return dict(zip(self.drafts, cycle(self.costs or (None,)), strict=False))
 
 
-def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> dict[str, Any]:
-    """Measure everything and write the figures to ``out``; ``reads`` are arguments of `open_corpus`.
+def measure_fairness(asked: FairnessOptions, out: Path) -> dict[str, Any]:
+    """Measure everything and write the figures to ``out``.
 
     Raises:
         SpectoolError: A name cannot be used, a draft needs an alignment, or draft and target have no place in common in
             a task.
     """
     require_new(out)
-    corpora = {name: open_corpus(spec, **reads) for name, spec in asked.tasks.items()}
+    corpora = {name: open_corpus(spec) for name, spec in asked.tasks.items()}
     tokenizers = {name: open_tokenizer(source) for name, source in {"target": asked.target, **asked.drafts}.items()}
     target, *others = tokenizers.values()
     aligned = _alignments_of({name: tokenizers[name] for name in asked.drafts}, target, asked.alignments)
@@ -86,7 +86,7 @@ def measure_fairness(asked: FairnessOptions, out: Path, **reads: Any) -> dict[st
     drawn = (asked.rows, asked.length, asked.seed)
     texts = {name: read_task_text(corpus, target, others, *drawn) for name, corpus in corpora.items()}
     paths = {name: path and str(path) for name, path in aligned.items()}
-    arguments = asdict(asked) | {"alignments": paths} | reads
+    arguments = asdict(asked) | {"alignments": paths}
     passages = hashlib.sha256(repr([text.passages for text in texts.values()]).encode()).hexdigest()
     models = (asked.target, *asked.drafts.values())
     key = {"asked": arguments, "passages": passages, **contents(models, asked.alignments)}

@@ -2,12 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
 from spectool.commands.shared.console import show
-from spectool.commands.shared.options import command, option, text_options
+from spectool.commands.shared.options import command, option
 from spectool.measure.table import table
 
 
@@ -21,8 +20,7 @@ from spectool.measure.table import table
     metavar="DIR",
     help="Folder of runs.parquet. Runs that it already has are not measured again.",
 )
-@text_options
-def sweep(grid: Path, out: Path, as_json: bool, **reads: Any) -> None:
+def sweep(grid: Path, out: Path, as_json: bool) -> None:
     """Build and replay a grid of dictionaries; print the best of each kind, and keep all runs.
 
     GRID is a TOML file that names tokenizers and languages. What it leaves out is as in the DictSpec paper, so these
@@ -51,7 +49,7 @@ def sweep(grid: Path, out: Path, as_json: bool, **reads: Any) -> None:
     from spectool.lab.sweep.runs import run_sweep
 
     started = time.perf_counter()
-    rows, measured = run_sweep(read_grid(grid), out, **reads)
+    rows, measured = run_sweep(read_grid(grid), out)
     facts = {
         "runs": len(rows),
         "measured": measured,

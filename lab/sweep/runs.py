@@ -12,13 +12,13 @@ order of their settings. It yields each row with what was built, and the statist
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import describe_corpus, quiet
@@ -58,13 +58,12 @@ class Group(NamedTuple):
     rows: list[SweepRow]  # the columns of `results.KEY`
 
 
-def run_sweep(grid: Grid, out: Path, **reads: Any) -> tuple[list[SweepRow], int]:
+def run_sweep(grid: Grid, out: Path) -> tuple[list[SweepRow], int]:
     """Measure the runs of a grid that are missing, with a progress bar, and write ``out/runs.parquet``.
 
     Args:
         grid: What to measure.
         out: Folder of results. Runs of other grids that are there already are kept.
-        reads: Arguments of `open_corpus`.
 
     Returns:
         All runs of the grid, sorted by their settings, and the number of runs measured now.
@@ -73,7 +72,7 @@ def run_sweep(grid: Grid, out: Path, **reads: Any) -> tuple[list[SweepRow], int]
         SpectoolError: A corpus or tokenizer cannot be used.
     """
     path = out / RUNS
-    groups = _groups(grid, work_path(path), reads)
+    groups = _groups(grid, work_path(path))
     saved = read_runs(path) if path.exists() else []
     done = {key(row) for row in saved}
     left = [group._replace(rows=[row for row in group.rows if key(row) not in done]) for group in groups]
@@ -96,12 +95,12 @@ def run_sweep(grid: Grid, out: Path, **reads: Any) -> tuple[list[SweepRow], int]
     return [row for row in read_runs(path) if key(row) in wanted], number
 
 
-def _groups(grid: Grid, work: Path, reads: Mapping[str, Any]) -> list[Group]:
+def _groups(grid: Grid, work: Path) -> list[Group]:
     """All groups of a grid. Opens tokenizers and corpora, so that a missing one is an error before any work."""
     fingerprints = {name: open_tokenizer(source).fingerprint for name, source in grid.tokenizers.items()}
     groups = []
     for name, language in grid.languages.items():
-        text = SweptText(language, work, reads=tuple(reads.items()))
+        text = SweptText(language, work)
         settings = {method: list(axes.settings()) for method, axes in grid.methods.items()}
         asked = settings.get("dictspec", ())
         text = replace(

@@ -33,11 +33,10 @@ class SweptText:
     work: Path  # the sweep's work directory, which keeps the counts
     order: str = ""  # longest word n-grams that dictionaries are built from; empty where none are
     entries: int = 0  # number of the most frequent ones that the largest dictionary takes
-    reads: tuple[tuple[str, Any], ...] = ()  # arguments of `open_corpus`
 
     def open(self, spec: str) -> Corpus:
         """One of the two corpora, opened."""
-        return open_corpus(spec, **dict(self.reads))
+        return open_corpus(spec)
 
     def read(self, corpus: Corpus) -> Iterator[Document]:
         """The documents in the language's script."""

@@ -13,7 +13,6 @@ from spectool.commands.shared.options import (
     command,
     option,
     out_option,
-    text_options,
     tokenizer_option,
 )
 from spectool.lab.options import by_name, corpora_option, count_option, rate_option, run_options
@@ -71,7 +70,6 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
     help="Classes in the softmax of a step, the rare ones sampled; 0 for all.",
 )
 @count_option("--valid-tokens", default=20_000, help="Held-out tokens of each corpus.")
-@text_options
 def train_draft(
     tokenizer: str,
     corpora: tuple[str, ...],
@@ -90,7 +88,6 @@ def train_draft(
     softmax_classes: int,
     valid_tokens: int,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Train a small Llama-type model from scratch, for mlx-lm to load from OUT.
 
@@ -132,16 +129,16 @@ def train_draft(
         softmax_classes=softmax_classes,
         valid_tokens=valid_tokens,
     )
-    held_out = (open_corpus(spec, **reads) for spec in valid) if valid else repeat(None)
+    held_out = (open_corpus(spec) for spec in valid) if valid else repeat(None)
     sources = {
-        name: TrainingCorpus(open_corpus(spec, **reads), kept, weight)
+        name: TrainingCorpus(open_corpus(spec), kept, weight)
         for (name, spec), kept, weight in zip(specs.items(), held_out, weights or repeat(1.0), strict=False)
     }
     opened = open_tokenizer(tokenizer)
     path = out or default_path(
         f"{slug('-'.join(specs))}.{opened.fingerprint[:8]}-{digest(options, corpora, weights, valid)}.draft"
     )
-    record = train_from_scratch(sources, opened, path, options, reads)
+    record = train_from_scratch(sources, opened, path, options)
     facts = {"path": str(path), **record}
     show(facts if as_json else _in_short(facts), as_json)
 

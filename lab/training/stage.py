@@ -86,13 +86,12 @@ def train_from_scratch(
     tokenizer: Tokenizer,
     out: Path,
     options: TrainOptions,
-    reads: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train a model from random weights, write it to ``out`` for `mlx_lm.load`, and return its record.
 
     The same call resumes a training that was killed at its last checkpoint, with the same numbers as without the kill.
     On a CPU they are equal to the bit; an accelerator may add in another order. Until the model is written, the work is
-    kept next to ``out``. ``reads`` says how the corpora are read, for the record.
+    kept next to ``out``.
 
     Raises:
         SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
@@ -105,7 +104,6 @@ def train_from_scratch(
         delimiters=delimiters._asdict(),
         tokenizer=tokenizer.fingerprint,
         corpora={name: source.identity for name, source in sources.items()},
-        reading=reads or {},
         version=_VERSION,
     )
     record = finished_training(out, key)

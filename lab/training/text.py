@@ -52,7 +52,7 @@ class TrainingCorpus(NamedTuple):
             "corpus": self.corpus.spec,
             "valid": None if self.valid is None else self.valid.spec,
             "weight": self.weight,
-            "files": [list(file) for text in texts for file in text.describe_inputs()],
+            "files": [list(file.values()) for text in texts for file in text.describe_inputs()],
         }
 
 

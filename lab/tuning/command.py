@@ -12,7 +12,6 @@ from spectool.commands.shared.options import (
     option,
     out_option,
     target_option,
-    text_options,
 )
 from spectool.lab.options import by_name, corpora_option, count_option, rate_option, run_options
 from spectool.lab.training.options import OBJECTIVES, TuneOptions
@@ -45,7 +44,6 @@ from spectool.measure.table import table
 @count_option("--batch", default=8, help="Rows of each task in a step.")
 @count_option("--length", default=128, help="Maximum tokens in a row of text.")
 @count_option("--valid-rows", default=64, help="Held-out rows of each task to measure.")
-@text_options
 def tune_draft(
     draft: str,
     target: str,
@@ -62,7 +60,6 @@ def tune_draft(
     length: int,
     valid_rows: int,
     as_json: bool,
-    **reads: Any,
 ) -> None:
     """Fine-tune a draft model towards a target's probabilities on text, for mlx-lm to load from OUT.
 
@@ -97,10 +94,10 @@ def tune_draft(
         length=length,
         valid_rows=valid_rows,
     )
-    sources = {name: open_corpus(spec, **reads) for name, spec in specs.items()}
+    sources = {name: open_corpus(spec) for name, spec in specs.items()}
     opened, towards = OpenedModel.load(draft), OpenedModel.load(target)
     path = out or default_path(f"{slug(draft)}-{digest(options, target, corpora, alignment)}.tuned")
-    record = tune(opened, towards, sources, path, options, alignment, reads)
+    record = tune(opened, towards, sources, path, options, alignment)
     if as_json:
         show({"path": str(path), **record}, as_json)
         return

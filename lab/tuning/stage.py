@@ -88,7 +88,6 @@ def tune(
     out: Path,
     options: TuneOptions,
     alignment: Path | None = None,
-    reads: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Tune a draft towards a target, write it to ``out`` for `mlx_lm.load`, and return its record.
 
@@ -102,7 +101,6 @@ def tune(
         out: Directory of the model, written atomically at the end. Until then the work is kept next to it.
         options: How to tune.
         alignment: Alignment of the two tokenizers, needed if they have different vocabularies.
-        reads: How the corpora are read, for the record.
 
     Raises:
         SpectoolError: Options do not fit together, the text is too short, another training runs in the same place, or
@@ -120,8 +118,7 @@ def tune(
         target=target.identity,
         alignment=None if alignment is None else str(alignment),
         corpora={name: corpus.spec for name, corpus in corpora.items()},
-        files=[list(file) for corpus in corpora.values() for file in corpus.describe_inputs()],
-        reading=reads or {},
+        files=[list(file.values()) for corpus in corpora.values() for file in corpus.describe_inputs()],
         version=_VERSION,
     )
     record = finished_training(out, key)

@@ -122,21 +122,19 @@ def test_many_words_do_not_overflow(tmp_path: Path) -> None:
 
 
 def test_windows_cross_line_ends_and_no_ends_of_documents(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("a\nb\n\nb\na\n\nc\n", encoding="utf-8")
     backend = Backend(models.WordLevel({"a": 0, "b": 1, "c": 2, "\n": 3, "\n\n": 4, "[UNK]": 5}, "[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("\n+"), "isolated")
     tokenizer = open_tokenizer(backend)
     a, b, c, end, blank = range(5)
-    pairs = {
-        "lines": set(),
-        "blank-lines": {(a, end), (end, b), (b, end), (end, a)},
-        "files": {(a, end), (end, b), (b, end), (end, a), (b, blank), (blank, b), (a, blank), (blank, c)},
+    paragraphs = "a\nb\n\nb\na\n\nc\n"
+    pairs: dict[tuple[str, str], set[tuple[int, int]]] = {
+        ("lines.txt", "a\nb\nb\na\nc\n"): set(),
+        ("blank-lines.txt", paragraphs): (within := {(a, end), (end, b), (b, end), (end, a)}),
+        ("file.md", paragraphs): within | {(b, blank), (blank, b), (a, blank), (blank, c)},
     }
-    for division, expected in pairs.items():
-        corpus = open_corpus(str(path), documents=division)  # type: ignore[arg-type]
-        assert set(spelled(counted(corpus, tokenizer, 2, 1), 2)) == expected
-        assert corpus.counts.plain_text == {division: 1}
+    for (name, text), expected in pairs.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert set(spelled(counted(open_corpus(str(tmp_path / name)), tokenizer, 2, 1), 2)) == expected
 
 
 def test_a_corpus_without_a_document(tmp_path: Path) -> None:

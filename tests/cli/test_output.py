@@ -68,7 +68,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     done = process(*build)
     assert done.returncode == 0
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert keys == ["path", "bytes", "target", "documents", "plain", "text"]
+    assert keys == ["path", "bytes", "target", "documents", "text"]
     steps = done.stderr.splitlines()
     assert steps[:2] == [f"opening {TOKENIZER}", "splitting into tokens"] and len(steps) == len(set(steps)) > 5
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")

@@ -13,7 +13,7 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.documents import ReadCounts, Reading
+from spectool.corpora.documents import ReadCounts
 from spectool.corpora.files import InputFile, byte_chunks
 
 
@@ -36,16 +36,12 @@ _random = random.Random(20240101)
 TEXT = "".join(f"рядок {number}: {_random.random()}\n" for number in range(200)).encode()
 
 
-def reading() -> Reading:
-    return Reading("text", ReadCounts())
-
-
 def file_of(path: Path, suffix: str) -> InputFile:
     return InputFile(path, path.name, ".txt", suffix, path.stat().st_size)
 
 
 def read(path: Path, suffix: str) -> bytes:
-    return b"".join(byte_chunks(file_of(path, suffix), reading()))
+    return b"".join(byte_chunks(file_of(path, suffix), ReadCounts()))
 
 
 @archive
@@ -122,15 +118,15 @@ def test_progress_ends_at_the_size_on_disk(tmp_path: Path, suffix: str) -> None:
     corpus = open_corpus(str(path))
     seen = []
     for _ in corpus:
-        seen.append(corpus.bytes_read)
+        seen.append(corpus.counts.bytes_read)
     assert seen == sorted(seen)
-    assert 0 < seen[0] <= corpus.bytes_read == corpus.total_bytes == path.stat().st_size
+    assert 0 < seen[0] <= corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
 
 
 def test_a_small_archive_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.xz"
     path.write_bytes(lzma.compress(bytes(50_000_000)))
-    assert max(len(chunk) for chunk in byte_chunks(file_of(path, ".xz"), reading())) <= 1 << 20
+    assert max(len(chunk) for chunk in byte_chunks(file_of(path, ".xz"), ReadCounts())) <= 1 << 20
 
 
 @archive

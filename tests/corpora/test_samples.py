@@ -17,7 +17,7 @@ def test_a_sample_is_clean_text_in_documents_of_paragraphs(name: str) -> None:
     paragraphs = [document.text for document in corpus]
     assert not corpus.counts.repaired
     assert sum(len(run) for text in paragraphs for run in word_runs(text)) > 500
-    assert [item.name for item in corpus.describe_inputs()] == [f"{name}.txt"]
+    assert [item["name"] for item in corpus.describe_inputs()] == [f"{name}.txt"]
 
 
 def test_an_unknown_sample_names_the_bundled_ones() -> None:

@@ -23,8 +23,8 @@ ALL = PackOptions(max_bytes=10_000_000, orders=5, min_names=0)
 
 
 def pack_of(path: Path, text: str, options: PackOptions = ALL) -> Pack:
-    path.with_suffix(".txt").write_text(text, encoding="utf-8")
-    corpus = open_corpus(str(path.with_suffix(".txt")), documents="files")
+    path.with_suffix(".md").write_text(text, encoding="utf-8")  # one document
+    corpus = open_corpus(str(path.with_suffix(".md")))
     build_pack([], [corpus], ABOUT, path, options, quiet)
     return Pack(path)
 
