@@ -16,8 +16,7 @@ if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
 text_pl=wiki-pl text_uk=wiki-uk
 options=(--tokens 128 --num-draft-tokens 2 --num-draft-tokens 4 --num-draft-tokens auto)
-prompts_pl=("wiki-pl --window 256" pl:instruction pl:question)
-prompts_uk=(uk:instruction uk:question)
+prompts_pl=("wiki-pl --window 256" "pl --count 30")
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -43,7 +42,7 @@ if [ $quick = yes ]; then
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk
-  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(pl:question) prompts_uk=(uk:question)
+  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(pl)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
   fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4
@@ -78,8 +77,6 @@ done
 for prompts in "${prompts_pl[@]}"; do
   name=${prompts%% *}
   # shellcheck disable=SC2086  # an option may follow
-  measure "${name//:/-}" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
+  measure "$name" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
 done
-for prompts in "${prompts_uk[@]}"; do
-  measure "${prompts//:/-}" gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts "$prompts"
-done
+measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts uk --count 30

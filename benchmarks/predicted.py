@@ -18,7 +18,7 @@ from real_models import real_model
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pass_costs import save_costs
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
-from spectool.measure.bench.results import DrafterSpec, Options
+from spectool.measure.bench.results import PLAIN, DrafterSpec, Options
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
 from spectool.measure.predict import APART, MEASURED, Machine, predict
@@ -67,9 +67,8 @@ def one_run(
         run = run_benchmark(options, Path(folder) / "run", lambda line: None, _NoProgress)
     prompts = [ids_of_prompt(each, tokenizer) for each in load_prompts(language, open_tokenizer(path), count, 0)]
     drafted = [block.by_configuration["look-ups", None] for block in run.blocks]
-    plain = sum(
-        block.plain.seconds / block.plain.tokens * one.tokens for block, one in zip(run.blocks, drafted, strict=True)
-    )
+    plainly = [block.by_configuration[PLAIN, 0] for block in run.blocks]
+    plain = sum(each.seconds / each.tokens * one.tokens for each, one in zip(plainly, drafted, strict=True))
     drafter = LookupDrafter(Dictionary(dictionary), True, LEAST_OF_LOOKUPS)
     found = predict([one.output for one in drafted], drafter, machine, prompts=prompts)
     measured = plain / sum(one.seconds for one in drafted)

@@ -26,7 +26,7 @@ from spectool.commands.shared.spread import follow_rank_0, pipeline_option
     "--prompts",
     required=True,
     metavar="P",
-    help="pl, uk, en, crh, crh-cyrl: built-in prompts, pl:list for one kind of them; or a corpus, as for build-dict.",
+    help="pl, uk, en, crh, crh-cyrl: built-in prompts; or a corpus, as for build-dict.",
 )
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(
@@ -42,7 +42,7 @@ from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 @pipeline_option()
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
-@option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.", rare=True)
+@option("--window", type=Whole(0), default=0, help="Maximum tokens of a prompt from a corpus; 0 for all.", rare=True)
 @option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling.", rare=True)
 def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
@@ -55,17 +55,12 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
-    from spectool.artifacts.atomic import require_new
     from spectool.commands.shared.drafter_spec import named_drafter
     from spectool.measure.bench.page import page
-    from spectool.measure.bench.prompts import is_built_in
     from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of
     from spectool.measure.bench.run import run_benchmark
 
     follow_rank_0(settings["model"], settings["pipeline"])
-    require_new(out)
-    if settings["window"] and is_built_in(settings["prompts"]):
-        raise click.UsageError("--window applies to prompts from a corpus, and these are built in")
     named: dict[str, DrafterSpec] = {}
     for text in drafters:
         name, spec = named_drafter(text)
@@ -73,11 +68,9 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
             raise click.UsageError(f"--drafter {text}: expected a name that none has yet, got {name!r}. Add name=…")
         named[name] = spec
     run = run_benchmark(Options(drafters=named, **settings), out, say, progress)
-    if not as_json:
+    if as_json:
+        facts = {"page": str(out / PAGE), "blocks": len(run.blocks), **differences(run), **verdict_of(run).facts}
+        show(facts, as_json)
+    else:
         click.echo(page(run), nl=False)
         say(f"\nthis page: {out / PAGE}")
-        return
-    verdict = verdict_of(run)
-    facts = {"page": str(out / PAGE), "blocks": len(run.blocks), **differences(run), "verdict": verdict.sentence}
-    facts |= {"pays": verdict.pays, "configurations": [one.figures() for one in verdict.results]}
-    show(facts, as_json)

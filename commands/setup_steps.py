@@ -234,7 +234,7 @@ class Setup:
         verdict = verdict_of(self.bench)
         if verdict.fastest is None:
             return verdict, None, None
-        speedups = {one.drafter: one.speedup.value for one in verdict.results}
+        speedups = {one.drafter: one.speedup for one in verdict.results}
         best, options = PLAIN, ["--num-draft-tokens", "0"]
         if verdict.pays:
             best = verdict.fastest.drafter
@@ -248,10 +248,8 @@ class Setup:
     def _print(self, as_json: bool) -> None:
         verdict, recommended, then = self.outcome()
         if as_json:
-            facts: dict[str, Any] = {"steps": self.steps, "verdict": verdict.sentence, "pays": verdict.pays}
-            facts |= {"other_forms": self.advice, "recommended": recommended, "command": then}
-            facts |= {"run": str(self.bench and self.bench.path)}
-            facts |= {"configurations": [one.figures() for one in verdict.results]}
+            facts: dict[str, Any] = {"steps": self.steps, **verdict.facts, "other_forms": self.advice}
+            facts |= {"recommended": recommended, "command": then, "run": str(self.bench and self.bench.path)}
             show(facts, as_json=True)
             return
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")

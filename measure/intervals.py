@@ -10,7 +10,6 @@ Speed-ups are averaged as logarithms, so that twice as fast and half as fast can
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +49,6 @@ def speedup_interval(ratios: Sequence[float], level: float = LEVEL) -> Estimate:
     return Estimate(float(np.exp(logs.mean())), low, high, len(logs))
 
 
-@lru_cache(maxsize=4)
 def _subsets(n: int) -> NDArray[np.float64]:
     """Weights of ``n`` values in the means of all of their subsets, or of random ones, shape [subsets, n]."""
     numbers = np.arange(1, 1 << min(n, _DIMENSIONS))

@@ -25,8 +25,8 @@ CORE = [
     "predict --dict pl.dict --corpus pl.txt",
     "generate --model TARGET --dict pl.dict -p Wczoraj -m 4",
     "generate --model TARGET --draft-model DRAFT -p Wczoraj -m 4 --json",
-    "bench --model TARGET --drafter dict=pl.dict --prompts pl:list --count 1 --tokens 8 --ignore-eos -o pl.bench",
-    "bench --model TARGET --drafter history --prompts pl:list --count 1 --tokens 8 --ignore-eos -o two.bench --json",
+    "bench --model TARGET --drafter dict=pl.dict --prompts pl --count 1 --tokens 8 --ignore-eos -o pl.bench",
+    "bench --model TARGET --drafter history --prompts pl --count 1 --tokens 8 --ignore-eos -o two.bench --json",
 ]
 NEEDY = {
     "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",

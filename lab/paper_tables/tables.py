@@ -82,7 +82,6 @@ def draft_length(frames: TrialFrames) -> Frame | None:
 
 def cost_model(frames: TrialFrames) -> Frame | None:
     """Table 7: the model fitted to every drafter; None without fixed draft lengths or for few prompts."""
-    sizes = frames.weights
     some = fixed_lengths(frames.trials)
     lengths = sorted(some.k.astype(int).unique())
     rows = {}
@@ -90,11 +89,9 @@ def cost_model(frames: TrialFrames) -> Frame | None:
         found = fit_cost(seen)
         if found is None:
             continue
-        draft, target = sizes.get(drafter), sizes["target"]
         row = {
             "r": spell(found.r, ".3f") + (" (timed)" if found.timed else ""),
             "r timed": cell(seen.draft_step.mean(), ".3f"),
-            "r by size": cell(draft / target if draft else None, ".3f"),
             "β": spell(found.beta, ".3f"),
         }
         for k in lengths:

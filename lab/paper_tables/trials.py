@@ -1,13 +1,12 @@
 """The trials of runs as data frames: one row for each prompt and configuration, and one for each cycle."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from spectool import ArtifactError
-from spectool.measure.bench.results import TOO_SHORT, Run
+from spectool.measure.bench.results import PLAIN, TOO_SHORT, Run
 
 Frame: TypeAlias = Any  # pandas ships no types
 
@@ -29,7 +28,6 @@ class TrialFrames:
     ``cycles`` has ``proposed`` and ``accepted`` draft tokens, with scope, temperature and label.
     """
 
-    weights: Mapping[str, int]  # bytes of the target and by drafter
     trials: Frame
     cycles: Frame
 
@@ -41,15 +39,15 @@ def trial_frames(*runs: Run) -> TrialFrames:
         ArtifactError: Every prompt has some output that is too short, or no real text.
     """
     rows, cycles = [], list[Frame]()
-    counting = [(each, block) for each in runs for block in each.blocks if block.long_enough and not block.fault]
+    counting = [(each, block) for each in runs for block in each.blocks if block.counts]
     for run, block in counting:
-        by_configuration, plain = block.by_configuration, block.plain
+        by_configuration, plain = block.by_configuration, block.by_configuration[PLAIN, 0]
         for one in (by_configuration[each] for each in run.options.configurations[1:]):
             label = f"{one.drafter}, k = {one.num_draft_tokens or 'auto'}"
             names = {"scope": block.source, "temperature": block.temperature, "label": label}
             times = {name: getattr(one, name) for name in ("seconds", "draft_seconds")}
             sums = {"proposed": sum(one.proposed), "accepted": sum(one.accepted)}
-            sums |= {"tokens": one.tokens, "passes": one.passes}
+            sums |= {"tokens": one.tokens, "passes": len(one.proposed) or one.tokens}
             rates = {"rate": one.tokens / one.seconds, "plain_rate": plain.tokens / plain.seconds}
             drafter = {"kind": block.kind, "drafter": one.drafter, "k": one.num_draft_tokens}
             rows.append(names | drafter | times | sums | rates)
@@ -60,5 +58,4 @@ def trial_frames(*runs: Run) -> TrialFrames:
     trials["k"] = pd.to_numeric(trials.k)
     trials["acceptance"] = trials.accepted / trials.proposed
     trials["speedup"] = trials.rate / trials.plain_rate
-    weights = {name: size for each in runs for name, size in each.facts["weights"].items()}
-    return TrialFrames(weights, trials, pd.concat(cycles))
+    return TrialFrames(trials, pd.concat(cycles))

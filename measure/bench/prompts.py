@@ -11,7 +11,6 @@ from spectool.corpora import open_corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
-KINDS = ("encyclopaedic", "instruction", "composition", "question", "list")  # of built-in prompts
 _CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template
 _COUNT = 12  # prompts of a corpus by default
 
@@ -24,52 +23,29 @@ class BenchPrompt(NamedTuple):
     text: str
 
 
-def is_built_in(spec: str) -> bool:
-    """Whether a source is a set of built-in prompts and not a corpus.
-
-    >>> is_built_in("pl"), is_built_in("pl:list"), is_built_in("pl.txt")
-    (True, True, False)
-    """
-    return spec.partition(":")[0] in LANGUAGES
-
-
 def load_prompts(spec: str, tokenizer: Tokenizer, count: int | None, window: int) -> list[BenchPrompt]:
-    """The first ``count`` prompts of a language, such as ``pl`` or ``pl:list``, or of a corpus.
+    """The first ``count`` prompts of a language or of a corpus, by default all of a language and `_COUNT` of a corpus.
 
-    By default these are all of a language and `_COUNT` of a corpus. A ``window`` is the number of tokens to take from
-    the beginning of each document of a corpus; 0 takes whole documents.
+    A prompt of a corpus is a document, or its first ``window`` tokens if that is not 0.
     """
+    if spec in LANGUAGES:
+        return list(islice(_built_in(spec), count))
     try:
-        prompts = _built_in(spec) if is_built_in(spec) else _of_corpus(spec, tokenizer, window)
-        found = list(islice(prompts, count or (None if is_built_in(spec) else _COUNT)))
+        texts = [document.text for document in islice(open_corpus(spec), count or _COUNT)]
     except CorpusError as error:
         raise CorpusError(f"{error}. Built-in prompts: {', '.join(LANGUAGES)}") from error
-    if not found:
-        wanted = f"windows of {window} tokens" if window else "prompts"
-        raise CorpusError(f"{spec}: expected {wanted}, got none. Give longer text or a smaller window")
-    return found
+    if window:  # a character of which the window has only a part is left out
+        texts = [tokenizer.bytes_of(tokenizer.encode(text)[:window]).decode(errors="ignore") for text in texts]
+    return [BenchPrompt(f"{spec}-{number:03}", "text", text) for number, text in enumerate(texts, 1)]
 
 
-def _built_in(spec: str) -> Iterator[BenchPrompt]:
-    """The prompts of a language, one of each kind in turn, or those of one kind."""
-    language, _, kind = spec.partition(":")
-    if kind and kind not in KINDS:
-        raise CorpusError(f"{spec}: expected one of the kinds {', '.join(KINDS)}, got {kind}")
+def _built_in(language: str) -> Iterator[BenchPrompt]:
+    """The prompts of a language, one of each kind in turn."""
     file = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
     sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
-    kinds = [kind] if kind else KINDS
-    for number, texts in enumerate(zip(*(sets[each] for each in kinds), strict=True), 1):
-        for each, text in zip(kinds, texts, strict=True):
-            yield BenchPrompt(f"{language}-{each}-{number:02}", each, text)
-
-
-def _of_corpus(spec: str, tokenizer: Tokenizer, window: int) -> Iterator[BenchPrompt]:
-    texts = (document.text for document in open_corpus(spec))
-    if window:
-        long_enough = (ids for ids in map(tokenizer.encode, texts) if len(ids) >= window)
-        # A character of which the window has only a part is left out.
-        texts = (tokenizer.bytes_of(ids[:window]).decode(errors="ignore") for ids in long_enough)
-    return (BenchPrompt(f"{spec}-{number:03}", "text", text) for number, text in enumerate(texts, 1))
+    for number, texts in enumerate(zip(*sets.values(), strict=True), 1):
+        for kind, text in zip(sets, texts, strict=True):
+            yield BenchPrompt(f"{language}-{kind}-{number:02}", kind, text)
 
 
 def ids_of_prompt(prompt: BenchPrompt, tokenizer: Any) -> list[int]:

@@ -118,4 +118,3 @@ def test_the_table_has_the_break_even_of_the_model(tmp_path: Path) -> None:
         assert row[f"k = {k}: exact"] != row[f"k = {k}: r + βk"]
         assert float(row[f"k = {k}: exact"][:-1]) == pytest.approx(exact, abs=3)
         assert float(row[f"k = {k}: line"][:-1]) == pytest.approx(exact, abs=5)
-    assert row["r by size"] == "0.073"

@@ -27,7 +27,11 @@ def frames(drawn: list[Block], tmp_path: Path) -> TrialFrames:
 
 
 def test_acceptance_and_speed_are_those_of_the_run(drawn: list[Block], frames: TrialFrames) -> None:
-    ran = [(each.by_configuration["qwen", 4], each.plain) for each in drawn if each.kind == "question"]
+    ran = [
+        (each.by_configuration["qwen", 4], each.by_configuration["plain", 0])
+        for each in drawn
+        if each.kind == "question"
+    ]
     alpha = sum(sum(one.accepted) / sum(one.proposed) for one, _ in ran) / len(ran)
     ratios = [plain.seconds / 64 / (one.seconds / one.tokens) for one, plain in ran]
     label = "qwen, k = 4"

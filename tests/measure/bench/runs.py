@@ -59,8 +59,7 @@ def run_of(
         tokens=64,
         temp=blocks[0].temperature,
     )
-    weights = {"target": 11 * 10**9, "qwen": 8 * 10**8}
-    facts = {"began": "2026-01-02T03:04:05+00:00", "machine": "Test", "versions": {"mlx": "2"}, "weights": weights}
+    facts = {"began": "2026-01-02T03:04:05+00:00", "machine": "Test", "versions": "mlx 2"}
     return Run(path, options, facts, list(blocks))
 
 

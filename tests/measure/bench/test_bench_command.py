@@ -13,7 +13,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
 from spectool.tests.running import error_of, figures, run
 
-ONE = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 6)
+ONE = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
 
 
@@ -26,7 +26,7 @@ def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.Monke
         assert built.exit_code == 0, built.output
     (pl,) = (cache / "spectool").glob("sample-pl*.dict")
     out = work / "named.bench"
-    one = ("bench", "--model", TARGET, "--prompts", "pl:list", "--count", 1, "--tokens", 8, "--num-draft-tokens", 2)
+    one = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 8, "--num-draft-tokens", 2)
     assert run(*one, "--drafter", f"dict={pl.name}", "-o", out).exit_code == 0
     written = run("generate", "--model", TARGET, "--dict", pl.stem, "-p", "Most w", "-m", 4)
     missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
@@ -44,7 +44,7 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
     assert [each.temperature for each in found.blocks] == [0.8]
     wanted = {(PLAIN, 0), *((name, k) for name in ("both", "history") for k in (3, None))}
     assert all(each.by_configuration.keys() == wanted for each in found.blocks)
-    assert {each.kind for each in found.blocks} == {"list"}
+    assert [(each.source, each.kind) for each in found.blocks] == [("pl", "encyclopaedic")]
     spec = found.options.drafters["both"]
     assert spec.verify == "exact" and spec.sources["history"] is True and spec.sources["dictionary"] == []
     assert [*spec.command][-1] == "--no-dict"
@@ -66,7 +66,6 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
         ((*ONE, "--drafter", "dict=auto"), "name the dictionaries instead of auto"),
         ((*HISTORY, "--drafter", "history"), "a name that none has yet, got 'history'. Add name=…"),
         ((*HISTORY, "--drafter", "name=plain,history"), "a name that none has yet, got 'plain'"),
-        ((*HISTORY, "--window", 64), "--window applies to prompts from a corpus"),
         (ONE, "Missing option '--drafter'"),
         (("bench", "--model", TARGET, "--drafter", "history"), "Missing option '--prompts'"),
         ((*HISTORY, "--num-draft-tokens", 65), "--num-draft-tokens"),
@@ -83,7 +82,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
     [
         ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
         ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
-        (("bench", "--model", TARGET, "--prompts", "pl:tale", "--drafter", "history"), "expected one of the kinds"),
+        ((*HISTORY, "--prompts", "pl:tale"), "Built-in prompts: pl, uk"),
     ],
 )
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
@@ -115,9 +114,9 @@ def test_a_model_that_only_repeats_itself_is_named_as_unfit(tmp_path: Path) -> N
     weights = mx.load(str(model / "model.safetensors"))
     zeros = {name: mx.zeros_like(weight) for name, weight in weights.items()}
     mx.save_safetensors(str(model / "model.safetensors"), zeros, {"format": "mlx"})  # the first token, for ever
-    options = ("--model", model, "--prompts", "pl:list", "--count", 7, "--tokens", 16, "--ignore-eos")
+    options = ("--model", model, "--prompts", "pl", "--count", 7, "--tokens", 16, "--ignore-eos")
     found = figures("bench", *options, "--drafter", "history", "-o", tmp_path / "x.bench")
     assert found["configurations"] == [] and "unfit for measuring" in found["verdict"]
-    assert "7 loop" in found["verdict"]
+    assert "7 of 7 prompts led to text that loops" in found["verdict"]
     page = (tmp_path / "x.bench" / "report.md").read_text(encoding="utf-8")
-    assert "7 loop" in page and "use it" not in page
+    assert "7 of 7 prompts" in page and "use it" not in page

@@ -11,23 +11,25 @@ import pytest
 
 from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.bench.page import command_of, page, summary_table
-from spectool.measure.bench.results import PLAIN, Block, DrafterSpec, Result, differences, judged, verdict_of
-from spectool.measure.degenerate import ECHOES, LOOPS
+from spectool.measure.bench.results import PLAIN, Block, DrafterSpec, Run, differences, verdict_of
 from spectool.measure.intervals import FEWEST, LEAST
 
 from .runs import QWEN, Truth, block, drawn_blocks, generation, run_of
 
-
-def result(speedups: list[float]) -> Result:
-    pairs = [(generation("history", 2, 1 / speedup), generation(PLAIN, 0, 1.0)) for speedup in speedups]
-    return Result("history", 2, pairs)
+SLOWER, UNSURE, FASTER = ([exp(mean + 0.1 * (place % 5 - 2)) for place in range(12)] for mean in (-0.3, 0, 0.3))
 
 
-SLOWER, UNSURE, FASTER = (result([exp(mean + 0.1 * (place % 5 - 2)) for place in range(12)]) for mean in (-0.3, 0, 0.3))
+def run_with(*configurations: list[float]) -> Run:
+    """A run in which each configuration is that much faster with each prompt."""
+    blocks = [
+        [generation(PLAIN, 0, 1.0), *(generation(f"history {n}", 2, 1 / each) for n, each in enumerate(speedups))]
+        for speedups in zip(*configurations, strict=True)
+    ]
+    return run_of([block(f"p{number}", ran) for number, ran in enumerate(blocks)])
 
 
 @pytest.mark.parametrize(
-    ("results", "pays"),
+    ("configurations", "pays"),
     [
         ([FASTER], True),
         ([SLOWER, FASTER, UNSURE], True),
@@ -37,17 +39,20 @@ SLOWER, UNSURE, FASTER = (result([exp(mean + 0.1 * (place % 5 - 2)) for place in
         ([SLOWER] * 9, False),
     ],
 )
-def test_drafting_pays_if_the_fastest_is_faster_and_not_if_all_are_slower(results: list[Result], pays: bool) -> None:
-    assert judged(results)[0] is pays
+def test_drafting_pays_if_the_fastest_is_faster_and_not_if_all_are_slower(
+    configurations: list[list[float]], pays: bool
+) -> None:
+    assert verdict_of(run_with(*configurations)).pays is pays
 
 
-def test_that_all_are_slower_needs_no_allowance_for_choice_and_that_one_is_faster_does() -> None:
-    few = result([0.5, 0.6, 0.7, 0.8, 0.9, 0.95])  # at a higher level, six values have no interval
-    pays, _, allowing = judged([few] * 9)
-    assert allowing.low is None and pays is False
-    lucky = result([1 / one for one in few.speedups])
-    assert lucky.speedup.low is not None and lucky.speedup.low > 1 and judged([lucky])[0]
-    assert judged([lucky] * 9)[0] is None
+def test_intervals_of_several_configurations_allow_for_the_choice_of_the_fastest() -> None:
+    lucky = [1 / one for one in [0.5, 0.6, 0.7, 0.8, 0.9, 0.95]]  # at a higher level, six values have no interval
+    alone, several = verdict_of(run_with(lucky)), verdict_of(run_with(*[lucky] * 9))
+    assert alone.pays and alone.fastest and alone.fastest.low and alone.fastest.low > 1
+    assert several.pays is None and several.fastest and several.fastest.low is None
+    assert "too few for an interval" in several.sentence and "the fastest of 9" in several.sentence
+    narrow, wide = (verdict_of(run_with(*each)).results[0] for each in ([FASTER], [FASTER, SLOWER]))
+    assert wide.low < narrow.low < narrow.speedup == wide.speedup < narrow.high < wide.high
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,7 @@ def test_verdicts_of_runs_whose_truth_is_known(agreement: float, cost: CostModel
     run = run_of(drawn_blocks([Truth("qwen", agreement, cost)], ["pl"], prompts=12))
     verdict = verdict_of(run)
     assert verdict.pays is pays and verdict.fastest
-    alone, allowing = verdict.fastest.speedup, judged(verdict.results)[2]
-    assert allowing.low < alone.low < alone.high < allowing.high
+    assert verdict.fastest.low < verdict.fastest.speedup < verdict.fastest.high
     written = page(run)
     assert (command_of(run, verdict.fastest) in written) is pays
     assert ("decode plainly, with --num-draft-tokens 0" in written) is not pays
@@ -68,10 +72,11 @@ def test_intervals_of_runs_hold_their_truth() -> None:
     held, runs = 0, 24
     truth = Truth("qwen", 0.6, CostModel(0.071, 0.05))
     for seed in range(runs):
-        one = verdict_of(run_of(drawn_blocks([truth], ["pl"], ["list"], prompts=12, seed=seed, noise=0.05))).fastest
-        cost = truth.cost.cost(one.num_draft_tokens or 0)
-        expected = geometric_mean([drafted.tokens / drafted.passes / cost for drafted, _ in one.pairs])
-        held += one.speedup.low <= expected <= one.speedup.high
+        blocks = drawn_blocks([truth], ["pl"], ["list"], prompts=12, lengths=[2], seed=seed, noise=0.05)
+        (one,) = verdict_of(run_of(blocks)).results
+        drafted = [each.by_configuration["qwen", 2] for each in blocks]
+        expected = geometric_mean([each.tokens / len(each.proposed) / truth.cost.cost(2) for each in drafted])
+        held += one.low <= expected <= one.high
     print(f"seeds 0 to {runs - 1}; speed-up held:", held)
     assert held >= 20
 
@@ -83,11 +88,9 @@ def test_equal_speeds_get_each_wrong_verdict_in_one_run_of_forty_at_most(configu
     rng = np.random.default_rng(seed)
     said = Counter[bool | None]()
     for _ in range(runs):
-        plain = [generation(PLAIN, 0, second, LEAST) for second in np.exp(rng.normal(0, 0.2, prompts)).tolist()]
-        times = np.exp(rng.normal(0, 0.2, (configurations, prompts))).tolist()
-        drafted = [[generation("history", 2, second, LEAST) for second in each] for each in times]
-        pairs = [list(zip(each, plain, strict=True)) for each in drafted]
-        said[judged([Result("history", 2, each) for each in pairs])[0]] += 1
+        plain = np.exp(rng.normal(0, 0.2, prompts))
+        times = np.exp(rng.normal(0, 0.2, (configurations, prompts)))
+        said[verdict_of(run_with(*(plain / times).tolist())).pays] += 1
     print(said)
     most = 0.025 + 3.5 * (0.025 * 0.975 / runs) ** 0.5
     assert 0 < said[True] / runs < most and said[False] / runs < most
@@ -98,29 +101,26 @@ def test_figures_are_those_of_the_blocks() -> None:
     blocks = drawn_blocks([QWEN], ["pl"])
     verdict = verdict_of(run_of(blocks))
     _, four = verdict.results
-    ran = [(each.by_configuration["qwen", 4], each.plain) for each in blocks]
+    ran = [(each.by_configuration["qwen", 4], each.by_configuration[PLAIN, 0]) for each in blocks]
     ratios = [plain.seconds / plain.tokens / (one.seconds / one.tokens) for one, plain in ran]
-    assert four.speedup.value == pytest.approx(geometric_mean(ratios)) and four.speedup.n == 16
-    found = four.figures()
-    assert found["acceptance"] == sum(sum(one.accepted) for one, _ in ran) / sum(sum(one.proposed) for one, _ in ran)
-    assert found["tokens_per_pass"] == pytest.approx(16 * 64 / sum(len(one.proposed) for one, _ in ran))
+    assert four.speedup == pytest.approx(geometric_mean(ratios)) and four.prompts == 16
+    assert four.acceptance == sum(sum(one.accepted) for one, _ in ran) / sum(sum(one.proposed) for one, _ in ran)
+    assert four.tokens_per_pass == pytest.approx(16 * 64 / sum(len(one.proposed) for one, _ in ran))
     row = summary_table(verdict).splitlines()[3].split()
-    assert row[:4] == ["qwen", "4", "16", f"{four.speedup.value:.3g}"] and f"{found['acceptance']:.3g}" in row
+    assert row[:4] == ["qwen", "4", "16", f"{four.speedup:.3g}"] and f"{four.acceptance:.3g}" in row
 
 
 def test_speed_is_by_token() -> None:
     # Drawn outputs may differ in length: twice the tokens in the same time are twice as fast.
-    pairs = [
-        (generation("qwen", 2, 1.0, 20), generation(PLAIN, 0, 1.0, 10)),
-    ]
-    assert Result("qwen", 2, pairs).speedups == [2.0]
+    run = run_of([block("a", [generation("qwen", 2, 1.0, 20), generation(PLAIN, 0, 1.0, 10)])])
+    assert verdict_of(run).results[0].speedup == pytest.approx(2.0)
 
 
 def test_a_difference_in_speed_is_chance_where_nothing_was_drafted() -> None:
     none: dict[str, Any] = {"proposed": (0,) * 64, "accepted": (0,) * 64}
     idle = [(generation(PLAIN, 0, 1.2), generation("qwen", 4, 1.0, **none)) for _ in range(12)]
     verdict = verdict_of(run_of([block(f"p{number}", pair) for number, pair in enumerate(idle)]))
-    assert verdict.pays is False and "nothing was drafted" in verdict.sentence
+    assert verdict.pays is False and "No guess was likely enough to be drafted" in verdict.sentence
     both = [[*pair, generation("history", 4, 1.1)] for pair in idle]
     verdict = verdict_of(run_of([block(f"p{number}", ran) for number, ran in enumerate(both)]))
     assert verdict.fastest is not None and verdict.fastest.drafter == "history", "qwen drafted nothing"
@@ -130,7 +130,7 @@ def test_prompts_with_a_short_output_are_left_out() -> None:
     ran = [generation(PLAIN, 0, 1.0), generation("qwen", 2, 1.0)]
     short = [generation(PLAIN, 0, 1.0, LEAST - 1), generation("qwen", 2, 1.0, LEAST - 1)]
     run = run_of([block("a", ran), block("b", short)])
-    assert verdict_of(run).results[0].speedup.n == 1
+    assert verdict_of(run).results[0].prompts == 1
     run = run_of([block("b", short)])
     verdict = verdict_of(run)
     assert verdict.results == []
@@ -140,14 +140,14 @@ def test_prompts_with_a_short_output_are_left_out() -> None:
 
 @pytest.mark.parametrize(("prompts", "told"), [(FEWEST, True), (FEWEST - 1, False)])
 def test_a_run_with_too_few_prompts_shows_no_speed_up(prompts: int, told: bool) -> None:
-    run = run_of(drawn_blocks(sources=["pl"], kinds=["list"], prompts=prompts))
+    run = run_of(drawn_blocks([QWEN], sources=["pl"], kinds=["list"], prompts=prompts, lengths=[2]))
     verdict = verdict_of(run)
     assert all((row.split()[3] == "—") is not told for row in summary_table(verdict).splitlines()[2:])
     assert ("too short to tell" in verdict.sentence) is not told
-    assert all(one.figures()["speedup"] > 0 for one in verdict.results), "programs get it"
+    assert all(one.speedup > 0 for one in verdict.results), "programs get it"
 
 
-def test_outputs_that_part_are_counted_with_the_place() -> None:
+def test_outputs_that_part_are_counted_with_the_largest_gap() -> None:
     parting = {place: (*range(place), 99, *range(place + 1, 20)) for place in (9, 4)}
     ran = [
         generation(PLAIN, 0, 1.0, 20),
@@ -157,9 +157,10 @@ def test_outputs_that_part_are_counted_with_the_place() -> None:
     ]
     run = run_of([block("one", ran)])
     found = differences(run)
-    assert (found["different"], found["outputs"], found["tokens"]) == (2, 3, 20 + 10 + 5)
-    assert (found["first_difference"], found["largest_gap"]) == (4, 0.25)
-    assert "2 of 3 outputs (35 tokens)" in page(run) and "first after 4 tokens" in page(run) and "0.25" in page(run)
+    assert found == {"outputs": 3, "different": 2, "largest_gap": 0.25}
+    assert "2 of 3 outputs leave plain decoding's" in page(run) and "0.25" in page(run)
+    same = page(run_of([block("one", ran[:2])]))
+    assert "0 of 1 outputs leave plain decoding's." in same and "logits" not in same
     drawn = run_of([block("one", [replace(each, gap=None) for each in ran], temperature=0.7)])
     assert differences(drawn)["outputs"] == 0 and "not compared" in page(drawn)
 
@@ -173,26 +174,28 @@ def test_the_command_is_that_of_the_fastest() -> None:
     )
 
 
-def faulty(number: int, fault: str | None, speedup: float) -> Block:
-    """A block in which drafting is that much faster, and whose texts may loop or echo."""
-    plain = generation(PLAIN, 0, 1.0 + number % 3 / 100, fault=fault)
-    return block(f"p{number}", [plain, generation("history", None, plain.seconds / speedup, fault=fault)])
+LOOP = (1,) * 64
 
 
-def test_text_that_loops_or_echoes_has_no_part_in_the_verdict() -> None:
+def timed(number: int, speedup: float, loops: bool = False) -> Block:
+    """A block in which drafting is that much faster, and whose texts may loop."""
+    output = {"output": LOOP} if loops else {}
+    plain = generation(PLAIN, 0, 1.0 + number % 3 / 100, **output)
+    return block(f"p{number}", [plain, generation("history", None, plain.seconds / speedup, **output)])
+
+
+def test_text_that_loops_has_no_part_in_the_verdict() -> None:
     # Found from outside: 7 of 8 outputs looped or echoed, and "drafting pays … 1.91 times" was the verdict.
-    real = [faulty(number, None, 0.8) for number in range(7)]
-    loops = [faulty(number, LOOPS, 3.0) for number in range(7, 11)]
-    run = run_of([*real, *loops, faulty(11, ECHOES, 3.0)])
+    run = run_of([timed(number, 0.8) if number < 7 else timed(number, 3.0, loops=True) for number in range(12)])
     verdict = verdict_of(run)
     assert verdict.pays is False and verdict.fastest
-    assert verdict.results[0].speedup.value == pytest.approx(0.8) and verdict.results[0].speedup.n == 7
-    assert "Of 12 outputs, 4 loop and 1 echoes its prompt" in verdict.sentence and verdict.sentence in page(run)
+    assert verdict.results[0].speedup == pytest.approx(0.8) and verdict.results[0].prompts == 7
+    assert "5 of 12 prompts led to text that loops" in verdict.sentence and verdict.sentence in page(run)
     assert len(summary_table(verdict).splitlines()) == 3
 
 
 def test_a_model_that_writes_mostly_such_text_is_named_as_unfit() -> None:
-    blocks = [faulty(number, LOOPS if number < 7 else None, 2.0) for number in range(13)]
+    blocks = [timed(number, 2.0, loops=number < 7) for number in range(13)]
     verdict = verdict_of(run_of(blocks))
     assert verdict.fastest is None and verdict.pays is None and "unfit for measuring" in verdict.sentence
     assert "rafting pays" not in page(run_of(blocks)).replace("does drafting pay", "")
@@ -201,6 +204,6 @@ def test_a_model_that_writes_mostly_such_text_is_named_as_unfit() -> None:
 
 
 def test_one_output_that_loops_takes_its_block_out() -> None:
-    ran = [generation(PLAIN, 0, 1.0), generation("history", 2, 0.1, fault=LOOPS)]
+    ran = [generation(PLAIN, 0, 1.0), generation("history", 2, 0.1, output=LOOP)]
     verdict = verdict_of(run_of([block("drawn", ran, temperature=0.7)]))
-    assert verdict.results == [] and "1 loops" in verdict.sentence
+    assert verdict.results == [] and "1 of 1 prompts led to text that loops" in verdict.sentence

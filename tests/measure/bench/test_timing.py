@@ -11,8 +11,8 @@ import mlx.core as mx
 import pytest
 
 from spectool import SpectoolError
-from spectool.measure.bench.results import PLAIN, Generation
-from spectool.measure.bench.run import Configuration, Target
+from spectool.measure.bench.results import PLAIN, DrafterSpec, Generation, Options
+from spectool.measure.bench.run import Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
@@ -94,9 +94,20 @@ def slow() -> Slow:
     return Slow()
 
 
-def measured(model: Any, *others: Configuration, tokens: int = TOKENS) -> dict[str, Generation]:
-    target = Target(model, [Configuration(), *others], frozenset(), tokens)
-    return {one.drafter: one for one in target.measure(PROMPT, 0.0, (0,))}
+def target_of(
+    model: Any, *drafters: Drafter | Drafters, lengths: tuple[int, ...] = (2,), tokens: int = TOKENS
+) -> Target:
+    named = {each.name: each for each in drafters}
+    specs = dict.fromkeys(named, DrafterSpec((), {}))
+    return Target(model, named, Options("", specs, "pl", num_draft_tokens=lengths, tokens=tokens), frozenset())
+
+
+def measured(model: Any, *drafters: Drafter | Drafters, lengths: tuple[int, ...] = (2,)) -> dict[str, list[Generation]]:
+    """The generations by drafter."""
+    found: dict[str, list[Generation]] = {}
+    for one in target_of(model, *drafters, lengths=lengths).measure(PROMPT, 0):
+        found.setdefault(one.drafter, []).append(one)
+    return found
 
 
 def on_a_quiet_machine(test: Callable[..., None]) -> Callable[..., None]:
@@ -114,7 +125,7 @@ def on_a_quiet_machine(test: Callable[..., None]) -> Callable[..., None]:
 
 @on_a_quiet_machine
 def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
-    row = measured(slow)[PLAIN]
+    (row,) = measured(slow)[PLAIN]
     # The pass over the last token of the prompt but one is before the clock. Each token has one inside, and the host
     # has begun the next one when it gives the last token. On a device that pass would not be waited for.
     assert row.seconds == pytest.approx((TOKENS + 1) * PASS, abs=TOLERANCE)
@@ -122,8 +133,8 @@ def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
 
 @on_a_quiet_machine
 def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
-    row = measured(slow, Configuration("silent", 2, Silent()))["silent"]
-    assert row.passes == TOKENS
+    (row,) = measured(slow, Silent())["silent"]
+    assert len(row.proposed) == TOKENS
     assert row.seconds == pytest.approx(TOKENS * PASS, abs=TOLERANCE)
     assert row.draft_seconds < TOLERANCE
 
@@ -133,9 +144,9 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
     drafter = Reader() if alone else Drafters([Silent(), Reader()])
-    some = [Configuration(f"reader {k}", k, drafter) for k in (2, 3)]
-    rows = measured(slow, *some)
-    for row in (rows["reader 2"], rows["reader 3"]):
+    rows = measured(slow, drafter, lengths=(2, 3))[drafter.name]
+    assert len(rows) == 2
+    for row in rows:
         # It reads the prompt when it is first asked, and a hybrid asks it only where that seems to pay.
         assert row.draft_seconds >= READ or not alone
         assert row.seconds == pytest.approx(row.draft_seconds + TOKENS * PASS, abs=TOLERANCE)
@@ -152,22 +163,20 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
         prefill(tokens)
 
     drafter.cache.prefill = counted  # type: ignore[method-assign]
-    some = [Configuration("model", k, drafter) for k in (2, 3)]
-    target = Target(model, [Configuration(), *some], frozenset(), 4)
-    target.measure(PROMPT, 0.0, (0,))
+    target_of(model, drafter, lengths=(2, 3), tokens=4).measure(PROMPT, 0)
     assert [count for count in fed if count > 1] == [len(PROMPT) - 1] * 2
 
 
 def test_a_drafter_that_fails_is_no_measurement() -> None:
     model, _ = load_model(str(demo_path("target")))
     with pytest.raises(SpectoolError, match="drafter broken fails and cannot be measured: ValueError: no more"):
-        measured(model, Configuration("broken", 2, Broken()))
+        measured(model, Broken())
 
 
 def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there() -> None:
     model, _ = load_model(str(demo_path("target")))
-    target = Target(model, [Configuration()], frozenset(), 6)
-    (plain,) = target.measure(PROMPT, 0.0, (0,))
+    target = target_of(model, tokens=6)
+    (plain,) = target.measure(PROMPT, 0)
     assert plain.gap is None
     other = replace(plain, output=(*plain.output[:3], 0, 0, 0))
     logits = model(mx.array([*PROMPT, *plain.output[:3]])[None])[0, -1].tolist()

@@ -2,12 +2,11 @@
 
 import pytest
 
-from spectool.measure.degenerate import ECHOES, LOOPS, fault_of, repeated_share
+from spectool.measure.bench.results import loops
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-PROMPT = "Wymień trzy miasta nad Wisłą i opisz każde z nich jednym zdaniem."
 REAL = {
     "prose": (
         "Wisła przepływa przez Kraków, Warszawę i Toruń, a do morza wpada koło Gdańska. Wiosną, gdy topnieją śniegi, "
@@ -57,13 +56,6 @@ LOOPING = {
     "two lines in turn": "Zdysła,\n\nPodniejszenie:\n\nDzysła,\n\nPodniejszenie:\n\n" * 6,
     "the end of good prose": REAL["prose"][:230] + " i tak dalej, i tak dalej, bez końca" * 8,
 }
-ECHOING = {
-    "the prompt and no more": PROMPT,
-    "the prompt in other spaces and cases": f"\n\n{PROMPT.upper()}",
-    "the prompt and a few words": f"{PROMPT}\n\nThe Polish language is not a language of the Bible, he said to them.",
-    "the beginning of a long prompt": "Streść ten tekst jednym zdaniem. Basen będzie zamknięty od poniedziałku do",
-}
-LONG_PROMPT = "Streść ten tekst jednym zdaniem. Basen będzie zamknięty od poniedziałku do czwartku. " + REAL["prose"]
 
 
 @pytest.fixture(params=["target", "other"], scope="module")
@@ -72,26 +64,20 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_text_has_no_fault(tokenizer: Tokenizer, name: str) -> None:
-    text = REAL[name]
-    assert fault_of(tokenizer.encode(text), text, PROMPT) is None
+def test_real_text_does_not_loop(tokenizer: Tokenizer, name: str) -> None:
+    assert not loops(tokenizer.encode(REAL[name]))
 
 
 @pytest.mark.parametrize("name", LOOPING)
 def test_text_that_loops_is_found(tokenizer: Tokenizer, name: str) -> None:
-    assert fault_of(tokenizer.encode(LOOPING[name]), LOOPING[name], PROMPT) == LOOPS
+    assert loops(tokenizer.encode(LOOPING[name]))
 
 
-@pytest.mark.parametrize("name", ECHOING)
-def test_text_that_echoes_its_prompt_is_found(tokenizer: Tokenizer, name: str) -> None:
-    prompt = LONG_PROMPT if "long" in name else PROMPT
-    assert fault_of(tokenizer.encode(ECHOING[name]), ECHOING[name], prompt) == ECHOES
+def test_short_outputs_do_not_loop() -> None:
+    assert not any(loops([7] * tokens) for tokens in range(5))
 
 
-def test_short_outputs_have_no_fault() -> None:
-    assert fault_of([], "", PROMPT) is None and fault_of([7], "Wy", PROMPT) is None
-
-
-def test_the_share_is_that_of_runs_that_occur_before() -> None:
-    assert repeated_share([1, 2, 3, 4, 1, 2, 3, 4]) == pytest.approx(1 / 5)
-    assert repeated_share([9] * 8) == pytest.approx(4 / 5) and repeated_share([9] * 3) == 0.0
+def test_what_counts_is_the_share_of_runs_that_occur_before() -> None:
+    whole = [*range(10), *range(10)]  # of 17 runs, 7 occur before, and none in the second half
+    assert not loops(whole) and loops([*whole, *range(3)])
+    assert loops([*range(40), *[1, 2] * 6]) is False and loops([*range(12), *[1, 2] * 6])
