@@ -46,7 +46,7 @@ COMMANDS = {
         f"--model {TARGET} --drafter history --prompts pl --count 2 --tokens 12 --ignore-eos -o W/pl.bench",
         "report.md",
     ),
-    "demo": ("", r"two corrected texts, drafts from the text so far +\d+ +\d\d +[\s\S]+ without drafts: 0 of 10"),
+    "demo": ("", r"\d+ tokens in \d\d passes [\s\S]+Without drafts, it took \d+ passes to write the same text"),
     "serve": ("", None),
 }
 
