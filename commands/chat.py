@@ -16,10 +16,7 @@ from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 
-_HELP = """/reset   forget the conversation so far
-/quit    end the conversation, as Ctrl-D does
-/help    show this list
-Ctrl-C stops an answer. End a line with \\ to continue it on the next one."""
+_HELP = "Type a message and press Enter. /reset begins anew, Ctrl-C stops an answer, Ctrl-D ends the chat."
 
 
 @command("chat", json=False)
@@ -36,8 +33,6 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
         spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
     """
     follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
-    if sys.stdin is None:
-        raise click.UsageError("a conversation needs standard input, which is closed")
     if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
         sys.stdin.reconfigure(encoding=None if sys.stdin.isatty() else "utf-8", errors="surrogateescape")
     target, tokenizer, arguments = open_model(model, **settings)
@@ -50,22 +45,13 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
         raise SpectoolError(f"{model}: {error}") from error
     typed, failed = sys.stdin.isatty(), False
     if typed:
-        say(f"Chatting with {model}. Type a message and press Enter. Ctrl-D ends the chat, /help shows more.")
+        say(f"Chatting with {model}. {_HELP}")
     for line in _turns():
-        match line.strip():
-            case "":
-                continue
-            case "/quit" | "/exit":
-                break
-            case "/reset":
-                conversation.reset()
-                say("Starting a new conversation.")
-            case "/help":
-                say(_HELP)
-            case command if typed and command.startswith("/") and " " not in command:
-                say(f"{command}: no such command. There are:\n{_HELP}")
-            case _:
-                failed = not _answer(conversation, line) or failed
+        if line.strip() == "/reset":
+            conversation.reset()
+            say("Starting a new conversation.")
+        elif line.strip():
+            failed = not _answer(conversation, line) or failed
     if failed and not typed:
         sys.exit(1)
 
@@ -86,43 +72,28 @@ def _answer(conversation: Any, line: str) -> bool:
     click.echo()
     if response is not None:
         seconds = time.perf_counter() - began  # with the time for reading what is new in the conversation
-        figures = (
+        say(
             f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
             f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
         )
-        say(click.style(figures, dim=True))
     return True
 
 
 def _turns() -> Iterator[str]:
-    """Turns that are typed or piped in; lines that end in a backslash are joined."""
-    typed, begun = sys.stdin.isatty(), ""
-    while True:
-        try:
-            line = _typed_line("… " if begun else "> ") if typed else input()
-        except EOFError:
-            break
-        except KeyboardInterrupt:
-            if not typed:
-                raise
-            say("\nCtrl-D or /quit ends the conversation.")
-            begun = ""
-            continue
-        if line.endswith("\\"):
-            begun += line[:-1] + "\n"
-        else:
-            yield begun + line
-            begun = ""
-    if typed:
-        say("")
-    if begun:
-        yield begun
-
-
-def _typed_line(prompt: str) -> str:
+    """Lines that are typed or piped in."""
+    if not sys.stdin.isatty():
+        yield from (line.removesuffix("\n") for line in sys.stdin)
+        return
     import readline  # noqa: F401  # gives input() its history and line editing
 
-    if not sys.stdout.isatty():  # answers go to a file: the prompt must not
-        click.echo(prompt, nl=False, err=True)
-        prompt = ""
-    return input(prompt)
+    while True:
+        try:
+            prompt = "> " if sys.stdout.isatty() else ""  # answers may go to a file
+            line = input(prompt)
+        except EOFError:
+            say("")
+            return
+        except KeyboardInterrupt:
+            say("\nCtrl-D ends the conversation.")
+        else:
+            yield line

@@ -119,10 +119,10 @@ def test_a_model_without_a_template_is_refused() -> None:
 
 
 def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
-    said = f"{TURNS[0]}\n\n/reset\n{TURNS[1]} \\\nby\u0142o\n/quit\nnever read\n"
+    said = f"{TURNS[0]}\n\n/reset\n{TURNS[1]} by\u0142o"
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
     assert result.exit_code == 0, result.output
-    turns = [TURNS[0], f"{TURNS[1]} \nby\u0142o"]
+    turns = [TURNS[0], f"{TURNS[1]} by\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
     assert "Starting a new conversation." in result.stderr
@@ -134,8 +134,8 @@ def test_a_path_in_a_pipe_is_a_turn_like_any_other(path: str, loaded: tuple[Any,
     assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "/etc/passwd"}], 5) + "\n"
 
 
-def test_ctrl_c_forgets_the_whole_turn_that_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = iter(["write a poem \\", KeyboardInterrupt(), "Hej \\", "ty", EOFError()])
+def test_ctrl_c_forgets_the_turn_that_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter([KeyboardInterrupt(), "Hej ty", EOFError()])
 
     def typing(prompt: str) -> str:
         if isinstance(line := next(typed), BaseException):
@@ -144,7 +144,7 @@ def test_ctrl_c_forgets_the_whole_turn_that_is_typed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", typing)
-    assert list(_turns()) == ["Hej \nty"]
+    assert list(_turns()) == ["Hej ty"]
 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
@@ -179,7 +179,7 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_the_session(path: str) -> None:
     first = os.read(process.stdout.fileno(), 1)
     process.send_signal(signal.SIGINT)
     time.sleep(1)
-    os.write(parent, b"/help\n\x04")
+    os.write(parent, b"/reset\n\x04")
     rest = process.stdout.read()
     assert process.wait(60) == 0
     assert first and "…".encode() in rest
