@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.console import model_of, open_text, open_tokenizers, print_result, say, say_next
 from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
 
@@ -37,14 +37,13 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     from spectool.commands.shared.align_summary import judgement
 
     source = open_text(corpus)
-    drafting, verifying = open_tokenizers(Alignment.format, out, draft, target)
+    drafting, verifying = open_tokenizers(Alignment.format, out, draft=draft, target=target)
     if drafting.fingerprint == verifying.fingerprint:
         raise click.UsageError(
             "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
             f"spectool generate --model {shlex.quote(target)} --draft-model {shlex.quote(draft)}"
         )
     path = out or default_path(f"{drafting.fingerprint[:8]}-{verifying.fingerprint[:8]}.align")
-    announce(path, Alignment.format, draft=drafting, target=verifying)
     manifest = build_alignment(drafting, verifying, source, path, say)
     judged = judgement(manifest)
     print_result(path, manifest, as_json, **judged)

@@ -42,8 +42,8 @@ from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 @pipeline_option()
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
-@option("--window", type=Whole(0), default=0, help="Maximum tokens of a prompt from a corpus; 0 for all.", rare=True)
-@option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling.", rare=True)
+@option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.")
+@option("--seed", type=Whole(0), default=0, help="Seed for the order and for sampling.")
 def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Measure drafters, and say whether drafting pays on this machine.
 

@@ -6,15 +6,8 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import announce, model_of, open_text, open_tokenizers, print_result, say, say_next
-from spectool.commands.shared.options import (
-    Whole,
-    command,
-    option,
-    out_option,
-    size_in_bytes,
-    tokenizer_option,
-)
+from spectool.commands.shared.console import model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.options import command, option, out_option, size_in_bytes, tokenizer_option
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for windows that occurred once
 
@@ -39,19 +32,12 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for wi
     metavar="SIZE",
     help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
 )
-@option(
-    "--min-count",
-    type=Whole(1),
-    help="Leave out windows (n-grams) that occur less often; by default 2, or 1 if the files have less than 4 MB.",
-    rare=True,
-)
 def build_dict(
     tokenizer: str,
     corpus: str | None,
     packs: tuple[str, ...],
     out: Path | None,
     max_bytes: int,
-    min_count: int | None,
     as_json: bool,
 ) -> None:
     """Build a dictionary for a tokenizer from plain text, or from packs, which are counts of a language.
@@ -73,11 +59,10 @@ def build_dict(
     source = None if corpus is None else open_text(corpus)
     counted = [open_pack(name) for name in packs]
     size = None if source is None else source.total_bytes
-    options = BackoffOptions(max_bytes, min_count=min_count or least_count(size))
-    (target,) = open_tokenizers(Dictionary.format, out, tokenizer)
+    options = BackoffOptions(max_bytes, min_count=least_count(size))
+    (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
     path = out or dictionary_path("-".join(names), target.fingerprint, options)
-    announce(path, Dictionary.format, target=target)
     if source is not None and not counted:
         manifest = count_and_build(target, source, path, options, say)
         print_result(path, manifest, as_json, text=amount_of_text(manifest.statistics["tokens"]))

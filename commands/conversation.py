@@ -31,7 +31,7 @@ class Conversation:
         self._model, self._tokenizer = model, tokenizer
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = variables or {}
-        self._held = TextCache(model, options.pop("max_kv_size", None))
+        self._held = TextCache(model)
         self._seed, self._turns = options.pop("seed", None), 0
         self._options = options
         self.reset()

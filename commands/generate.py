@@ -2,58 +2,38 @@
 
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, in_words, say, show
+from spectool.commands.shared.console import decoded, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
 from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import model_options
-from spectool.commands.shared.options import command, option, text_file_option, utf8_text
+from spectool.commands.shared.options import command, option, text_file_option
 from spectool.commands.shared.spread import follow_rank_0
 
-_TIMED = 16  # tokens: the first passes make up most of the time of a shorter answer
 _PROMPT = "Model and prompt"
 
 
 @command("generate")
 @option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
-@option(
-    "--prefill-response",
-    type=utf8_text,
-    metavar="TEXT",
-    help="Beginning of the answer, which the model continues.",
-    heading=_PROMPT,
-    rare=True,
-)
-@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT, rare=True)
+@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT)
 @model_options
 @text_file_option(
     "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
 )
 @text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
-@option(
-    "--prompt-cache-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Continue after a prompt that `mlx_lm.cache_prompt` has saved.",
-    heading="Cache",
-    rare=True,
-)
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 def generate(
     prompt: str | None,
-    prefill_response: str | None,
     ignore_chat_template: bool,
     model: str,
     prediction: tuple[str, str] | None,
     system_prompt: str | None,
     template_variables: dict[str, Any],
     json_schema: tuple[str, str] | None,
-    prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
     **settings: Any,
@@ -68,44 +48,32 @@ def generate(
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
         spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 -p "Hej"
     """
-    templated: dict[str, Any] = {"system-prompt": system_prompt, "prefill-response": prefill_response}
-    templated["chat-template-config"] = template_variables or None
-    needing = next((f"--{name}" for name, given in templated.items() if given is not None), None)
-    if ignore_chat_template and needing:
-        raise click.UsageError(f"{needing} needs the chat template, which --ignore-chat-template leaves out")
     if show_drafts and (as_json or settings["stop_strings"]):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")
-    if prompt_cache_file is not None and settings["max_kv_size"] is not None:
-        raise click.UsageError("--max-kv-size was decided when the prompt was saved: leave it out, or save it again")
     follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, **settings)
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
-    from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
+    from spectool.runtime.chat_template import messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
-    from spectool.runtime.prompt_cache import load_prompt_cache
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
-    if needing and not templates:
-        raise SpectoolError(f"{model}: has no chat template, which {needing} needs. Leave it out")
-    if prompt_cache_file is not None:
-        arguments["prompt_cache"] = load_prompt_cache(prompt_cache_file, target, model, settings["kv_bits"])
-        say("the saved prompt begins the conversation, so --system-prompt is not read; drafts come from the new part")
     if templates:
-        render = rendered_after if prompt_cache_file else rendered
-        encoded = render(tokenizer, messages_of(text, system_prompt, prefill_response), template_variables)
+        encoded = rendered(tokenizer, messages_of(text, system_prompt), template_variables)
+    elif system_prompt is not None or template_variables:
+        raise SpectoolError(f"{model}: --system-prompt and --chat-template-config need a chat template. Leave them out")
     else:
-        encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
-    arguments["own_text"] = templates and prefill_response is None
+        encoded = encode_prompt(tokenizer, text)
+    arguments["own_text"] = templates
     if json_schema is not None:
         arguments["grammar"] = _grammar(*json_schema, tokenizer, encoded, chat=not ignore_chat_template)
     display = None
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
-        display = Display(tokenizer, styles, own_text=arguments["own_text"] and json_schema is None)
+        display = Display(tokenizer, styles, own_text=templates and json_schema is None)
         arguments["on_cycle"] = display.echo
     arguments["prediction"] = prediction and prediction[1]
     pieces: list[str] = []
@@ -123,7 +91,7 @@ def generate(
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
         click.echo(display.finish() if display else "")
-        _say_figures(facts)
+        show(facts, as_json=False, err=True)
 
 
 def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
@@ -153,17 +121,6 @@ def _figures(response: Any) -> dict[str, Any]:
         "peak memory GB": round(response.peak_memory, 3),
         "finish": response.finish_reason,
     }
-
-
-def _say_figures(facts: dict[str, Any]) -> None:
-    """Write the figures of `_figures` to stderr."""
-    if facts["acceptance"] is None:
-        facts |= {"acceptance": "nothing was drafted", "sources": None}
-    if facts["tokens"] < _TIMED:
-        facts["tokens per second"] = f"too few tokens to measure (needs {_TIMED})"
-    for key, value in facts.items():
-        if value is not None:
-            say(f"{'accepted by source' if key == 'sources' else key:<24}  {in_words(value)}")
 
 
 def _read_prompt(prompt: str | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, say_opening, show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import command, option, some_text, tokenizer_option
 
 _SUFFIXES = (".dict", ".align", ".pack")
@@ -62,7 +62,7 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    say_opening(source)
+    say(f"opening {source}")
     tokenizer = open_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,

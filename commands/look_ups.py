@@ -15,8 +15,17 @@ _STEPS = 8  # most look-ups of a proposal that is shown
 
 def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str | None) -> dict[str, Any]:
     """Some entries, and the look-up of a text; ``source`` is the tokenizer, if it has moved."""
-    tokenizer = _tokenizer_of(dictionary, source, required=lookup is not None)
-    facts = {} if lookup is None or tokenizer is None else explain(dictionary, tokenizer, lookup)
+    recorded = dictionary.tokenizer
+    try:
+        tokenizer = open_named(source, recorded, "the dictionary's")
+    except TokenizerError:
+        if source or lookup is not None:
+            raise
+        say(f"{recorded['name']}: tokenizer not found; give it with --tokenizer to see entries")
+        return {}
+    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
+    tokenizer.require(recorded, str(dictionary.path), rebuild)
+    facts = {} if lookup is None else explain(dictionary, tokenizer, lookup)
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
     return facts | {"sample entries": [_entry(dictionary, tokenizer, each.context, each) for each in chosen]}
@@ -35,32 +44,16 @@ def explain(dictionary: Dictionary, tokenizer: Tokenizer, text: str) -> dict[str
     return {"tokens": split, "proposal": chain}
 
 
-def _entry(dictionary: Dictionary, tokenizer: Tokenizer | None, context: Sequence[int], entry: Any) -> dict[str, Any]:
+def _entry(dictionary: Dictionary, tokenizer: Tokenizer, context: Sequence[int], entry: Any) -> dict[str, Any]:
     after, comes = (_shown(dictionary, tokenizer, part) for part in (context, [entry.token]))
     return {"after": after, "comes": comes, "probability": round(entry.probability, 4)}
 
 
-def _shown(dictionary: Dictionary, tokenizer: Tokenizer | None, tokens: Sequence[int]) -> str:
-    """Tokens as text with visible spaces, a special one by its name; as ids without a tokenizer."""
-    if tokenizer is None:
-        return " ".join(map(str, tokens))
+def _shown(dictionary: Dictionary, tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """Tokens as text with visible spaces, a special one by its name."""
     names = [tokenizer.backend.id_to_token(token) for token in tokens]
     if None in names:  # the manifest may say that there are more ids than there are
         unknown = tokens[names.index(None)]
         raise ArtifactError(f"{dictionary.path}: token id {unknown} is not in {tokenizer.name}'s vocabulary")
     raw = b"".join(tokenizer.token_bytes_of(tokens)) or "".join(map(str, names)).encode()
     return raw.decode("utf-8", "backslashreplace").replace(" ", "▁").replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _tokenizer_of(dictionary: Dictionary, source: str | None, required: bool) -> Tokenizer | None:
-    recorded = dictionary.tokenizer
-    try:
-        tokenizer = open_named(source, recorded, "the dictionary's")
-    except TokenizerError:
-        if source or required:
-            raise
-        say(f"{recorded['name']}: tokenizer not found, showing ids; give it with --tokenizer to see text")
-        return None
-    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
-    tokenizer.require(recorded, str(dictionary.path), rebuild)
-    return tokenizer

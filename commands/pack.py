@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.build.packs.options import PackOptions
-from spectool.commands.shared.console import announce, open_text, print_result, say, say_next
+from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes
 
 
@@ -24,15 +24,14 @@ from spectool.commands.shared.options import Whole, command, option, path_option
 )
 @path_option("--card", metavar="FILE", help="Write a page about the pack as well, for example README.md.")
 @option("--max-bytes", type=size_in_bytes, default="2MB", metavar="SIZE", help="Maximum size of the pack.")
-@option("--min-count", type=Whole(1), default=2, help="Leave out n-grams that occur less often.", rare=True)
+@option("--min-count", type=Whole(1), default=2, help="Leave out n-grams that occur less often.")
 @option(
     "--min-names",
     type=Whole(0),
     default=PackOptions.min_names,
     help="Leave out names, numbers and all that is not in lower case if it occurs less often.",
-    rare=True,
 )
-@option("--orders", type=Whole(1, 5), default=4, help="Words of the longest n-gram.", rare=True)
+@option("--orders", type=Whole(1, 5), default=4, help="Words of the longest n-gram.")
 def pack(
     sources: tuple[str, ...],
     out: Path,
@@ -55,6 +54,7 @@ def pack(
         spectool pack texts/ --language pl -o pl.pack
         spectool pack a.pack b.pack --language pl -o both.pack
     """
+    from spectool.artifacts.artifact import require_replaceable
     from spectool.artifacts.pack import Pack
     from spectool.build.packs.stage import build_pack
 
@@ -63,7 +63,7 @@ def pack(
     inherited = [line for each in packs for line in each.manifest.inputs.get("credits", [])]
     about = {"language": language, "credits": list(dict.fromkeys([*inherited, *credits]))}
     options = PackOptions(max_bytes, orders, min_count, min_names)
-    announce(out, Pack.format)
+    require_replaceable(out, Pack.format)
     manifest = build_pack(packs, corpora, about, out, options, say)
     print_result(out, manifest, as_json)
     if card is not None:

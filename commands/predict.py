@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import open_text, progress, say_opening, show
+from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.model_options import min_draft_prob_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option, tokenizer_option
 
@@ -28,7 +28,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @option("--size", type=Finite(0.001), metavar="B", help="Billions of weights, such as 8.", heading="Machine")
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
-@min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting", rare=True)
+@min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting")
 def predict(
     corpus: str,
     tokenizer: str | None,
@@ -76,7 +76,7 @@ def predict(
         raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
     recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
-    say_opening(tokenizer or recorded["name"])
+    say(f"opening {tokenizer or recorded['name']}")
     target = open_named(tokenizer, recorded, "the dictionary's")
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)

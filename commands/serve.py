@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +20,7 @@ from spectool.commands.shared.model_options import (
     sampling_option,
     template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, Whole, command, option, some_text
+from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.serve.options import ServerOptions
 
@@ -32,31 +31,13 @@ _DEFAULTS = "Defaults for requests that leave them out"
 def _count(name: str, *others: str, **about: Any) -> Decorator:
     """The option of a whole number of `ServerOptions`, with its default; ``about`` are arguments of `option`."""
     default = getattr(ServerOptions, name)
-    return option(f"--{name.replace('_', '-')}", *others, type=Whole(1), default=default, rare=True, **about)
+    return option(f"--{name.replace('_', '-')}", *others, type=Whole(1), default=default, **about)
 
 
 _access = partial(option, heading="Access")
 _limit = partial(_count, heading="Limits")
 _cache = partial(_count, heading="Cache")
-_default = partial(sampling_option, heading=_DEFAULTS, rare=True)
-
-
-def _chat_template(given: str) -> str:
-    """The text of a chat template that is a file, or the text itself."""
-    try:
-        text = given if "{%" in given or "{{" in given else Path(given).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise click.BadParameter(f"expected a file with a Jinja template, got {given!r} ({reason})") from error
-
-    from jinja2 import Environment, TemplateSyntaxError
-
-    try:
-        # Transformers knows one more tag.
-        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(re.sub(r"{%-?\s*(end)?generation\s*-?%}", "", text))
-    except TemplateSyntaxError as error:
-        raise click.BadParameter(f"expected a Jinja template, got an error in line {error.lineno}: {error}") from error
-    return text
+_default = partial(sampling_option, heading=_DEFAULTS)
 
 
 def _origin(given: str) -> str:
@@ -72,14 +53,7 @@ def _origin(given: str) -> str:
 @model_option(heading="Model")
 @adapter_option(heading="Model")
 @pipeline_option(heading="Model")
-@option(
-    "--chat-template",
-    type=_chat_template,
-    metavar="FILE",
-    help="Chat template in Jinja, instead of the model's own; or the template itself.",
-    heading="Model",
-    rare=True,
-)
+@text_file_option("--chat-template", help="Chat template in Jinja, instead of the model's own.", heading="Model")
 @drafting_options
 @_access("--host", default="127.0.0.1", help="Address to listen on; by default reachable from this machine only.")
 @_access("--port", type=Whole(0, 65535), default=8080, help="Port; 0 for any free one.")
@@ -110,7 +84,7 @@ def _origin(given: str) -> str:
 @_default("top_p")
 @_default("top_k")
 @_default("min_p")
-@template_variables_option(heading=_DEFAULTS, rare=True)
+@template_variables_option(heading=_DEFAULTS)
 @option(
     "--allowed-origin",
     "allowed_origins",
@@ -119,7 +93,6 @@ def _origin(given: str) -> str:
     metavar="URL",
     help="Web site whose pages may send requests; * for all. May be repeated.",
     heading="Limits",
-    rare=True,
 )
 @_limit("max_connections", help="Connections that may be open at once.")
 @_limit(
@@ -138,16 +111,17 @@ def _origin(given: str) -> str:
     "memory that the weights leave.",
     metavar="BYTES",
 )
-@kv_bits_option(help="Quantise caches from 5,000 tokens on.", heading="Cache", rare=True)
+@kv_bits_option()
 @option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
     default="INFO",
     help="How much to log on stderr; DEBUG also logs requests with their texts.",
     heading="Log",
-    rare=True,
 )
-def serve(model: str, host: str, port: int, log_level: str, **options: Any) -> None:
+def serve(
+    model: str, host: str, port: int, log_level: str, chat_template: tuple[str, str] | None, **options: Any
+) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response reports draft tokens
@@ -159,7 +133,7 @@ def serve(model: str, host: str, port: int, log_level: str, **options: Any) -> N
     """
     sources = checked_sources(options)
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
-    started = ServerOptions(model=model, **options)
+    started = ServerOptions(model=model, chat_template=chat_template and chat_template[1], **options)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines("%(asctime)s - %(levelname)s - %(message)s"))
     logging.basicConfig(level=log_level, handlers=[handler], force=True)

@@ -9,11 +9,8 @@ from pathlib import Path
 import click
 
 from spectool.cli import main
-from spectool.commands.shared.options import EXPLAIN_ALL
 
 DOCS = Path(__file__).parent
-SAME_OPTIONS = {"chat": "generate"}
-"""Commands whose rare options are all explained under another one."""
 
 
 def pages() -> dict[Path, str]:
@@ -36,18 +33,15 @@ def _commands(group: click.Group) -> list[tuple[str, click.Command]]:
 
 
 def _page(title: str, sections: list[str]) -> str:
-    intro = "This page is what `--help-all` says of each command. `make docs` writes it.\n"
+    intro = "This page is what `--help` says of each command. `make docs` writes it.\n"
     return "\n".join([f"# {title}\n", intro, *sections])
 
 
 def _section(title: str, command: click.Command) -> str:
     # The width is fixed so that the page does not depend on the terminal that it is written in.
     context = click.Context(command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"])
-    other = SAME_OPTIONS.get(command.name or "")
-    note = f"Rare options: see [`{other}`](#spectool-{other}).\n" if other else ""
-    context.meta.update({} if other else {EXPLAIN_ALL: True})
     text = "\n".join(line for line in command.get_help(context).splitlines() if not line.startswith("  -h, --help"))
-    return f"## {title}\n\n```\n{text.rstrip()}\n```\n\n{note}".rstrip() + "\n"
+    return f"## {title}\n\n```\n{text.rstrip()}\n```\n"
 
 
 if __name__ == "__main__":

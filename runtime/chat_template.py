@@ -9,7 +9,6 @@ from typing import Any
 from spectool import SpectoolError
 
 ChatMessage = Mapping[str, Any]
-_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins
 
 
 class TemplateRefused(SpectoolError):
@@ -23,34 +22,15 @@ class TemplateRefused(SpectoolError):
         self.reason = reason
 
 
-def messages_of(text: str, system_prompt: str | None = None, prefill_response: str | None = None) -> list[ChatMessage]:
-    """The messages of a single question, with a system prompt before it and the beginning of an answer after it."""
-    given = (("system", system_prompt), ("user", text), ("assistant", prefill_response))
+def messages_of(text: str, system_prompt: str | None = None) -> list[ChatMessage]:
+    """The messages of a single question, with a system prompt before it."""
+    given = (("system", system_prompt), ("user", text))
     return [{"role": role, "content": content} for role, content in given if content is not None]
 
 
 def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
     """Token ids of the messages, as `rendered_text`."""
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
-
-
-def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids from the user's message on, for a prompt cache that holds what comes before it.
-
-    Raises:
-        SpectoolError: The template does not show the user's message as it is.
-    """
-    marked = [
-        {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
-        for message in messages
-    ]
-    begin = rendered_text(tokenizer, marked, variables).find(_PLACE)
-    if begin < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
-            "Use --ignore-chat-template"
-        )
-    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
 
 
 def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:

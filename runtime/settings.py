@@ -27,13 +27,11 @@ SAMPLER = {
     "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
     "top_k": Setting(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all.", whole=True),
     "min_p": Setting(0, 1, 0.0, "Leave out tokens below this share of the best one's probability."),
-    "min_tokens_to_keep": Setting(1, math.inf, 1, "Keep N tokens, even where --min-p would not.", whole=True),
-    "xtc_probability": Setting(
-        0, 1, 0.0, "How often to leave out all tokens above --xtc-threshold except the least probable of them."
-    ),
-    "xtc_threshold": Setting(0, 0.5, 0.1, "Probability above which --xtc-probability applies."),
+    "min_tokens_to_keep": Setting(1, math.inf, 1, whole=True),  # even where min_p would not
+    "xtc_probability": Setting(0, 1, 0.0),  # of leaving out all tokens above the threshold but the least probable one
+    "xtc_threshold": Setting(0, 0.5, 0.1),
 }
-"""The settings of the sampler: arguments of `Sampling`, options of commands, and fields of requests."""
+"""The settings of the sampler: arguments of `Sampling` and fields of requests; those with a help are options too."""
 
 # Logits with the largest bias stay a float32 under any of these; 0 is none, as in mlx-lm.
 PENALTIES = {

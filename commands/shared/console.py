@@ -14,7 +14,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from spectool import SpectoolError, escaped_name
 from spectool.artifacts.atomic import require_writable
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
-_OPENED_PER_SECOND = 2_000_000  # bytes of a tokenizer.json
 _DIGEST = re.compile("[0-9a-f]{64}")
 _wrapped = partial(wrap, width=100, break_long_words=False, break_on_hyphens=False)
 
@@ -63,28 +61,20 @@ def require_there(name: str, load: Callable[[str], object]) -> None:
         load(name)
 
 
-def say_opening(source: str | Path) -> None:
-    """Say that a tokenizer is opened, and how long that takes if its vocabulary is large."""
-    path = Path(source).expanduser()
-    file = path / "tokenizer.json" if path.is_dir() else path
-    seconds = file.stat().st_size / _OPENED_PER_SECOND if file.is_file() else 0
-    say(f"opening {source}" + (f", which takes about {seconds:.0f} seconds" if seconds >= 2 else ""))
-
-
 def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
     """The tokenizer of that name, with a note on stderr of which text it does not keep."""
     from spectool.tokenization.opening import open_tokenizer
     from spectool.tokenization.round_trips import limits
 
-    say_opening(source)
+    say(f"opening {source}")
     tokenizer = open_tokenizer(source)
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer
 
 
-def open_tokenizers(format_name: str, out: Path | None, *names: str) -> "list[Tokenizer]":
-    """The tokenizers of a stage, with notes, after a look at whether they are there and ``out`` can be written.
+def open_tokenizers(format_name: str, out: Path | None, **names: str) -> "list[Tokenizer]":
+    """The tokenizers of a stage by role, with notes, if they are there and ``out`` may be written for them.
 
     Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
     """
@@ -95,21 +85,20 @@ def open_tokenizers(format_name: str, out: Path | None, *names: str) -> "list[To
         require_writable(default_path("new"))
     else:
         require_replaceable(out, format_name)
-    for name in names:
+    for name in names.values():
         require_there(name, open_tokenizer)
-    return [tokenizer_with_notes(name) for name in names]
+    opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
+    if out is not None:
+        require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})
+    return list(opened.values())
 
 
 @contextmanager
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
-    """A function to call with the amount done since the last call, which is shown on stderr.
-
-    The bar is drawn again and again on a terminal, and seldom where a file or a pipe would keep every one.
-    """
+    """A function to call with the amount done since the last call, which a terminal shows as a bar."""
     from tqdm import tqdm
 
-    seldom: dict[str, Any] = {} if sys.stderr.isatty() else dict.fromkeys(("mininterval", "maxinterval", "delay"), 30.0)
-    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=total >= 1000, **seldom) as bar:
+    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=total >= 1000, disable=None) as bar:
         yield bar.update
 
 
@@ -124,7 +113,7 @@ def open_text(spec: str) -> "Corpus":
     return corpus
 
 
-def show(facts: Mapping[str, Any], as_json: bool) -> None:
+def show(facts: Mapping[str, Any], as_json: bool, err: bool = False) -> None:
     """Print facts as aligned ``key  value`` lines, with a line for each element of a list or mapping, or as JSON."""
     if as_json:
         named = {key.replace(" ", "_"): value for key, value in facts.items()}
@@ -132,51 +121,36 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        lines = [line for part in _parts(value) or ["none"] for line in _wrapped(without_controls(part))]
+        lines = [line for part in _in_words(value) or ["none"] for line in _wrapped(without_controls(part))]
         for name, line in zip_longest([key], lines, fillvalue=""):
-            click.echo(f"{name:<{width}}  {line}")
+            click.echo(f"{name:<{width}}  {line}", err=err)
 
 
-def in_words(value: Any, depth: int = 0) -> str:
-    """A value from JSON in a line; what is nested too deeply is left out.
+def _in_words(value: Any, depth: int = 0) -> list[str]:
+    """The elements of a value from JSON, each in a line; what is nested too deeply is left out.
 
-    >>> in_words({"max_bytes": 5_000_000, "exact": False, "reason": "", "sides": {"draft": [0.123456, None]}})
-    'max bytes 5,000,000, exact no, reason none, sides (draft 0.1235, none)'
+    >>> _in_words({"max_bytes": 5_000_000, "exact": False, "reason": "", "sides": {"draft": [0.123456, None]}})
+    ['max bytes 5,000,000', 'exact no', 'reason none', 'sides (draft 0.1235, none)']
     """
     if isinstance(value, Mapping | list | tuple):
-        return "…" if depth == _DEEPEST else ", ".join(_parts(value, depth + 1)) or "none"
+        pairs = value.items() if isinstance(value, Mapping) else [("", each) for each in value]
+        return ["…"] if depth == _DEEPEST else [_named(key, each, depth + 1) for key, each in pairs]
     if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
+        return [{None: "none", True: "yes", False: "no"}[value]]
     if isinstance(value, int | float):
-        return f"{round(value, 4):,}"
-    return short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"
-
-
-def _parts(value: Any, depth: int = 1) -> list[str]:
-    """The elements of a mapping or list in words, or the value itself."""
-    if isinstance(value, Mapping):
-        return [_named(key, each, depth) for key, each in value.items()]
-    return [in_words(each, depth) for each in (value if isinstance(value, list | tuple) else [value])]
+        return [f"{round(value, 4):,}"]
+    return [short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"]
 
 
 def _named(key: str, value: Any, depth: int) -> str:
-    words = f"({in_words(value, depth)})" if isinstance(value, Mapping) else in_words(value, depth)
-    return f"{key if '.' in key else key.replace('_', ' ')} {words}"  # files keep their names
+    words = ", ".join(_in_words(value, depth)) or "none"
+    name = key if "." in key else key.replace("_", " ")  # files keep their names
+    return f"{name} ({words})" if name and isinstance(value, Mapping) else f"{name} {words}".lstrip()
 
 
 def without_controls(text: str) -> str:
     """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
-
-
-def announce(out: Path, format_name: str, **tokenizers: "Tokenizer") -> None:
-    """Say what artifact will be replaced by one for these tokenizers, by role."""
-    from spectool.artifacts.artifact import require_replaceable
-
-    fingerprints = {role: tokenizer.fingerprint for role, tokenizer in tokenizers.items()}
-    if replaced := require_replaceable(out, format_name, fingerprints):
-        corpus = replaced.inputs.get("corpus")
-        say(f"{out}: will be replaced, a {format_name}{f' from {corpus}' if corpus else ''}")
 
 
 def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> None:
@@ -217,17 +191,7 @@ def guarded() -> Iterator[None]:
         context = click.get_current_context(silent=True)
         if context is not None and context.find_root().params.get("debug"):
             raise
-        raise click.ClickException(_as_typed(_in_a_line(error), context)) from error
-
-
-def _as_typed(message: str, context: click.Context | None) -> str:
-    """An error that begins with the name of an argument, with the option for it if one was typed."""
-    name, colon, problem = message.partition(":")
-    if context is None or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
-        return message
-    option = next(max(each.opts, key=len) for each in context.command.params if each.name == name)
-    value = name in map(str, context.params.values())  # a model or file of that name
-    return message if value else f"{option}{colon}{problem}"
+        raise click.ClickException(_in_a_line(error)) from error
 
 
 def _in_a_line(error: Exception) -> str:

@@ -6,25 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import require_there, say
-from spectool.runtime.settings import SAMPLER
+from spectool.commands.shared.model_options import DRAWN
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 _SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
-_NEEDING = {
-    "temp": ("--temp T", [name for name in SAMPLER if name != "temp"]),
-    "kv_bits": ("--kv-bits N", ["kv_group_size", "quantized_kv_start"]),
-}
-"""Options, and which others have no effect without them."""
 
 
 def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
     sources = {name: settings.pop(name) for name in _SOURCES}
+    named = () if settings.pop("no_dict") else sources["dictionary"]
+    sources["dictionary"] = tuple(each if each == AUTO else find_artifact(Path(each), ".dict") for each in named)
     alignment, draft = sources["alignment"], sources["draft_model"]
     if alignment is not None and draft is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
@@ -62,28 +58,17 @@ def open_model(
         The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
     """
     sources = checked_sources(settings)
-    source_of = click.get_current_context().get_parameter_source
-    for needed, (shown, names) in _NEEDING.items():
-        unused = [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
-        if unused and not settings[needed]:
-            say(f"no effect without {shown}: {', '.join(unused)}")
 
     import mlx.core as mx
 
     from spectool.runtime.loading import load_drafter, load_model
     from spectool.runtime.policy.costs import known_costs, new_policy
-    from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
+    from spectool.runtime.sampling.samplers import Sampling, make_logits_processors
 
     if sys.stderr.isatty():
         say(f"loading {name}")
     # Gigabytes are read once all else is there.
     model, tokenizer = load_model(name, adapter_path, lazy=True, pipeline=pipeline)
-    if settings["kv_bits"]:
-        from spectool.runtime.caches.quantized import require_quantizable
-        from spectool.runtime.mlx_lm_compat import make_prompt_cache
-
-        cache = make_prompt_cache(model, settings["max_kv_size"])
-        require_quantizable(cache, model, settings["kv_bits"], settings["kv_group_size"])
     fixed: Any = settings.pop("num_draft_tokens")
     drafter = None if fixed == 0 else load_drafter(tokenizer, **sources, say=say)
     costs = known_costs(model)
@@ -93,7 +78,7 @@ def open_model(
     elif drafter is not None and fixed is None and longest == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
-    sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER}, xtc_special_tokens=kept_by_xtc(tokenizer))
+    sampler = Sampling(**{each: settings.pop(each) for each in DRAWN})
     penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
     mx.eval(model.parameters())
     if not settings.pop("measure") and fixed is None:

@@ -2,13 +2,11 @@
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from spectool.artifacts.default_paths import AUTO, find_artifact
+from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.options import (
     Decorator,
     Finite,
@@ -18,14 +16,18 @@ from spectool.commands.shared.options import (
     option_group,
     path_option,
     some_text,
-    utf8_text,
 )
 from spectool.commands.shared.spread import pipeline_option
-from spectool.runtime.settings import GROUP_SIZES, LONGEST_DRAFT, QUANTIZED_KV_START, SAMPLER
+from spectool.runtime.settings import LONGEST_DRAFT, SAMPLER
+
+DRAWN = ("temp", "top_p", "top_k", "min_p")
+"""Settings of the sampler that are options."""
 
 
 class DraftLength(Whole):
     """A number of draft tokens, or ``auto``, which becomes None."""
+
+    name = "number or auto"
 
     def __init__(self, least: int) -> None:
         """Allow ``least`` to `LONGEST_DRAFT` tokens."""
@@ -33,24 +35,7 @@ class DraftLength(Whole):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or None."""
-        try:
-            return None if value == "auto" else super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            self.fail(f"expected auto or a number: {error.message}", param, ctx)
-
-
-def _dictionaries(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[str | Path, ...]:
-    """The paths of the dictionaries, or `AUTO` for those that will be found."""
-    if context.params.pop("no_dict"):  # for this callback alone
-        if context.get_parameter_source("dictionary") is ParameterSource.COMMANDLINE:
-            raise click.BadParameter("cannot be combined with --no-dict. Leave one out", context, parameter)
-        return ()
-    try:
-        return tuple(value if value == AUTO else find_artifact(Path(value), ".dict") for value in values)
-    except (OSError, RuntimeError) as error:  # a name that is too long, or ~ of an unknown user
-        raise click.BadParameter(str(error), context, parameter) from error
+        return None if value == "auto" else super().convert(value, param, ctx)
 
 
 model_option = partial(
@@ -62,9 +47,7 @@ model_option = partial(
     metavar="M",
     help="Model: directory or hub id, as for mlx-lm.",
 )
-adapter_option = partial(
-    path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", rare=True
-)
+adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
@@ -84,7 +67,13 @@ template_variables_option = partial(
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
-kv_bits_option = partial(option, "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]))
+kv_bits_option = partial(
+    option,
+    "--kv-bits",
+    type=click.Choice([2, 3, 4, 6, 8]),
+    help="Quantise key-value caches from 5,000 tokens on.",
+    heading="Cache",
+)
 
 
 def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorator:
@@ -102,11 +91,9 @@ def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorato
     )
 
 
-_PROMPT, _AS_IN_MLX_LM = "Model and prompt", "Sampling, as in mlx-lm"
-_count = Whole(1)
+_PROMPT = "Model and prompt"
 _drafting = partial(option, heading="Drafting")
-_sampling = partial(option, heading=_AS_IN_MLX_LM, rare=True)
-_cache = partial(option, heading="Cache", rare=True)
+_sampling = partial(option, heading="Sampling")
 
 drafting_options = option_group(
     _drafting(
@@ -114,12 +101,11 @@ drafting_options = option_group(
         "dictionary",
         multiple=True,
         default=[AUTO],
-        callback=_dictionaries,
         metavar="FILE",
         help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
         "setup put in your cache folder.",
     ),
-    _drafting("--no-dict", is_flag=True, is_eager=True, help="Draft without dictionaries."),  # before --dict
+    _drafting("--no-dict", is_flag=True, help="Draft without dictionaries, even if some are named."),
     _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
     _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
     path_option(
@@ -131,22 +117,19 @@ drafting_options = option_group(
         default="auto",
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
-        rare=True,
     ),
     _drafting(
         "--measure/--no-measure",
         default=True,
         help="Time the passes of a model once, when it first drafts with auto on this machine.",
-        rare=True,
     ),
-    min_draft_prob_option(heading="Drafting", rare=True),
+    min_draft_prob_option(heading="Drafting"),
     _drafting(
         "--verify",
         type=click.Choice(["exact", "rejection"]),
         default="rejection",
         help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
         "draft model's with the same tokenizer, by rejection sampling.",
-        rare=True,
     ),
 )
 """What `checked_sources` takes, and how much is drafted."""
@@ -156,12 +139,12 @@ model_options = option_group(
     adapter_option(heading=_PROMPT),
     pipeline_option(heading=_PROMPT),
     drafting_options,
-    option("--system-prompt", type=utf8_text, metavar="TEXT", help="System message.", heading=_PROMPT, rare=True),
-    template_variables_option(heading=_PROMPT, rare=True),
-    option(
-        "-m", "--max-tokens", type=_count, default=256, help="Maximum number of tokens to generate.", heading="Sampling"
-    ),
-    sampling_option("temp", heading="Sampling"),
+    option("--system-prompt", metavar="TEXT", help="System message.", heading=_PROMPT),
+    template_variables_option(heading=_PROMPT),
+    _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
+    *(sampling_option(name, heading="Sampling") for name in DRAWN),
+    _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
+    _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; reproducing a text also needs a fixed draft length."),
     _sampling(
         "--stop",
         "stop_strings",
@@ -170,18 +153,6 @@ model_options = option_group(
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
-    _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; reproducing a text also needs a fixed draft length."),
-    *(sampling_option(name, heading=_AS_IN_MLX_LM, rare=True) for name in SAMPLER if name != "temp"),
-    _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
-    _cache("--max-kv-size", type=_count, help="Maximum number of tokens that the cache keeps."),
-    _cache("--prefill-step-size", type=_count, default=2048, help="Number of prompt tokens in one pass."),
-    kv_bits_option(help="Quantise the key-value cache.", heading="Cache", rare=True),
-    _cache("--kv-group-size", type=click.Choice(GROUP_SIZES), default=64, help="Group size of the quantised cache."),
-    _cache(
-        "--quantized-kv-start",
-        type=Whole(0),
-        default=QUANTIZED_KV_START,
-        help="Quantise the cache once it holds this many tokens.",
-    ),
+    kv_bits_option(),
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""

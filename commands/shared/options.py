@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from textwrap import TextWrapper
 from typing import Any
 
 import click
@@ -16,8 +15,6 @@ from spectool.commands.shared.console import decoded, guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-EXPLAIN_ALL = "spectool.explain_all"
-"""Key in the ``meta`` of a command's context that makes its help explain every option."""
 
 
 class Whole(click.IntRange):
@@ -37,19 +34,14 @@ class Finite(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{value} is not a finite number.", param, ctx)
 
 
-def utf8_text(given: str) -> str:
-    """A text that is valid UTF-8."""
+def some_text(given: str) -> str:
+    """A text that is not empty, and valid UTF-8."""
+    if not given:
+        raise click.BadParameter("expected a text, got nothing.")
     try:
         return decoded(given)
     except SpectoolError as error:
         raise click.BadParameter(f"{error}.") from error
-
-
-def some_text(given: str) -> str:
-    """A text that is not empty."""
-    if not given:
-        raise click.BadParameter("expected a text, got nothing.")
-    return utf8_text(given)
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -76,11 +68,11 @@ def size_in_bytes(text: str) -> int:
 
 
 class _Option(click.Option):
-    """An option that the help lists under a heading, or among those that only ``--help-all`` explains."""
+    """An option that the help lists under a heading, with its default."""
 
-    def __init__(self, *args: Any, heading: str = "", rare: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, heading: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **{"show_default": True, **kwargs})
-        self.heading, self.rare = heading, rare
+        self.heading = heading
         if isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = self.metavar or "N"
 
@@ -94,9 +86,6 @@ class SectionedCommand(click.Command):
 
     def __init__(self, *args: Any, json: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if any(getattr(parameter, "rare", False) for parameter in self.params):
-            explain = partial(click.Option, is_flag=True, is_eager=True, expose_value=False, callback=_explain_all)
-            self.params.append(explain(["--help-all"], help="Explain every option."))
         if json:
             self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
 
@@ -106,30 +95,15 @@ class SectionedCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without a heading come last, and rare ones are only named."""
+        """Write the sections; options without a heading come last."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        rare: list[str] = []
         for parameter in self.get_params(ctx):
-            if getattr(parameter, "rare", False) and EXPLAIN_ALL not in ctx.meta:
-                rare.append(parameter.opts[0])
-            elif isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
                 sections.setdefault(getattr(parameter, "heading", ""), []).append(record)
         others = sections.pop("")
         for heading, records in [*sections.items(), ("Other options" if sections else "Options", others)]:
             with formatter.section(heading):
                 formatter.write_dl(records)
-        if rare:
-            with formatter.section("Explained by --help-all"):
-                indent = " " * formatter.current_indent
-                lines = TextWrapper(formatter.width, indent, indent, break_on_hyphens=False).wrap(", ".join(rare))
-                formatter.write("\n".join(lines) + "\n")
-
-
-def _explain_all(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        context.meta[EXPLAIN_ALL] = True
-        click.echo(context.get_help(), color=context.color)
-        context.exit()
 
 
 def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> tuple[str, str] | None:
@@ -147,7 +121,7 @@ def _text_of(context: click.Context, parameter: click.Parameter, path: str | Non
 
 command = partial(click.command, cls=SectionedCommand)
 option = partial(click.option, cls=_Option)
-"""`click.option` with a ``heading``; only --help-all explains an option that is ``rare``. The help shows defaults."""
+"""`click.option` with a ``heading`` and the default in the help."""
 
 # Commands add what differs, such as `help` or `required`.
 tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")

@@ -15,7 +15,6 @@ pipeline_option = partial(
     "--pipeline",
     is_flag=True,
     help="Under mlx.launch, give each process some of the layers, and not a part of every layer.",
-    rare=True,
 )
 
 

@@ -23,9 +23,9 @@ class TextCache:
         passes: Passes with logits so far, each for a draft token.
     """
 
-    def __init__(self, model: Any, max_kv_size: int | None = None) -> None:
-        """Begin with an empty cache, with a window of ``max_kv_size`` tokens for models that do not make their own."""
-        self.model, self._max_kv_size, self.passes = model, max_kv_size, 0
+    def __init__(self, model: Any) -> None:
+        """Begin with an empty cache."""
+        self.model, self.passes = model, 0
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
@@ -58,7 +58,7 @@ class TextCache:
 
     def forget(self) -> None:
         """Continue with an empty cache."""
-        self.replace(make_prompt_cache(self.model, self._max_kv_size), ())
+        self.replace(make_prompt_cache(self.model), ())
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Continue with another ``cache`` of the same model, which holds ``tokens``."""

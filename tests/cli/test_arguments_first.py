@@ -34,7 +34,7 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("predict --tokenizer BAD --corpus sample:pl --dict gone", "gone: no such file"),
         ("generate --model BAD -p a --dict gone", "gone: no such file"),
         ("generate --model BAD -p a --draft-model nope", "nope: no such directory"),
-        ("generate --model BAD -p a --num-draft-tokens many", "expected auto or a number"),
+        ("generate --model BAD -p a --num-draft-tokens many", "'many' is not a valid number or auto"),
         ("generate --model BAD -p a --draft-model BAD --alignment gone", "gone: no such file"),
         ("generate --model BAD -p a --adapter-path nope", "nope: expected a LoRA adapter"),
         ("generate --model BAD -p a --json-schema gone", "'gone' does not exist"),

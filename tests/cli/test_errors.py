@@ -59,7 +59,7 @@ def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
     assert run(*emulate, "--tokenizer", TOKENIZER).exit_code == 0
     shown = run("inspect", tmp_path / "x.dict")
     assert shown.exit_code == 0
-    assert "tokenizer not found, showing ids" in shown.stderr
+    assert "tokenizer not found; give it with --tokenizer" in shown.stderr
     assert run("inspect", tmp_path / "x.dict", "--tokenizer", TOKENIZER).stderr == ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.artifact import read_manifest
-from spectool.commands.shared.console import say_opening, show
+from spectool.commands.shared.console import show
 from spectool.measure.table import table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import OTHER, TOKENIZER, process, run
@@ -205,21 +205,3 @@ def test_a_look_up_without_a_hit_says_what_to_do(work: Path) -> None:
     assert found.exit_code == 0
     assert "proposes nothing after this text" in found.stderr
     assert "\nproposal        none\n" in found.stdout and "fingerprint" not in found.stdout
-
-
-@pytest.mark.parametrize(
-    ("size", "said"), [(9_999_999, ", which takes about 5 seconds\n"), (1_000_000, "\n"), (None, "\n")]
-)
-def test_opening_a_large_tokenizer_says_how_long_it_takes(
-    size: int | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Gemma 3's 33 MB take 17 seconds of processor time, Qwen 2.5's 7 MB take 4."""
-    if size is not None:
-        with (tmp_path / "tokenizer.json").open("wb") as file:
-            file.truncate(size)
-        for name in (tmp_path, tmp_path / "tokenizer.json"):
-            say_opening(name)
-            assert capsys.readouterr().err == f"opening {name}{said}"
-    else:
-        say_opening("owner/model")
-        assert capsys.readouterr().err == f"opening owner/model{said}"

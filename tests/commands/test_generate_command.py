@@ -30,20 +30,14 @@ def test_only_finite_numbers(value: str) -> None:
         (["--prompt", "a", "--json", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a", "--stop", "b", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a"], "no such directory"),
-        (["--prompt", "a", "--system-prompt", "ala \udcff"], "'--system-prompt': not UTF-8 at byte 4"),
-        (["--prompt", "a", "--prefill-response", "\udcff"], "'--prefill-response': not UTF-8 at byte 0"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
-        (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': expected auto or a number"),
+        (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': 'foo' is not a valid number or auto"),
         (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
         (["--prompt", "a", "--dict", "x" * 300], "File name too long: 'xxx"),
         (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "'--dict': Could not determine home directory"),
         (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
         (["--prompt", "a", "--draft", "y", "--alignment", "x" * 300], "xxx: File name too long. Check the disk"),
         (["--prompt", "a", "--model", "x" * 300], "File name too long). Check name and permissions"),
-        (
-            ["--prompt", "a", "--dict", "x", "--no-dict"],
-            "cannot be combined with --no-dict",
-        ),
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:
@@ -77,7 +71,7 @@ NUMBERS = ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "7", "²", "1e2", "0x10", 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_is_no_number_is_a_usage_error(number: str) -> None:
-    for option in ("seed", "num-draft-tokens", "max-tokens", "top-k", "max-kv-size"):
+    for option in ("seed", "num-draft-tokens", "max-tokens", "top-k"):
         result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", "-p", "a", f"--{option}={number}"])
         assert result.exit_code == 2 and f"--{option}'" in result.stderr, result.output
 
@@ -95,14 +89,6 @@ def test_a_wrong_file_is_what_the_error_is_about(tmp_path: Path, option: str) ->
     given.mkdir() if option == "--adapter-path" else given.touch()
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "a", option, str(given)])
     assert result.exit_code in (1, 2) and f"{given}: expected " in result.stderr
-
-
-def test_a_short_answer_is_not_timed() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w", "--temp", "0", "-m"]
-    short, long = (CliRunner().invoke(main, [*command, str(count)]) for count in (15, 16))
-    assert re.search(r"^tokens per second +too few tokens to measure \(needs 16\)$", short.stderr, re.MULTILINE)
-    assert re.search(r"^tokens per second +[\d.]+$", long.stderr, re.MULTILINE)
-    assert json.loads(CliRunner().invoke(main, [*command, "15", "--json"]).stdout)["tokens_per_second"] > 0
 
 
 def test_a_prediction_is_followed(tmp_path: Path) -> None:
@@ -123,17 +109,9 @@ def test_a_prediction_is_followed(tmp_path: Path) -> None:
 def test_nothing_drafted_is_said() -> None:
     command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--no-history"]
     said = CliRunner().invoke(main, command).stderr
-    assert re.search(r"acceptance +nothing was drafted", said) and "sources" not in said
+    assert re.search(r"^acceptance +none\nsources +none$", said, re.MULTILINE)
     facts = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
     assert facts["acceptance"] is None and facts["sources"] == {}
-
-
-def test_options_that_change_nothing_are_named() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "1", "--top-p", "0.9"]
-    said = CliRunner().invoke(main, [*command, "--min-p", "0", "--kv-group-size", "32", "--temp", "0"]).stderr
-    assert "no effect without --temp T: --top-p, --min-p\n" in said
-    assert "no effect without --kv-bits N: --kv-group-size\n" in said
-    assert "no effect" not in CliRunner().invoke(main, [*command, "--temp", "0.5"]).stderr
 
 
 def test_the_source_of_the_gain_is_said() -> None:
@@ -143,7 +121,7 @@ def test_the_source_of_the_gain_is_said() -> None:
     ((name, counts),) = facts["sources"].items()
     assert name == "model" and counts["accepted"] > 0
     said = CliRunner().invoke(main, command).stderr
-    assert f"accepted by source        model (proposed {counts['proposed']}, accepted {counts['accepted']})" in said
+    assert f"sources                   model (proposed {counts['proposed']}, accepted {counts['accepted']})" in said
 
 
 @pytest.mark.parametrize("end", [["--stop", "codziennie"], ["-m", "17"]])
@@ -162,29 +140,26 @@ def test_figures_count_what_was_written(end: list[str]) -> None:
         assert (facts["finish"], facts["tokens"]) == ("length", 17)
 
 
-def test_a_group_that_does_not_divide_the_heads_is_refused_before_generating() -> None:
-    quantised = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", "-m", "3", "--kv-bits", "8"]
-    for group, fits in (("64", True), ("128", False)):
-        result = CliRunner().invoke(main, [*quantised, "--kv-group-size", group, "--quantized-kv-start", "0"])
-        assert result.exit_code == (0 if fits else 1), result.output
-        assert fits or re.search(r"Error: --kv-bits: .* \(its heads have 64 numbers; 64 would fit\)", result.stderr)
-
-
 @pytest.mark.parametrize("option", ["--temp", "--repetition-penalty"])
-def test_what_the_library_refuses_is_named_as_it_was_typed(option: str) -> None:
+def test_what_the_library_refuses_is_named(option: str) -> None:
     command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj", option, "1e-9"]
-    assert f"Error: {option}: expected 0 or " in CliRunner().invoke(main, command).stderr
+    name = option.removeprefix("--").replace("-", "_")
+    assert f"Error: {name}: expected 0 or " in CliRunner().invoke(main, command).stderr
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        ["--prefill-step-size"],
-        ["--temp", "0.5", "--top-k"],
-    ],
-)
-def test_a_number_beyond_all_tokens_means_all_of_them(option: list[str]) -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Wczoraj w", "-m", "3", *option]
+def test_a_number_beyond_all_tokens_means_all_of_them() -> None:
+    command = [
+        "generate",
+        "--model",
+        str(demo_path("target")),
+        "-p",
+        "Wczoraj w",
+        "-m",
+        "3",
+        "--temp",
+        "0.5",
+        "--top-k",
+    ]
     for number in ("20000", str(2**31), str(10**20)):
         result = CliRunner().invoke(main, [*command, number])
         assert result.exit_code == 0, result.stderr
@@ -228,7 +203,6 @@ def test_an_answer_begins_without_the_space_of_the_tokenizer_unless_it_continues
 
     own = written("-p", "Wczoraj wieczorem w domu")
     assert own and not own.startswith(" ")
-    assert written("-p", "Wczoraj wieczorem", "--prefill-response", "w domu") == f" {own}"
     assert written("-p", "Wczoraj wieczorem w domu", "--ignore-chat-template") == f" {own}"
     assert not written("-p", "Wczoraj wieczorem w domu", "--show-drafts").lstrip("<[{").startswith(" ")
 

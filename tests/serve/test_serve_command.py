@@ -122,7 +122,7 @@ def test_what_clients_send_cannot_write_to_the_terminal() -> None:
         (["--model", TARGET, "--draft-model", OTHER, "--alignment", "nowhere.align"], "nowhere.align"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
         (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
-        (["--model", TARGET, "--temp", "1e-9"], "--temp: expected 0 or at least"),
+        (["--model", TARGET, "--temp", "1e-9"], "temp: expected 0 or at least"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(arguments: list[str], message: str) -> None:
@@ -178,17 +178,12 @@ def test_template_variables_are_an_object(value: str) -> None:
     assert result.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--chat-template", "nowhere.jinja"], "expected a file with a Jinja template"),
-        (["--chat-template", "{% for %}"], "expected a Jinja template, got an error in line 1"),
-    ],
-)
-def test_a_chat_template_is_checked_before_the_model_is_loaded(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *arguments])
+def test_a_chat_template_is_read_before_the_model_is_loaded() -> None:
+    result = CliRunner().invoke(
+        main, ["serve", "--model", "./nowhere", "--port", "0", "--chat-template", "nowhere.jinja"]
+    )
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert "'nowhere.jinja' does not exist" in result.stderr
 
 
 def test_an_adapter_is_loaded_with_the_model(tmp_path: Path) -> None:

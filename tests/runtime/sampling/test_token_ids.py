@@ -204,7 +204,7 @@ def test_generate_says_so_in_one_line(
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
-    assert error.startswith("Error: --prompt: ")
+    assert error.startswith("Error: prompt: ")
 
 
 def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
