@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-from spectool.commands.shared.console import open_text, print_result, progress, say, say_next, tokenizer_with_notes
+from spectool.commands.shared.console import open_text, print_result, say, say_next, tokenizer_with_notes
 from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
-
-_CONTEXT = 64  # tokens before a pass that is timed
-_ROUNDS = 10  # of timed passes of each model, in turns
 
 
 @command("prune-draft")
@@ -42,7 +39,7 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)
     manifest = prune_model(directory, whole, sources, out, say, ids)
-    facts = {**manifest.statistics, "pass ms": dict(zip(("before", "after"), _times(directory, out), strict=True))}
+    facts = dict(manifest.statistics)
     facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
     print_result(out, manifest, as_json, **facts)
     if not as_json:
@@ -66,17 +63,3 @@ def model_directory(draft: str) -> Path:
     require_on_hub(draft)
     say(f"{draft}: fetching from the hub what is not here yet")
     return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
-
-
-def _times(*models: Path) -> list[float]:
-    """Least milliseconds of a plain pass of each model."""
-    from spectool.runtime.loading import load_model
-    from spectool.runtime.policy.measuring import Passes
-
-    say("timing passes of both models")
-    with progress("timing", _ROUNDS, "passes") as update:
-        passes, times = [Passes(load_model(str(model))[0], _CONTEXT) for model in models], list[list[float]]()
-        for _ in range(_ROUNDS):
-            times.append([each.run_plain() for each in passes])
-            update(1)
-    return [1000 * min(each) for each in zip(*times, strict=True)]

@@ -29,10 +29,10 @@ from spectool.commands.shared.options import Finite, command, option
 def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Makes a dictionary of the counts that come with spectool for pl, uk and crh, and of your own text, and runs the
-    doctor. If you name a draft model, it is pruned and aligned. Then all of this is measured against plain decoding,
-    which is recommended if drafting does not pay. `generate`, `chat` and `serve` find the dictionary. The same command
-    keeps what is made, for example after Ctrl-C, and measures again.
+    Runs other commands, which it names: build-dict for the counts that come with spectool for pl, uk and crh, and for
+    your own text; doctor; and if you name a draft model, prune-draft and align. Then all of this is measured against
+    plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and `serve` find the dictionary.
+    The same command keeps what is made, for example after Ctrl-C, and measures again.
 
     \b
     Examples:

@@ -1,45 +1,36 @@
-"""What ``spectool setup`` makes, from a dictionary to a benchmark. What an earlier run has made is kept."""
+"""What ``spectool setup`` runs: other commands, and a benchmark at the end. What an earlier run has made is kept."""
 
+import io
 import json
 import shlex
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import click
 
-from spectool import ArtifactError, CorpusError, MissingExtra, TokenizerError
-from spectool.artifacts.alignment import Alignment
+from spectool import ArtifactError, CorpusError, MissingExtra
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
-from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pack import Pack
-from spectool.artifacts.pass_costs import save_costs
-from spectool.build.alignment.check import require_checked
-from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.build.dictionary.backoff_stage import count_and_build
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.stage import bundled_packs, compile_and_build, described, open_pack
-from spectool.build.pruning import stage as pruning
-from spectool.commands.build_dict import amount_of_text, dictionary_path, least_count
+from spectool.build.packs.stage import bundled_packs, described, open_pack
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.drafter_spec import drafter_of
-from spectool.corpora import Corpus, open_corpus, preset_for
+from spectool.corpora import open_corpus, preset_for
 from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
-from spectool.measure.doctor import SECONDS, measure_costs
+from spectool.measure.doctor import SECONDS
 from spectool.measure.sharing import flatter_here
 from spectool.runtime.loading import load_model, open_dictionaries
-from spectool.runtime.policy.costs import known_costs, model_key
+from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -64,147 +55,87 @@ class Setup:
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
-    bench: Run | None = None
-    steps: list[dict[str, object]] = field(default_factory=list)
-    advice: list[str] = field(default_factory=list)  # what would make the model's passes flatter here
+    steps: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
         packs, texts = self._sources()
         target = open_tokenizer(self.model)
         for pack in packs:
-            self._pack(target, pack)
+            self._dictionary(target, "--pack", str(pack.path), packs=described([pack]))
         for text in texts:
-            self._dictionary(target, text)
-        self._doctor(self.model)
-        model = load_model(self.model, lazy=True)[0]
-        costs = known_costs(model)
-        assert costs is not None  # measured now, or kept
-        self.advice = flatter_here(model, costs)
-        for note in self.advice:
-            say(note)
+            self._dictionary(target, "--corpus", text, files=_files(text))
         if self.draft is not None:
             self._draft(self.draft, target, texts)
-        self._bench(target, texts, costs.curve[1])
-        self._print(as_json)
+        self._doctor(self.model, *self.draft_options[1:2])
+        self._print(self._bench(target, texts), as_json)
 
-    def _sources(self) -> tuple[list[Pack], list[Corpus]]:
-        """What dictionaries are made from, once it is clear that all that was named is there."""
-        if len(set(map(slug, self.corpora))) < len(self.corpora):
-            raise click.UsageError(
-                "--corpus: expected different names, because dictionaries are named after their texts. Rename a file"
-            )
+    def _sources(self) -> tuple[list[Pack], list[str]]:
+        """Packs and local texts that dictionaries are made from, once it is clear that all that was named is there."""
         for spec in self.corpora:
             open_text(spec)  # says which files are left out
         for name in filter(None, (self.model, self.draft)):
             model_directory(name)  # which may have to be fetched
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
-        say("You can stop with Ctrl-C and continue later with the same command.")
+        say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
         packs = [open_pack(name) for name in self.packs or bundled_packs().keys() & {self.language.partition("-")[0]}]
         needs_text = self.draft is not None or not packs or self.language not in LANGUAGES
         named = self.corpora or ([preset_for(self.language)] if needs_text else [])
         try:
-            return packs, list(map(self.text, named))
+            return packs, list(map(local, named))
         except (CorpusError, MissingExtra) as error:
             raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
 
-    def _step(self, name: str, what: str, kept: bool, make: Callable[[], object]) -> None:
-        """Make something, unless it is kept from an earlier run."""
-        began = time.perf_counter()
-        say(f"there already: {name}, {what}" if kept else f"\n{name}: {what}")
+    def _step(self, kept: bool, *words: object) -> None:
+        """Run a command, whose result is not shown, unless what it makes is kept from an earlier run."""
+        command, *arguments = map(str, words)
+        say(f"{'there already' if kept else 'running'}: spectool {shlex.join([command, *arguments])}")
+        if not kept:
+            context = click.get_current_context()
+            group = context.find_root()
+            assert isinstance(group.command, click.Group)
+            found = group.command.get_command(group, command)
+            assert found is not None
+            with redirect_stdout(io.StringIO()):
+                found.main([*arguments, "--json"], command, standalone_mode=False, parent=context)
+        self.steps.append({"step": command, "arguments": arguments, "kept": kept})
+
+    def _dictionary(self, target: Tokenizer, option: str, source: str, **inputs: Any) -> None:
+        path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{target.fingerprint[:8]}.dict")
         try:
-            _ = kept or make()
-        except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(
-                "Interrupted. What is finished is kept; the same command continues from there."
-            ) from stop
-        taken = round(time.perf_counter() - began, 1)
-        self.steps.append({"step": name, "what": what, "kept": kept, "seconds": taken})
+            made_from = read_manifest(path).inputs
+        except ArtifactError:
+            made_from = {}
+        kept = {each: made_from.get(each) for each in inputs} == inputs
+        self._step(kept, "build-dict", "--tokenizer", self.model, option, source, "-o", path)
 
-    def text(self, spec: str) -> Corpus:
-        """The text that the user named; of one on the hub its beginning, which is fetched."""
-        named = open_corpus(spec)
-        if named.total_bytes is not None:
-            return named
-        path = default_path("texts") / f"{slug(spec)}-{digest(spec, _HUB_BYTES)}.jsonl"
-
-        def fetch() -> None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path) as partial, partial.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
-                for document in named:
-                    done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
-                    if stream.tell() >= _HUB_BYTES:
-                        break
-
-        self._step("text", f"20 MB of {spec} from the hub", path.exists(), fetch)
-        return open_corpus(str(path))
-
-    def _dictionary(self, target: Tokenizer, text: Corpus) -> None:
-        options = BackoffOptions(min_count=least_count(text.total_bytes))
-        path = dictionary_path(text.spec, target.fingerprint, options)
-
-        def build() -> None:
-            say(amount_of_text(count_and_build(target, text, path, options, say).statistics["tokens"]))
-
-        kept = _made(path, Dictionary.format, {"target": target}, files=_files([text]))
-        self._step("dictionary", f"from {slug(text.spec)}, at most {options.max_bytes or 0:,} bytes", kept, build)
-
-    def _pack(self, target: Tokenizer, pack: Pack) -> None:
-        options = BackoffOptions()
-        path = dictionary_path(pack.path.name, target.fingerprint, options)
-        self._step(
-            "pack",
-            f"a dictionary of {pack.path.name}, which counts {len(pack):,} word sequences",
-            _made(path, Dictionary.format, {"target": target}, packs=described([pack])),
-            lambda: compile_and_build(target, [pack], None, path, options, say),
-        )
-
-    def _doctor(self, name: str) -> None:
-        def measure() -> None:
-            seconds = self.seconds if self.seconds < SECONDS else None
-            model, tokenizer = load_model(name)
-            save_costs(model_key(model), measure_costs(model, tokenizer, name, seconds, say))
-
-        kept = known_costs(load_model(name, lazy=True)[0]) is not None
-        self._step("doctor", f"what passes of {slug(name)} cost here", kept, measure)
-
-    def _draft(self, name: str, target: Tokenizer, texts: Sequence[Corpus]) -> None:
+    def _draft(self, name: str, target: Tokenizer, texts: Sequence[str]) -> None:
         used = name
         if self.prune:
-            directory = model_directory(name)
-            files = [
-                (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in directory.glob("*.safetensors")
-            ]
-            path = default_path("drafts") / f"{slug(name)}-{self.language}-{digest(sorted(files), _files(texts))}"
-            used = str(path)
-
-            def prune() -> None:
-                try:
-                    pruning.prune_model(directory, open_tokenizer(name), texts, path, say)
-                except TokenizerError as error:
-                    raise TokenizerError(f"{error}. Or use it whole: --no-prune") from error
-
-            kept = pruning.read_record(path) is not None  # its name says what it was made from
-            self._step("pruned draft", f"the tokens of {slug(name)} that the text needs", kept, prune)
+            made_of = digest(name, [_files(text) for text in texts])
+            used = str(default_path("drafts") / f"{slug(name)}-{self.language}-{made_of}")
+            corpora = (word for text in texts for word in ("--corpus", text))
+            self._step(Path(used).exists(), "prune-draft", "--draft", name, *corpora, "-o", used)
         self.draft_options = ["--draft-model", used]
-        draft = open_tokenizer(used)
-        if draft.fingerprint != target.fingerprint:
-            sides = digest(draft.fingerprint, target.fingerprint)
-            aligned = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{sides}.align")
+        sides = open_tokenizer(used).fingerprint, target.fingerprint
+        if sides[0] != sides[1]:
+            aligned = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{digest(*sides)}.align")
             self.draft_options += ["--alignment", str(aligned)]
-            self._step(
-                "alignment",
-                "of the two tokenizers, about 20 MB for large ones",
-                _made(aligned, Alignment.format, {"draft": draft, "target": target}, files=_files(texts[:1])),
-                lambda: build_alignment(draft, target, texts[0], aligned, say),
-            )
-            require_checked(aligned, read_manifest(aligned), say)
-        self._doctor(used)
+            between = ("--draft", used, "--target", self.model, "--corpus", texts[0])
+            self._step(aligned.exists(), "align", *between, "-o", aligned)
 
-    def _bench(self, target: Tokenizer, texts: Sequence[Corpus], plain_pass: float) -> None:
-        """Measure all drafters, on as many prompts as there is time for. ``plain_pass`` is in seconds."""
+    def _doctor(self, model: str, *draft: str) -> None:
+        kept = None not in [known_costs(load_model(name, lazy=True)[0]) for name in (model, *draft)]
+        options = [*(word for name in draft for word in ("--draft-model", name))]
+        options += ["--seconds", str(self.seconds)] if self.seconds < SECONDS else []
+        self._step(kept, "doctor", "--model", model, *options)
+
+    def _bench(self, target: Tokenizer, texts: Sequence[str]) -> Run:
+        """Measure all drafters, on as many prompts as there is time for."""
+        costs = known_costs(load_model(self.model, lazy=True)[0])
+        assert costs is not None  # measured now, or kept
         drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
-        step = (1 + len(drafters)) * plain_pass  # seconds of a token in all of them
+        step = (1 + len(drafters)) * costs.curve[1]  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
         look_ups = ["--history", *(word for each in found for word in ("--dict", str(each.path)))]
@@ -214,65 +145,70 @@ class Setup:
         asked = Options(
             model=self.model,
             drafters={name: drafter_of(options[name]) for name in drafters},
-            prompts=self.language if built_in else texts[0].spec,
+            prompts=self.language if built_in else texts[0],
             count=count,
             window=0 if built_in else _WINDOW,
             tokens=min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count))),
         )
-
-        def measure() -> None:
-            shutil.rmtree(out, ignore_errors=True)
-            self.bench = run_benchmark(asked, out, say, progress)
-
         minutes = max(1, round(step * count * asked.tokens / 60))
-        what = f"{', '.join([PLAIN, *drafters])}, on {count} prompts; about {minutes} minute{'s' * (minutes > 1)}"
-        self._step("bench", what, False, measure)
+        say(f"measuring {', '.join([PLAIN, *drafters])}, on {count} prompts, for about {minutes} min")
+        shutil.rmtree(out, ignore_errors=True)
+        return run_benchmark(asked, out, say, progress)
 
-    def outcome(self) -> tuple[Verdict, str | None, str | None]:
-        """What the benchmark says, once all steps are made, and if it tells, the drafter and the command to use now."""
-        assert self.bench is not None
-        verdict = verdict_of(self.bench)
+    def recommended(self, verdict: Verdict) -> tuple[str | None, str | None]:
+        """The drafter and the command to use from now on, if the verdict tells."""
         if verdict.fastest is None:
-            return verdict, None, None
+            return None, None
         speedups = {one.drafter: one.speedup for one in verdict.results}
-        best, options = PLAIN, ["--num-draft-tokens", "0"]
-        if verdict.pays:
-            best = verdict.fastest.drafter
-        elif verdict.pays is None and speedups.get(LOOK_UPS, 0) > 1:  # they cost next to nothing where they do not pay
+        best = verdict.fastest.drafter if verdict.pays else PLAIN
+        if verdict.pays is None and speedups[LOOK_UPS] > 1:  # they cost next to nothing where they do not pay
             best = LOOK_UPS
-        if best != PLAIN:
-            options = ["--no-dict", "--no-history"] if best == DRAFT else []  # the others find the dictionary
-            options += [] if best == LOOK_UPS else self.draft_options
-        return verdict, best, shlex.join(["spectool", "generate", "--model", self.model, *options])
+        alone = ["--no-dict", "--no-history", *self.draft_options]  # `generate` finds the dictionary
+        options = {PLAIN: ["--num-draft-tokens", "0"], LOOK_UPS: [], DRAFT: alone, ALL: self.draft_options}[best]
+        return best, shlex.join(["spectool", "generate", "--model", self.model, *options])
 
-    def _print(self, as_json: bool) -> None:
-        verdict, recommended, then = self.outcome()
+    def _advice(self) -> list[str]:
+        """Forms of the model in which passes with drafts cost less on this machine."""
+        model = load_model(self.model, lazy=True)[0]
+        costs = known_costs(model)
+        return [] if costs is None else flatter_here(model, costs)
+
+    def _print(self, run: Run, as_json: bool) -> None:
+        verdict = verdict_of(run)
+        best, command = self.recommended(verdict)
+        advice = self._advice()
         if as_json:
-            facts: dict[str, Any] = {"steps": self.steps, **verdict.facts, "other_forms": self.advice}
-            facts |= {"recommended": recommended, "command": then, "run": str(self.bench and self.bench.path)}
-            show(facts, as_json=True)
+            facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
+            show(facts | {"run": str(run.path), "other_forms": advice}, as_json=True)
             return
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
-        if then is None:
-            click.echo("Nothing is recommended, because too little real text was written to measure on.")
-            return
         if verdict.pays is None:
             click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
-        for note in self.advice:
-            click.echo(fill(note, 100))
-        click.echo(f'Recommended: {recommended}. From now on:\n\n  {then} --prompt "…"\n')
-        click.echo("`spectool chat` and `spectool serve` take the same options.")
+        if command is None:
+            click.echo("Nothing is recommended, because too little real text was written to measure on.")
+        else:
+            click.echo(f'Recommended: {best}. From now on:\n\n  {command} --prompt "…"\n')
+            click.echo("`spectool chat` and `spectool serve` take the same options.")
+        for each in advice:
+            click.echo(each)
 
 
-def _made(path: Path, kind: str, tokenizers: Mapping[str, Tokenizer], **inputs: Any) -> bool:
-    """Whether an artifact is there and whole, and was made for these tokenizers from these inputs."""
-    try:
-        manifest = read_manifest(path)
-    except ArtifactError:
-        return False
-    found = manifest.format, manifest.fingerprints, {name: manifest.inputs.get(name) for name in inputs}
-    return found == (kind, {role: each.fingerprint for role, each in tokenizers.items()}, inputs)
+def local(spec: str) -> str:
+    """A text on this machine: what was named, or the beginning of a text on the hub, which is fetched and kept."""
+    named = open_corpus(spec)
+    if named.total_bytes is not None:
+        return spec
+    path = default_path("texts") / f"{slug(spec)}-{digest(spec, _HUB_BYTES)}.jsonl"
+    if not path.exists():
+        say(f"fetching the first 20 MB of {spec}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as partial, partial.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
+            for document in named:
+                done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
+                if stream.tell() >= _HUB_BYTES:
+                    break
+    return str(path)
 
 
-def _files(texts: Sequence[Corpus]) -> list[dict[str, Any]]:
-    return [file for text in texts for file in text.describe_inputs()]
+def _files(spec: str) -> list[dict[str, Any]]:
+    return open_corpus(spec).describe_inputs()

@@ -37,7 +37,7 @@ COMMANDS = {
     "pack": ("W/pl.txt --language pl -o W/pl.pack", "bytes"),
     "inspect": ("W/pl.dict --lookup w", "proposal"),
     "align": (f"--draft {OTHER} --target {TARGET} --corpus W/pl.txt -o W/pair.align", "this pair is"),
-    "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "pass ms"),
+    "prune-draft": (f"--draft {demo_path('draft')} --corpus W/pl.txt -o W/small", "ids to cover"),
     "doctor": (f"--model {TARGET} --seconds 0.2", "must be right"),
     "predict": ("--dict W/pl.dict --corpus W/uk.txt", "tokens_per_pass|tokens per pass"),
     "generate": (f"--model {TARGET} --dict W/pl.dict -p Wczoraj --max-tokens 8", "tokens per second"),

@@ -68,7 +68,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     done = process(*build)
     assert done.returncode == 0
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert keys == ["path", "bytes", "target", "documents", "text"]
+    assert keys == ["path", "bytes", "target", "documents"]
     steps = done.stderr.splitlines()
     assert steps[:2] == [f"opening {TOKENIZER}", "splitting into tokens"] and len(steps) == len(set(steps)) > 5
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
@@ -84,7 +84,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     [
         ("predict --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
         (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"splitting: 100%"),
-        (f"prune-draft --draft {demo_path('draft')} --corpus sample:pl -o small", b"timing: 100%"),
+        (f"prune-draft --draft {demo_path('draft')} --corpus sample:pl -o small", b"reading: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
     ],
 )

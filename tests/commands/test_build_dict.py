@@ -1,36 +1,12 @@
-"""What build-dict says of an amount of text, and of its figures on a part of it."""
+"""What build-dict says of the files it reads, and of a text that makes no dictionary."""
 
-import json
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from spectool.commands.build_dict import amount_of_text
 from spectool.tests.running import TOKENIZER, figures, run
-
-
-@pytest.mark.parametrize(
-    ("counted", "said"),
-    [
-        (19_999, "19,999 tokens: too little text to help much."),
-        (999_999, "999,999 tokens: enough for documents like these. Use a general dictionary as well"),
-        (1_000_000, "1,000,000 tokens: enough for a useful dictionary."),
-    ],
-)
-def test_steps(counted: int, said: str) -> None:
-    assert amount_of_text(counted).startswith(said)
-
-
-def test_build_dict_says_it_and_as_json(tmp_path: Path) -> None:
-    arguments = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl")
-    shown = run(*arguments, "-o", tmp_path / "a.dict").stdout.splitlines()
-    facts = json.loads(run(*arguments, "-o", tmp_path / "b.dict", "--json").stdout)
-    counted = facts["statistics"]["tokens"]
-    assert facts["text"].startswith(f"{counted:,} ") and "general dictionary" in facts["text"]
-    (last,) = [line for line in shown if line.startswith("text ")]
-    assert facts["text"].startswith(last.split(maxsplit=1)[1])
 
 
 def test_files_of_a_folder_that_are_left_out_are_named(tmp_path: Path) -> None:

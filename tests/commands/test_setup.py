@@ -15,17 +15,19 @@ from typing import Any
 import pytest
 
 from spectool.commands.prune_draft import model_directory
-from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
+from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
-from spectool.measure.bench.results import Block, Verdict
+from spectool.measure.bench.results import Block, Verdict, verdict_of
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
-STEPS = ["pack", "dictionary", "doctor", "pruned draft", "alignment", "doctor", "bench"]
+STEPS = ["build-dict", "build-dict", "prune-draft", "align", "doctor", "bench"]
+BUILD = f"running: spectool build-dict --tokenizer {TARGET}"
+SAID = [f"{BUILD} --pack ", f"{BUILD} --corpus ", *(f"running: spectool {step} " for step in STEPS[2:-1]), "measuring "]
 
 
 @pytest.fixture
@@ -40,14 +42,14 @@ def text(tmp_path: Path) -> Path:
     return Path(shutil.copy(sample_path("pl"), tmp_path / "own.txt"))
 
 
-def kept(found: dict[str, Any]) -> dict[str, bool]:
-    return {step["step"]: step["kept"] for step in found["steps"]}
+def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
+    return [(step["step"], step["kept"]) for step in found["steps"]]
 
 
 @pytest.mark.nightly
 def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(found) == {"pack": False, "dictionary": False, "doctor": False, "bench": False}
+    assert kept(found) == [("build-dict", False), ("build-dict", False), ("doctor", False)]
     assert len(dictionaries := sorted(cache.glob("*.dict"))) == 2
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
     assert all(dictionary.name in done.stderr for dictionary in dictionaries)
@@ -57,14 +59,14 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, 
 
     before = {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(again) == {"pack": True, "dictionary": True, "doctor": True, "bench": False}
+    assert kept(again) == [("build-dict", True), ("build-dict", True), ("doctor", True)]
     assert {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")} == before
     assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
         stream.write("Jeszcze jeden wiersz.\n")
     changed = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(changed) == {"pack": True, "dictionary": False, "doctor": True, "bench": False}
+    assert kept(changed) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
     assert sorted(cache.glob("*.dict")) == dictionaries  # replaced, so that only the new one is found
 
 
@@ -72,15 +74,15 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, 
 def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert kept(figures("setup", TARGET, *BRIEF)) == {"pack": False, "doctor": False, "bench": False}
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
     (dictionary,) = cache.glob("*.dict")
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
     assert dictionary.name in done.stderr
-    assert kept(figures("setup", TARGET, *BRIEF)) == {"pack": True, "doctor": True, "bench": False}
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", True), ("doctor", True)]
 
 
 def test_a_text_that_is_fetched_is_kept_with_its_documents(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # `datasets` takes a folder there for a data set of that name
     folder = tmp_path / "data"
@@ -90,18 +92,10 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
     (folder / "a.jsonl").write_text(rows, encoding="utf-8")
     spec = "hf:data#text"
 
-    def fetched() -> bool:
-        """Find the text; return whether it was fetched, and not kept."""
-        wanted = Setup(str(TARGET), "pl", [spec], [], None, True, 0.5)
-        wanted.text(spec)
-        ((name, kept),) = ((step["step"], step["kept"]) for step in wanted.steps)
-        assert name == "text"
-        return not kept
-
-    assert fetched()
-    (file,) = cache.glob("texts/*")
+    file = Path(local(spec))
+    assert list(cache.glob("texts/*")) == [file] and "fetching" in capsys.readouterr().err
     assert [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()] == lines
-    assert not fetched()
+    assert local(spec) == str(file) and not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -174,8 +168,9 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
-    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"], run_of(blocks))
-    return made.outcome()
+    verdict = verdict_of(run_of(blocks))
+    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"])
+    return verdict, *made.recommended(verdict)
 
 
 def timed(number: int, speeds: Sequence[float], loops: bool = False) -> Block:
@@ -197,20 +192,19 @@ def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_wri
     command += ["--corpus", "sample:pl", "--draft-model", str(DRAFT_MODEL), "--json"]
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
-    for number in range(len(STEPS)):
+    for number, step in enumerate(STEPS):
         with subprocess.Popen(command, **pipes) as process:
             assert process.stderr is not None
-            begun = next(line for line in process.stderr if line.startswith(f"{STEPS[number]}: "))
+            begun = next(line for line in process.stderr if line.startswith(SAID[number]))
             process.stderr.readline()  # what the step says first: it is in the middle of it
             for _ in range(20):  # on Linux MLX starts a compiler through system(), which ignores Ctrl-C meanwhile
                 process.send_signal(sent)
                 with suppress(subprocess.TimeoutExpired):
                     _, rest = process.communicate(timeout=3)
                     break
-        assert process.returncode in (-sent, 130), begun + rest
-        assert process.returncode != 130 or "the same command continues from there" in rest
+        assert process.returncode in (-sent, 130), step + begun + rest
+        assert process.returncode != 130 or "Interrupted" in rest
     finished = subprocess.run(command, check=True, **pipes)
     found = json.loads(finished.stdout)
-    assert [step["step"] for step in found["steps"]] == STEPS
-    assert [step["kept"] for step in found["steps"]] == [True] * 6 + [False]
+    assert kept(found) == [(step, True) for step in STEPS[:-1]]
     assert not [path for path in tmp_path.rglob(".*") if path.name.endswith((".partial", ".work", ".previous"))]
