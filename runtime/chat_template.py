@@ -9,6 +9,7 @@ from typing import Any
 from spectool import SpectoolError
 
 ChatMessage = Mapping[str, Any]
+_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins
 
 
 class TemplateRefused(SpectoolError):
@@ -31,6 +32,25 @@ def messages_of(text: str, system_prompt: str | None = None) -> list[ChatMessage
 def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
     """Token ids of the messages, as `rendered_text`."""
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
+
+
+def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
+    """Token ids from the user's message on, for a prompt cache that holds what comes before it.
+
+    Raises:
+        SpectoolError: The template does not show the user's message as it is.
+    """
+    marked = [
+        {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
+        for message in messages
+    ]
+    begin = rendered_text(tokenizer, marked, variables).find(_PLACE)
+    if begin < 0:
+        raise SpectoolError(
+            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
+            "Use --ignore-chat-template"
+        )
+    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
 
 
 def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:

@@ -24,6 +24,8 @@ PARAMETERS = {
     "sample_utils.apply_xtc": "logits xtc_probability xtc_threshold xtc_special_tokens",
     "utils.sharded_load": "repo pipeline_group tensor_group return_config tokenizer_config trust_remote_code",
     "models.cache.make_prompt_cache": "model max_kv_size",
+    "models.cache.save_prompt_cache": "file_name cache metadata",
+    "models.cache.load_prompt_cache": "file_name return_metadata",
 }
 ATTRIBUTES = {
     "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "
