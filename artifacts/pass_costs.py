@@ -36,18 +36,17 @@ class PassCosts:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        times = [*self.plain.values(), *(time for curve in self.seconds.values() for time in curve.values())]
-        if not self.seconds or self.seconds.keys() != self.plain.keys() or any(1 not in each for each in self.curves):
+        times = [time for curve in (self.plain, *self.seconds.values()) for time in curve.values()]
+        if (
+            not self.seconds
+            or self.seconds.keys() != self.plain.keys()
+            or any(1 not in each for each in self.seconds.values())
+        ):
             raise ValueError("expected seconds of a pass over 1 token, and of a plain one, for each context")
         if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
             raise ValueError("expected seconds above 0")
         if not (isinstance(self.model, str) and isinstance(self.machine, str) and isinstance(self.exact, bool)):
             raise ValueError("expected names of a model and a machine")
-
-    @property
-    def curves(self) -> list[dict[int, float]]:
-        """Seconds of a pass by rows, in each context."""
-        return list(self.seconds.values())
 
     @property
     def longest_exact(self) -> int:

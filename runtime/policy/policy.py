@@ -231,12 +231,13 @@ class Policy:
         for model in (each for each in drafters if each.is_model and limit):
             record, most = self.record(model.name), self._most(model, limit)
             drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
-            _, _, expected = self.best([[Candidate(NOTHING, [USUAL] * most)]], drafting)
+            sure = record.acceptance.share
+            _, _, expected = self.best([[Candidate(NOTHING, [min(USUAL, sure)] * most)]], drafting)
             promised = expected + record.gain
             reading = record.cost.reading * len(model.missed) if len(model.missed) > _CATCHING_UP else 0.0
             left = max(self._usual_cycles - self._cycles, self._cycles)
             if promised > worth and (promised - worth) * left * record.gaining >= self.rate * reading:
-                count, _, _ = self.best([[Candidate(NOTHING, record.acceptance.probabilities([1.0] * most))]], drafting)
+                count, _, _ = self.best([[Candidate(NOTHING, [min(1.0, sure)] * most)]], drafting)
                 found, worth = (model, max(1, count), reading, expected), promised
         return found
 
@@ -244,7 +245,7 @@ class Policy:
         """What a model proposes, and the plain passes that this takes."""
         record, before = self.record(model.name), model.passes
         guess = model.propose(length)
-        passes = model.passes - before
+        passes = model.passes - before or len(guess.tokens)  # a drafter of another kind may not count them
         record.count(passes, len(guess.tokens))
         return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token
 

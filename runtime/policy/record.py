@@ -8,6 +8,7 @@ from spectool.runtime.policy.account import DECAY, Acceptance
 
 USUAL = 0.6  # of a model's tokens are taken to be right before any was seen; of a better one, little is lost with this
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
+_TRIALS = 20  # asks at most after which it does
 _GAINING = 0.25, 0.75  # of the rest of a text, in which asking a model pays: before it is known, and once it is
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
@@ -62,7 +63,7 @@ class Record:
     @property
     def _known(self) -> float:
         """How much what was learnt counts, 0 to 1: a cheap model is tried more often before it is known."""
-        spent = self._asks * self.cost_of_token
+        spent = self._asks * max(self.cost_of_token, _TRIAL / _TRIALS) if self.cost.token else 0.0
         return spent / (spent + _TRIAL)
 
     def learn(self, gained: float) -> None:

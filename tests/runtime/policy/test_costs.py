@@ -15,6 +15,7 @@ from spectool.runtime.policy import costs as module
 from spectool.runtime.policy.costs import SHORT, model_key, new_policy, policy_for
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import time_passes
+from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
 
 
@@ -121,3 +122,9 @@ def test_a_policy_of_the_demo_knows_its_draft_model() -> None:
     cost = new_policy(model, drafter).record("model").cost
     assert 0 < cost.reading <= cost.token
     assert perf_counter() - began < 10
+
+
+def test_a_drafter_with_passes_of_its_own_kind_has_a_usual_cost() -> None:
+    drafter = Fixed([1], "own")
+    drafter.costs_a_pass = True
+    assert new_policy(tiny_model(), drafter, measure=False).record("own").cost.token > 0

@@ -153,6 +153,19 @@ def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: boo
     assert sum(seconds[1:]) / plain / (len(seconds) - 1) - 1 <= 0.015 * len(names)
 
 
+@pytest.mark.parametrize("cost", [0.02, 0.08, 0.3])
+def test_a_useless_model_costs_little_however_cheap_it_is(cost: float) -> None:
+    for curve in CURVES.values():
+        machine = Machine(curve, {"model": cost}, cost / 20, 0.05)
+        answers = [
+            Saved(each.prompt, each.output, {"model": [_wrong(one) for one in each.proposals["model"]]})
+            for each in texts([(0.5, 0.6)], MODELS["bad"], 3)
+        ]
+        seconds = play(answers, ["model"], machine, policy_for(machine))
+        plain = TOKENS * machine.passes(1)
+        assert seconds[0] / plain <= 1.05 and sum(seconds[1:]) / plain / (len(seconds) - 1) <= 1.015
+
+
 def _wrong(proposal: Proposal) -> Proposal:
     return proposal._replace(tokens=[WRONG] * len(proposal.tokens))
 

@@ -161,6 +161,15 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
     assert asked[0] and 0 < sum(asked[100:]) < 30
 
 
+def test_a_useless_drafter_that_counts_no_passes_is_given_up_as_well() -> None:
+    drafter = Fixed([4, 4, 4], "own")
+    drafter.costs_a_pass = True
+    policy, text = Policy(FLAT), text_of(drafter)
+    policy.record("own").begin_model(DraftCost(0.1, 0.0))
+    asked = [bool(cycle(policy, text, [1]).tokens) for _ in range(300)]
+    assert asked[0] and sum(asked[100:]) < 20
+
+
 def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
     for reading, asked in ((0.0, True), (1.0, False)):
         model = Model([4])
