@@ -36,12 +36,9 @@ class PassCosts:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        times = [time for curve in (self.plain, *self.seconds.values()) for time in curve.values()]
-        if (
-            not self.seconds
-            or self.seconds.keys() != self.plain.keys()
-            or any(1 not in each for each in self.seconds.values())
-        ):
+        curves = self.seconds.values()
+        times = [time for curve in (self.plain, *curves) for time in curve.values()]
+        if not curves or self.seconds.keys() != self.plain.keys() or any(1 not in each for each in curves):
             raise ValueError("expected seconds of a pass over 1 token, and of a plain one, for each context")
         if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
             raise ValueError("expected seconds above 0")
