@@ -27,7 +27,6 @@ from spectool.runtime.policy.measuring import time_passes
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 
-_UNKNOWN = 0.1  # plain passes that a draft token takes of which nothing is known: about what those of small models take
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
 
@@ -119,8 +118,8 @@ def _measured(model: Any) -> PassCosts | None:
 
 def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool) -> DraftCost:
     """What passes of a draft model take in plain passes of its target; by the size of both where neither is known."""
-    if draft is None:  # a drafter of another kind
-        return DraftCost(_UNKNOWN, 0.0)
+    if draft is None:  # a drafter of another kind, which is taken to be a small model
+        return DraftCost(0.1, 0.0)
     costs = costs_of(draft, measure=measure)
     if costs is None or known is None:
         share = weight_bytes(draft) / max(1, weight_bytes(target))
