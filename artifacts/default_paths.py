@@ -1,6 +1,7 @@
 """Names of artifacts in the user's cache, where commands without ``-o`` write them."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def default_path(name: str) -> Path:
 
 def find_artifact(path: Path, suffix: str = "") -> Path:
     """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache."""
-    path = path.expanduser()
+    path = Path(os.path.expanduser(path))  # noqa: PTH111 (the other one raises for an unknown user)
     names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
     return next((cached for cached in map(default_path, names) if cached.is_file()), path)
 
