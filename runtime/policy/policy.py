@@ -37,6 +37,7 @@ from spectool.runtime.settings import LONGEST_DRAFT
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
 _RATE_DECAY = 0.98  # weight of a cycle in the usual rate once another has followed: the last 50 count
 _TEXT = 64.0  # cycles that a text is taken to last before one has ended
+_DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
 _CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
 
 
@@ -260,6 +261,8 @@ class Policy:
         drawn = proposal.distribution is not None
         if proposal.distribution is not None and len(proposal.distribution) > count:
             return proposal  # a drawn token that the target does not have leaves its row, and nothing follows it
+        if count and found.probabilities and found.proposal.tokens[0] != proposal.tokens[0]:
+            found = Candidate(found.proposal, [_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
         options = [guess] if drawn else [guess, found]
         for each in look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
