@@ -29,7 +29,7 @@ def test_rank_0_prints_and_the_others_follow(tmp_path: Path, command: str) -> No
     elif command == "doctor":
         assert "2 processes" in found["target"]["machine"]
     else:
-        assert (found["outputs"], found["tokens"], found["different"]) == (2, 16, 0)
+        assert (found["blocks"], found["outputs"], found["different"]) == (2, 2, 0)
 
 
 def test_pipelines_need_several_processes() -> None:
