@@ -7,8 +7,7 @@ tokens that it promises, less those that its time would usually give:
 
     worth(k) = p1 + p1 p2 + ... + p1 .. pk - rate (costs[k] - costs[0])        rate: usual tokens in a plain pass
 
-The ratio of tokens to seconds would be the wrong measure: it favours a slow proposal that is a little better than
-nothing over a quick plain pass, after which a look-up may know what follows.
+The ratio of tokens to seconds would be the wrong measure, because it favours slow proposals (docs/design.md).
 
 Look-ups cost nothing and are always asked. A draft model is asked where that has usually been worth more than what the
 best look-up promises now, and for as many tokens as are worth most if it is sure of them; look-ups may continue its
@@ -29,13 +28,12 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter
-from spectool.runtime.policy.account import LossAccount
+from spectool.runtime.policy.account import DECAY, LossAccount
 from spectool.runtime.policy.curve import FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
-_RATE_DECAY = 0.98  # weight of a cycle in the usual rate once another has followed: the last 50 count
 _TEXT = 64.0  # cycles that a text is taken to last before one has ended
 _DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
 _CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
@@ -214,8 +212,8 @@ class Policy:
         self._count(cost, tokens)
 
     def _count(self, cost: float, tokens: float) -> None:
-        self._tokens = _RATE_DECAY * self._tokens + tokens
-        self._passes = _RATE_DECAY * self._passes + cost
+        self._tokens = DECAY * self._tokens + tokens
+        self._passes = DECAY * self._passes + cost
 
     def _most(self, drafter: GuardedDrafter, limit: int) -> int:
         """The most tokens that a drafter is asked for; where their number is fixed, that many."""

@@ -84,6 +84,5 @@ class Record:
 
     def rest(self) -> None:
         """Let a cycle pass in which a model was not asked."""
-        self._gained *= _FORGIVING
-        self._asks *= _FORGIVING
+        self._gained, self._asks = _FORGIVING * self._gained, _FORGIVING * self._asks
         self.acceptance.fade(_FORGIVING)
