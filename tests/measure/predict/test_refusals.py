@@ -18,7 +18,7 @@ def test_texts_that_are_not_there(tmp_path: Path, replaying: list[object]) -> No
 def test_damaged_characters_are_refused(tmp_path: Path, replaying: list[object]) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_bytes("добрий день\n".encode() * 20 + b"\xff\xfe\n")
-    assert "bad.txt:21: expected utf-8, got the bytes ff" in error_of(run(*replaying[:-1], bad))
+    assert "bad.txt:21: expected UTF-8, got the bytes ff" in error_of(run(*replaying[:-1], bad))
 
 
 @pytest.mark.parametrize(
