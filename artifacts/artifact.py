@@ -112,7 +112,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def open_artifact(path: Path) -> Artifact:
-    """The artifact at ``path``, whatever its format; an ArtifactError if it cannot be opened or is of none."""
+    """The artifact at ``path``, whatever its format; an ArtifactError if that is unknown, or damaged."""
     return _class_of(path, read_manifest(path))(path)
 
 

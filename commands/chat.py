@@ -16,7 +16,7 @@ from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 
-_HELP = "Type a message and press Enter. /reset begins anew, Ctrl-C stops an answer, Ctrl-D ends the chat."
+_HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D ends the chat."
 
 
 @command("chat", json=False)

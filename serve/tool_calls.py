@@ -106,7 +106,7 @@ class Splitter:
         return self._gained
 
     def _take_apart(self) -> Iterator[None]:
-        """Write the held text part by part, and yield wherever more of it is needed."""
+        """Write the text that is held back, and yield wherever that needs more of it."""
         opening, closing = self._think
         if opening and not self.thinks:
             while len(begun := self._held.lstrip()) < len(opening) and opening.startswith(begun) and not self._last:

@@ -81,7 +81,7 @@ def asked(method: Callable[[str], Any], text: str, name: str) -> Any:
 
 @contextmanager
 def explained(name: str, problem: str = "cannot encode a text", advice: str = FIX_TOKENIZER) -> Iterator[None]:
-    """Turn whatever a library raises into a TokenizerError in one line; the panics of this one are no `Exception`."""
+    """Turn whatever a library raises into a TokenizerError in one line, also panics, which are not an `Exception`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

@@ -144,7 +144,7 @@ model_options = option_group(
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     *(sampling_option(name, heading="Sampling") for name in DRAWN),
     _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
-    _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; reproducing a text also needs a fixed draft length."),
+    _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
     _sampling(
         "--stop",
         "stop_strings",
