@@ -16,9 +16,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_target
-from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
+from spectool.runtime.decoding.row import Row
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
@@ -48,7 +48,7 @@ class Engine:
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._writing: dict[TargetRunner, Answer] = {}
+        self._writing: dict[Row, Answer] = {}
         self._wired = ExitStack()  # while anything is written
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -139,11 +139,12 @@ class Engine:
 
     def _new_batch(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
-        self._batch = Batch(
+        if self.model.drafter is not None and self.model.drafter.fork() is None:
+            rows = 1  # it follows one text only
+        self._batch = Loop(
             self.model.model,
             rows,
             self.model.policy,
-            drafter=self.model.drafter,
             kv_bits=self._options.kv_bits,
             stream=mx.default_stream(mx.default_device()),
             reading_passes=_READING_PASSES,
@@ -176,7 +177,7 @@ class Engine:
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        target = open_target(prompt[answer.cached :], model.model, settings)
+        target = open_text(prompt[answer.cached :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)
@@ -216,7 +217,7 @@ class Engine:
             elif self._stopping:
                 self._end(target, RequestRefused(503, STOPPING))
 
-    def _end(self, target: TargetRunner, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: Row, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
         if (answer := self._writing.pop(target, None)) is None:
             return

@@ -1,13 +1,16 @@
 """A prompt cache and the tokens in it, following a text that may change anywhere."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
+
+if TYPE_CHECKING:
+    from spectool.runtime.caches.shared_texts import SharedTexts
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
@@ -21,16 +24,18 @@ class TextCache:
         tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
             known only once it is evaluated.
         passes: Passes with logits so far, each for a draft token.
+        shared: The caches of several texts, if what this one holds is a row of them.
     """
 
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
         self.model, self.passes = model, 0
+        self.shared: SharedTexts | None = None
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
-        reached = self._checkpoints.rewind(kept)
+        reached = self._checkpoints.rewind(kept) if self.shared is None else self.shared.rewind(self, kept)
         if reached is None:
             missing = self.tokens[:kept]
             self.forget()
@@ -41,18 +46,21 @@ class TextCache:
 
     def feed(self, tokens: mx.array) -> mx.array:
         """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
+        self.leave()
         self._checkpoints.mark(tokens.size, windows_too=True)
         self.passes += 1
         return forward(self.model, tokens[None], self._cache)[0]
 
     def prefill(self, tokens: Sequence[int]) -> None:
         """Feed ``tokens`` without logits, and add them."""
+        self.leave()
         self._checkpoints.mark(len(tokens), windows_too=True)
         prefill(self.model, self._cache, tokens, PREFILL_TOKENS)
         self.tokens += tokens
 
     def content(self) -> tuple[list[Any], list[int]]:
         """The cache, one entry for each layer, and the tokens that it holds."""
+        self.leave()
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
 
@@ -60,8 +68,14 @@ class TextCache:
         """Continue with an empty cache."""
         self.replace(make_prompt_cache(self.model), ())
 
+    def leave(self) -> None:
+        """Have a cache of its own again, if it shares one."""
+        if self.shared is not None:
+            self.shared.leave(self)
+
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Continue with another ``cache`` of the same model, which holds ``tokens``."""
+        self.leave()
         self._cache = cache
         self.tokens = list(tokens)
         self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
-from spectool.runtime.drafters.chain import draft_chain, most_probable
+from spectool.runtime.drafters.chain import Drafting, alone, draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
@@ -43,11 +43,16 @@ class ModelDrafter(Drafter):
         accepts them more often where the draft model is surer of one token.
         """
         self.cache = TextCache(model)
+        self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._pending: list[int] = []
         self._ahead = 0
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
+
+    def fork(self) -> "ModelDrafter":
+        """A drafter with the same model, and a cache of its own."""
+        return ModelDrafter(self.cache.model, min_probability=self._min_probability)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw``; None takes the most probable ones."""
@@ -62,10 +67,14 @@ class ModelDrafter(Drafter):
 
     def propose(self, limit: int) -> Proposal:
         """At most ``limit`` tokens. Proposes nothing if called again before `commit`."""
+        return alone(self.drafting(limit), self.cache)
+
+    def drafting(self, limit: int) -> Drafting[Proposal]:
+        """The same, step by step."""
         if limit <= 0 or not self._pending:
             return Proposal((), self.name)
         self._feed_pending(keep=PREFILL_TOKENS)
-        drafts, probabilities, distribution, fed = self._draft(limit)
+        drafts, probabilities, distribution, fed = yield from self._draft(limit)
         self.cache.tokens += self._pending + drafts[:fed]
         self._pending, self._ahead = [], fed
         return Proposal(drafts, self.name, probabilities, distribution)
@@ -78,7 +87,7 @@ class ModelDrafter(Drafter):
         self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
         self._ahead = 0
 
-    def _draft(self, limit: int) -> tuple[list[int], list[float], mx.array | None, int]:
+    def _draft(self, limit: int) -> Drafting[tuple[list[int], list[float], mx.array | None, int]]:
         """Feed the pending tokens and draft after draft.
 
         Returns:
@@ -99,11 +108,11 @@ class ModelDrafter(Drafter):
             return token
 
         choose = most_probable if draw is None else drawn
-        chain = draft_chain(self.cache.feed, self._pending, limit, least=self._least, choose=choose)
+        chain = yield from draft_chain(_as_is, self._pending, limit, least=self._least, choose=choose)
         if not chain.tokens:
             return [], [], None, chain.fed
         tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
-        mx.eval(tokens, probabilities)
+        yield [tokens, probabilities]
         drawn_from = mx.concatenate(distributions) if distributions else None
         return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
 
@@ -113,6 +122,10 @@ class ModelDrafter(Drafter):
         if tokens:
             self.cache.prefill(tokens)
             self._pending = self._pending[-keep:]
+
+
+def _as_is(logits: mx.array) -> mx.array:
+    return logits
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
+    from spectool.runtime.drafters.chain import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 
@@ -82,6 +83,11 @@ class Drafter:
     def propose(self, limit: int) -> Proposal:
         """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history."""
         raise NotImplementedError
+
+    def drafting(self, limit: int) -> "Drafting[Proposal]":
+        """`propose`, step by step, so that the passes of its model serve several texts; by default in one step."""
+        return self.propose(limit)
+        yield
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add the tokens (at least one) that the target committed in this cycle to the history."""

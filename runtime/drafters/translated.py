@@ -1,6 +1,6 @@
 """Drafts from a model with another tokenizer: its draft ids, joined with a translator into target ids.
 
-    propose   draft_context -> constraint -> source drafts -> translate
+    propose   draft_context -> constraint -> source drafts -> translate      (`drafting`, step by step)
     commit    committed target ids -> translator
 
 Above temperature 0, too, its most probable tokens are drafted, and verified by exact match. Drawing them from a stated
@@ -10,6 +10,7 @@ distribution over target ids is in the laboratory (docs/lab/drawing.md).
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spectool.runtime.drafters.chain import Drafting, alone
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 
 if TYPE_CHECKING:
@@ -44,17 +45,28 @@ class TranslatedDrafter(Drafter):
         self._translator.start()
         self._translator.commit(prompt)
 
+    def fork(self) -> "TranslatedDrafter":
+        """A drafter with the same model and tables, and with a cache and a text of its own."""
+        return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens)
+
     def propose(self, limit: int) -> Proposal:
         """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
+        return alone(self.drafting(limit), self.cache)
+
+    def drafting(self, limit: int) -> Drafting[Proposal]:
+        """The same, step by step."""
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        drafts, healed = self._source.draft(self._translator.draft_context(), self._translator.constraint(), count)
-        tokens = self._settled(drafts, healed)[:limit] if drafts else []
+        context, constraint = self._translator.draft_context(), self._translator.constraint()
+        drafts, healed = yield from self._source.drafting(context, constraint, count)
+        tokens: list[int] = []
+        if drafts:
+            tokens = (yield from self._settled(drafts, healed))[:limit]
         each = self._source.likelihood ** (1 / max(1, len(tokens)))  # they are all right with this probability
         return Proposal(tokens, self.name, (each,) * len(tokens))
 
-    def _settled(self, drafts: list[int], healed: bool) -> list[int]:
+    def _settled(self, drafts: list[int], healed: bool) -> Drafting[list[int]]:
         """The target ids of a draft, which is made longer until what follows them is unlikely to change the last one.
 
         Those of the longer draft are proposed as well, as far as they are settled.
@@ -62,7 +74,9 @@ class TranslatedDrafter(Drafter):
         tokens = self._translator.translate(drafts, healed)
         asked = max(1, len(tokens))
         for _ in range(FURTHER):
-            if len(tokens) > asked or self._translator.is_settled(tokens) or not (more := self._source.more()):
+            if len(tokens) > asked or self._translator.is_settled(tokens):
+                break
+            if not (more := (yield from self._source.going_on())):
                 break
             drafts = [*drafts, *more]
             tokens = self._translator.translate(drafts, healed)

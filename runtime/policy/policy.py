@@ -21,13 +21,13 @@ rate: Charnov 1976, the marginal value theorem.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.account import DECAY, LossAccount
 from spectool.runtime.policy.curve import FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
@@ -63,25 +63,42 @@ NOBODY = Candidate(NOTHING, ())
 
 
 class Choice(NamedTuple):
-    """What a cycle of a text that is alone proposes, and what it costs.
+    """What texts propose in a pass that they share, and what it costs.
 
     Attributes:
-        proposal: The proposal.
-        cost: Plain passes that the cycle takes, with those of a draft model.
-        look_up: The best proposal of the look-ups.
-        look_up_cost: Plain passes of a cycle with this one.
-        model: The draft model that was asked; None if none was.
-        reading: Plain passes that the model takes besides, to read what it has missed.
-        expected: What asking it would be worth, in tokens, if nothing were known of it.
+        texts: Their drafters.
+        proposals: What each proposes.
+        cost: Plain passes of these texts that the cycle takes, with the passes of a draft model.
+        look_ups: The best proposal of the look-ups of each.
+        look_up_cost: Plain passes of a cycle with these.
+        asked: The draft model of each text that was asked, None for a text whose model was not.
+        reading: Plain passes that the models take besides, to read what they have missed.
+        expected: What asking them would be worth, in tokens of one text, if nothing were known of them.
+        rests: Whether nobody was asked, since there is to be no draft.
     """
 
-    proposal: Proposal
-    cost: float
-    look_up: Candidate = NOBODY
+    texts: Sequence[TextDrafters]
+    proposals: Sequence[Proposal]
+    cost: float = 1.0
+    look_ups: Sequence[Candidate] = ()
     look_up_cost: float = 1.0
-    model: GuardedDrafter | None = None
+    asked: Sequence[GuardedDrafter | None] = ()
     reading: float = 0.0
     expected: float = 0.0
+    rests: bool = False
+
+    @property
+    def proposal(self) -> Proposal:
+        """What the first text proposes."""
+        return self.proposals[0]
+
+
+Draft: TypeAlias = Callable[[Sequence[tuple[GuardedDrafter, int]]], Sequence[Proposal]]
+
+
+def draft_in_turn(asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
+    """What each model proposes, at most so many tokens, one after the other."""
+    return [slot.propose(limit) for slot, limit in asked]
 
 
 class Policy:
@@ -100,7 +117,7 @@ class Policy:
         self._drifts = defaultdict[int, Drift](Drift)  # by the number of texts in a pass
         self._records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
-        self._cycles, self._usual_cycles = 0, _TEXT  # of this text, and of texts on average
+        self._usual_cycles = _TEXT  # of a text
 
     def record(self, name: str) -> Record:
         """What is known of the drafter of this name."""
@@ -124,27 +141,56 @@ class Policy:
         """How far passes over so many texts are off the curve where they have drafts."""
         return self._drifts[texts]
 
-    def start(self) -> None:
-        """Begin a text."""
-        if self._cycles:
-            self._usual_cycles += (self._cycles - self._usual_cycles) / 4
-        self._cycles = 0
+    def end(self, text: TextDrafters) -> None:
+        """Learn how long a text was."""
+        if text.cycles:
+            self._usual_cycles += (text.cycles - self._usual_cycles) / 4
 
-    def propose(self, drafters: Sequence[GuardedDrafter], limit: int, context: int, refed: int = 0) -> Choice:
-        """The best proposal of at most ``limit`` tokens after ``context`` tokens, of which ``refed`` are fed again."""
-        self._cycles += 1
-        limit = min(limit, self.longest)
-        costs = self.costs(limit, context, refed=refed)
-        look_ups = [each for each in drafters if not each.is_model]
-        length, (best,), worth = self.best([self.candidates(look_ups, limit)], costs)
-        found = best.cut(length)
-        asked, count, reading, expected = self._model_to_ask(drafters, limit, costs, worth)
-        if asked is None:
-            return Choice(found.proposal, costs[length], found, costs[length])
-        guess, drafting = self._guess_of(asked, count)
-        chosen = self._extended_by_look_up(guess, found, look_ups, costs, self._most(asked, limit))
-        cost = drafting + costs[len(chosen.tokens)]
-        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, reading, expected)
+    def choose(
+        self,
+        texts: Sequence[tuple[TextDrafters, int]],
+        *,
+        together: int = 1,
+        refed: int = 0,
+        least: int = 0,
+        draft: Draft = draft_in_turn,
+    ) -> Choice:
+        """The best proposals for a pass over some texts, each of at most so many tokens.
+
+        Args:
+            texts: The drafters of each text, and the most tokens that it can propose.
+            together: Texts in the pass, with those that are not asked here.
+            refed: Tokens that a text feeds again in it, at most.
+            least: Drafts of these other texts, so that the pass has as many rows in any case.
+            draft: Asks models.
+        """
+        each, together = [text for text, _ in texts], max(together, len(texts))
+        if self.paused(together):
+            return Choice(each, [NOTHING] * len(texts), rests=True)
+        for text in each:
+            text.cycles += 1
+        limits = [min(limit, self.longest) for _, limit in texts]
+        context, longest = max(text.context for text in each), max(*limits, least)
+        costs = _level(self.costs(longest, context, texts=together, refed=refed), least)
+        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(each, limits, strict=True)]
+        length, picks, worth = self.best(offered, costs)
+        found = [pick.cut(length) for pick in picks]
+        asked, count, reading, expected = self._models_to_ask(each, limits, costs, offered, worth, together)
+        proposals: list[Proposal] = [pick.proposal for pick in found]
+        cost = costs[max(len(proposal.tokens) for proposal in proposals)]
+        look_up_cost = cost
+        if any(asked):
+            guesses, drafting = self._guesses_of(asked, count, limits, together, draft)
+            drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
+            costs = _level(costs, max(least, drawn))
+            options = [
+                [best] if model is None else self._options(guess, best, text.look_ups, self._most(model, limit))
+                for guess, best, text, limit, model in zip(guesses, found, each, limits, asked, strict=True)
+            ]
+            length, picks, _ = self.best(options, costs)
+            proposals = [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
+            cost = drafting + costs[max(len(proposal.tokens) for proposal in proposals)]
+        return Choice(each, proposals, cost, found, look_up_cost, asked, reading, expected)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -177,91 +223,136 @@ class Policy:
                 best = length, [candidate for _, candidate in picks], worth
         return best
 
-    def learn(self, drafters: Sequence[GuardedDrafter], choice: Choice, committed: Sequence[int]) -> None:
-        """Learn what became of a cycle of a text that was alone."""
-        self.judge(drafters, committed)
-        without = float(len(committed)) if choice.model is None else 1.0 + _accepted(choice.look_up, committed)
+    def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
+        """Learn what became of a cycle: the tokens of each text, none for one that has failed or gone meanwhile."""
+        cycles = [(at, choice.texts[at], tokens) for at, tokens in enumerate(committed) if tokens]
+        if not cycles:
+            return
+        for _, text, tokens in cycles:
+            self.judge(text, tokens)
+        if choice.rests:
+            self.account.rest()
+        models = {model.name for _, text, _ in cycles for model in text.models}
+        asked = {model.name for model in choice.asked if model is not None}
+        for name in models - asked:
+            self.record(name).rest()
+        if choice.rests:
+            return
+        tokens_of_one = sum(len(tokens) for _, _, tokens in cycles) / len(cycles)
+        without = sum(
+            len(tokens) if choice.asked[at] is None else 1.0 + _accepted(choice.look_ups[at], tokens)
+            for at, _, tokens in cycles
+        ) / len(cycles)
         self.account.settle(without - choice.look_up_cost, without)
-        for model in (each for each in drafters if each.is_model):
-            record = self.record(model.name)
-            if model is choice.model:
-                record.learn(len(committed) - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
-            else:
-                record.rest()
-        self._count(choice.cost + choice.reading, len(committed))
+        for name in models & asked:
+            self.record(name).learn(tokens_of_one - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
+        self._tokens = DECAY * self._tokens + tokens_of_one
+        self._passes = DECAY * self._passes + choice.cost + choice.reading
 
-    def judge(self, drafters: Sequence[GuardedDrafter], committed: Sequence[int]) -> None:
+    def judge(self, text: TextDrafters, committed: Sequence[int]) -> None:
         """Learn how much of what each drafter proposed was right."""
-        for each in drafters:
+        for each in text.slots:
             self.record(each.name).judge(each.proposal, committed)
-
-    def rest(self, drafters: Sequence[GuardedDrafter]) -> None:
-        """Let a cycle pass in which no drafter was asked."""
-        self.account.rest()
-        for model in (each for each in drafters if each.is_model):
-            self.record(model.name).rest()
 
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
         if self.is_automatic:
             self.drift(texts).observe(rows, seconds, self.curve.seconds(rows * texts, context), drafted=drafted)
 
-    def settle(self, cost: float, tokens: float) -> None:
-        """Learn from a pass of several texts that took ``cost`` plain ones, and committed ``tokens`` of each text."""
-        self.account.settle(tokens - cost, tokens)
-        self._count(cost, tokens)
-
-    def _count(self, cost: float, tokens: float) -> None:
-        self._tokens = DECAY * self._tokens + tokens
-        self._passes = DECAY * self._passes + cost
-
     def _most(self, drafter: GuardedDrafter, limit: int) -> int:
         """The most tokens that a drafter is asked for; where their number is fixed, that many."""
         return min(limit, drafter.longest) if self.is_automatic else limit
 
-    def _model_to_ask(
-        self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
-    ) -> tuple[GuardedDrafter | None, int, float, float]:
-        """The model that is worth more than ``worth`` to ask, for how many tokens, its reading, and what was expected.
+    def _models_to_ask(
+        self,
+        texts: Sequence[TextDrafters],
+        limits: Sequence[int],
+        costs: Sequence[float],
+        offered: Sequence[Sequence[Candidate]],
+        worth: float,
+        together: int,
+    ) -> tuple[list[GuardedDrafter | None], int, float, float]:
+        """The models that are worth more than ``worth`` to ask, for how many tokens, their reading, what was expected.
 
-        It ends by itself where it is not sure, so it is asked for as many as would be worth most if it were sure.
+        They are those of one name, in all texts but those for which one would have to read more than it is worth. A
+        model ends by itself where it is not sure, so it is asked for as many tokens as would be worth most if it were.
         """
-        found: tuple[GuardedDrafter | None, int, float, float] = None, 0, 0.0, 0.0
-        for model in (each for each in drafters if each.is_model and limit):
-            record, most = self.record(model.name), self._most(model, limit)
-            drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
+        found: tuple[list[GuardedDrafter | None], int, float, float] = [None] * len(texts), 0, 0.0, 0.0
+        for name in dict.fromkeys(model.name for text in texts for model in text.models):
+            record = self.record(name)
+            asked = [
+                next((model for model in text.models if model.name == name and limit and model.drafter), None)
+                for text, limit in zip(texts, limits, strict=True)
+            ]
+            most = max(
+                (self._most(model, limit) for model, limit in zip(asked, limits, strict=True) if model), default=0
+            )
+            token = record.cost_of_token * self._share(record, sum(map(bool, asked)), together)
+            drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
             sure = record.acceptance.share
-            _, _, expected = self.best([[Candidate(NOTHING, [min(USUAL, sure)] * most)]], drafting)
+            _, _, expected = self.best(_if_right(min(USUAL, sure), most, asked, offered), drafting)
             promised = expected + record.gain
-            reading = record.cost.reading * len(model.missed) if len(model.missed) > _CATCHING_UP else 0.0
-            left = max(self._usual_cycles - self._cycles, self._cycles)
-            if promised > worth and (promised - worth) * left * record.gaining >= self.rate * reading:
-                count, _, _ = self.best([[Candidate(NOTHING, [min(1.0, sure)] * most)]], drafting)
-                found, worth = (model, max(1, count), reading, expected), promised
+            if not any(asked) or promised <= worth:
+                continue
+            scale, reading = self._share(record, 1, together), 0.0
+            for at, (text, model) in enumerate(zip(texts, asked, strict=True)):
+                if model is None or len(model.missed) <= _CATCHING_UP:
+                    continue
+                passes = record.cost.reading * len(model.missed) * scale
+                left = max(self._usual_cycles - text.cycles, text.cycles)
+                if (promised - worth) * left * record.gaining >= self.rate * passes * together:
+                    reading += passes
+                else:
+                    asked[at] = None
+            if any(asked):
+                count, _, _ = self.best(_if_right(min(1.0, sure), most, asked, offered), drafting)
+                found, worth = (asked, max(1, count), reading, expected), promised
         return found
 
-    def _guess_of(self, model: GuardedDrafter, length: int) -> tuple[Candidate, float]:
-        """What a model proposes, and the plain passes that this takes."""
-        record, before = self.record(model.name), model.passes
-        guess = model.propose(length)
-        passes = model.passes - before or len(guess.tokens)  # a drafter of another kind may not count them
-        record.count(passes, len(guess.tokens))
-        return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token
+    def _share(self, record: Record, rows: int, together: int) -> float:
+        """A pass of a model over so many rows, in those over one, where plain passes serve ``together`` texts."""
+        if together == 1:
+            return 1.0
+        curve = self.curve if record.cost.curve is None else record.cost.curve
+        return (
+            curve.seconds(max(1, rows), 0)
+            / curve.seconds(1, 0)
+            * self.curve.seconds(0, 0)
+            / self.curve.seconds(together, 0)
+        )
 
-    def _extended_by_look_up(
-        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], costs: Sequence[float], limit: int
-    ) -> Proposal:
-        """The best proposal given a model's guess: as much of it as pays, perhaps continued, or a look-up's.
+    def _guesses_of(
+        self,
+        asked: Sequence[GuardedDrafter | None],
+        count: int,
+        limits: Sequence[int],
+        together: int,
+        draft: Draft,
+    ) -> tuple[list[Candidate], float]:
+        """What models propose, nothing for texts whose model is not asked, and the plain passes that this takes."""
+        models = {at: model for at, model in enumerate(asked) if model is not None}
+        before = {at: model.passes for at, model in models.items()}
+        made = draft([(model, min(count, limits[at])) for at, model in models.items()])
+        guesses, most = [NOBODY] * len(asked), 0
+        for (at, model), guess in zip(models.items(), made, strict=True):
+            record = self.record(model.name)
+            passes = model.passes - before[at] or len(guess.tokens)  # a drafter of another kind may not count them
+            record.count(passes, len(guess.tokens))
+            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
+            most = max(most, passes)
+        return guesses, most * record.cost.token * self._share(record, len(models), together)
 
-        Drawn drafts must always be used. Dropping some after seeing them would bias the output.
-        """
+    def _options(
+        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], limit: int
+    ) -> list[Candidate]:
+        """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
         proposal, count = guess.proposal, len(guess.proposal.tokens)
-        drawn = proposal.distribution is not None
-        if proposal.distribution is not None and len(proposal.distribution) > count:
-            return proposal  # a drawn token that the target does not have leaves its row, and nothing follows it
+        drawn = proposal.distribution
+        if drawn is not None and len(drawn) > count:
+            return [guess]  # a drawn token that the target does not have leaves its row, and nothing follows it
         if count and found.probabilities and found.proposal.tokens[0] != proposal.tokens[0]:
             found = Candidate(found.proposal, [_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
-        options = [guess] if drawn else [guess, found]
+        options = [guess] if drawn is not None else [guess, found]
         for each in look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
             if more.tokens:
@@ -269,10 +360,33 @@ class Policy:
                 longer = proposal._replace(tokens=tokens, source=name, probabilities=())
                 likely = self.record(each.name).acceptance.probabilities(more.stated)
                 options.append(Candidate(longer, [*guess.probabilities, *likely]))
-        length, (best,), _ = self.best([options], costs)
-        if length <= count and best is not found:
-            best = guess
-        return best.proposal.cut(max(length, count) if drawn else length)
+        return options
+
+
+def _taken(guess: Candidate, pick: Candidate, length: int) -> Proposal:
+    """What is proposed, given a model's guess, the ``length`` that pays and the ``pick`` for it.
+
+    Drawn drafts must always be used. Dropping some after seeing them would bias the output.
+    """
+    count, drawn = len(guess.proposal.tokens), guess.proposal.distribution
+    if drawn is not None and len(drawn) > count:
+        return guess.proposal
+    if length <= count and tuple(pick.proposal.tokens[:count]) == tuple(guess.proposal.tokens):
+        pick = guess  # without the look-up that would continue it
+    return pick.proposal.cut(length if drawn is None else max(length, count))
+
+
+def _level(costs: list[float], least: int) -> list[float]:
+    """Costs by draft length where as many drafts as ``least`` have their rows in any case."""
+    return [costs[least]] * least + costs[least:]
+
+
+def _if_right(
+    probability: float, most: int, asked: Sequence[object], offered: Sequence[Sequence[Candidate]]
+) -> list[Sequence[Candidate]]:
+    """What texts can propose if each token of a model is right with this probability; others have their look-ups."""
+    guess = [Candidate(NOTHING, [probability] * most)]
+    return [guess if model else own for model, own in zip(asked, offered, strict=True)]
 
 
 def _accepted(candidate: Candidate, committed: Sequence[int]) -> float:

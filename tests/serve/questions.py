@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.generation import open_target
+from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
@@ -76,9 +76,9 @@ def writing_down(server: Server, *texts: str) -> Iterator[None]:
             token = tokens[min(history.size - before, len(tokens) - 1)]
             return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, -math.inf)[None]
 
-        return open_target(prompt, model, replace(settings, logits_processors=[write], grammar=None))
+        return open_text(prompt, model, replace(settings, logits_processors=[write], grammar=None))
 
-    with patch("spectool.serve.engine.open_target", opened):
+    with patch("spectool.serve.engine.open_text", opened):
         yield
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import generate_step, open_target
+from spectool.runtime.decoding.generation import generate_step, open_text
+from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.policy.policy import Policy
@@ -33,7 +33,7 @@ class Wanted:
 
 def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | None], rows: int = 4) -> int:
     """Run a schedule and check every cache that it leaves; return the largest number of texts at a time."""
-    batch, waiting = Batch(model, rows, Policy(), stream=STREAM), sorted(wanted, key=lambda one: one.at)
+    batch, waiting = Loop(model, rows, Policy(), stream=STREAM), sorted(wanted, key=lambda one: one.at)
     running: dict[Any, Wanted] = {}
     step = most = 0
     while waiting or running:
@@ -46,7 +46,7 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
                 break
             waiting.pop(0)
             settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
-            target = open_target(one.prompt, model, settings)
+            target = open_text(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))

@@ -10,8 +10,8 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_target
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -109,9 +109,9 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 
 
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
-    batch, got = Batch(eight, 2, Policy(), stream=STREAM), {}
+    batch, got = Loop(eight, 2, Policy(), stream=STREAM), {}
     for max_tokens in (40, 4):
-        target = open_target(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
+        target = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
         batch.add(target)
         got[target] = 0
         for _ in range(8):
@@ -136,11 +136,11 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
         return run_model(model, inputs, *args, **options)
 
     def widths_of(reading_passes: float | None) -> list[int]:
-        batch, texts = Batch(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
+        batch, texts = Loop(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
         del widths[:]
         for prompt, tokens in ((PROMPT, 30), (long, 3)):
             settings = GenerationSettings(max_tokens=tokens, num_draft_tokens=0, prefill_step_size=512)
-            batch.add(target := open_target(prompt, eight, settings))
+            batch.add(target := open_text(prompt, eight, settings))
             texts[target] = []
         while len(batch):
             for target, gained in batch.step():
@@ -153,7 +153,7 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
 
     expected = [plain(eight, PROMPT, 30), plain(eight, long, 3)]
     monkeypatch.setattr(type(eight), "__call__", timed)
-    monkeypatch.setattr("spectool.runtime.batching.batch.perf_counter", lambda: now[0])
+    monkeypatch.setattr("spectool.runtime.decoding.loop.perf_counter", lambda: now[0])
     widths_of(None)  # what a batch finds out about a model once takes a pass as well
     whole = [width for width in widths_of(None) if width > 1]
     assert whole == [512] * 11 + [367]
@@ -173,9 +173,9 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
             raise ValueError("not in this language")
         return logits
 
-    batch = Batch(eight, 3, Policy(), stream=STREAM)
+    batch = Loop(eight, 3, Policy(), stream=STREAM)
     targets = [
-        open_target(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
+        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
         for bad in (False, True, False)
     ]
     for target in targets:
@@ -205,12 +205,12 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
     before, prompt = [5, 8, 13], [2, 7, 1, 9]
     known = []
     for steps in range(8):
-        batch, got = Batch(model, 2, Policy(), stream=STREAM), []
+        batch, got = Loop(model, 2, Policy(), stream=STREAM), []
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([before]), cache=cache))
         settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
-        leaving = open_target(prompt, model, settings)
-        for target in [open_target(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
+        leaving = open_text(prompt, model, settings)
+        for target in [open_text(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
             batch.add(target)
         for _ in range(steps):
             for target, gained in batch.step():
@@ -243,9 +243,9 @@ def test_a_draft_is_no_longer_than_a_shared_window_can_undo(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["llama4", *LONE])
 def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
-    batch = Batch(model, 4, Policy(), stream=STREAM)
+    batch = Loop(model, 4, Policy(), stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_target(PROMPT, model, GenerationSettings(max_tokens=4)))
+    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))
     got = []
     while len(batch):
