@@ -138,7 +138,7 @@ class Engine:
         return True
 
     def _new_batch(self) -> None:
-        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
+        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context, self.model.drafter)
         if self.model.drafter is not None and self.model.drafter.fork() is None:
             rows = 1  # it follows one text only
         self._batch = Loop(

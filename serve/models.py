@@ -10,7 +10,7 @@ from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
@@ -68,17 +68,23 @@ def free_memory(model: Any) -> int:
     return max(0, int(memory - weights))
 
 
-def rows_that_fit(model: Any, context: int | None) -> int:
+def rows_that_fit(model: Any, context: int | None, drafter: Drafter | Drafters | None = None) -> int:
     """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
-    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
+    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. Its ``drafter`` may have
+    a cache as well.
     """
+    drafts = [each.cache.model for each in members_of(drafter) if each.cache is not None]
+    text = max(1, sum(map(_token_bytes, [model, *drafts])) * min(context or 8192, 8192))
+    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
+
+
+def _token_bytes(model: Any) -> int:
+    """Bytes that a token takes in a model's cache."""
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
     leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
-    token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
-    text = max(1, token * min(context or 8192, 8192))
-    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
+    return sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
 
 
 def context_length(model: Any, tokenizer: Any) -> int | None:

@@ -33,6 +33,11 @@ class TextCache:
         self.shared: SharedTexts | None = None
         self.forget()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache of its own; none while it shares one."""
+        return sum(int(entry.nbytes) for entry in self._cache)
+
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
         reached = self._checkpoints.rewind(kept) if self.shared is None else self.shared.rewind(self, kept)

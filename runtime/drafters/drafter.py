@@ -74,6 +74,11 @@ class Drafter:
         """Passes that its model has made for drafts so far."""
         return 0 if self.cache is None else self.cache.passes
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes for its text."""
+        return 0 if self.cache is None else self.cache.nbytes
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
 
@@ -149,6 +154,11 @@ class Drafters:
             raise RuntimeUnsupported(f"drafters: expected a list of drafters, got {members!r:.100}")
         self.name = ", ".join(drafter.name for drafter in self.members)
         self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take for their text."""
+        return sum(member.nbytes for member in self.members)
 
     def __repr__(self) -> str:
         return f"<Drafters: {self.name}>"

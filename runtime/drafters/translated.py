@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
+_BYTES = 200  # of memory that the translator takes for a token
 FURTHER = 2  # draft tokens, beyond those asked for, that may settle the last target id
 
 
@@ -39,15 +40,24 @@ class TranslatedDrafter(Drafter):
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens
+        self._known: list[int] = []  # what the translator has been told
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin a generation after ``prompt``."""
-        self._translator.start()
-        self._translator.commit(prompt)
+        """Begin a generation after ``prompt``; if it goes on from the text before, only the rest is translated."""
+        held = len(self._known)
+        if not held or self._known != list(prompt[:held]):
+            self._translator.start()
+            self._known = []
+        self.commit(prompt[len(self._known) :])
 
     def fork(self) -> "TranslatedDrafter":
         """A drafter with the same model and tables, and with a cache and a text of its own."""
         return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the cache and the translated text take."""
+        return super().nbytes + _BYTES * len(self._known)
 
     def propose(self, limit: int) -> Proposal:
         """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
@@ -84,4 +94,6 @@ class TranslatedDrafter(Drafter):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""
-        self._translator.commit(tokens)
+        self._known += tokens
+        if tokens:
+            self._translator.commit(tokens)
