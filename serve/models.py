@@ -71,8 +71,8 @@ def free_memory(model: Any) -> int:
 def rows_that_fit(model: Any, context: int | None, drafter: Drafter | Drafters | None = None) -> int:
     """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
-    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. Its ``drafter`` may have
-    a cache as well.
+    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. A ``drafter``
+    with a model has a cache of it for each text as well.
     """
     drafts = [each.cache.model for each in members_of(drafter) if each.cache is not None]
     text = max(1, sum(map(_token_bytes, [model, *drafts])) * min(context or 8192, 8192))

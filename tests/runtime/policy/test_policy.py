@@ -8,7 +8,7 @@ import pytest
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.curve import PassCurve
-from spectool.runtime.policy.policy import Candidate, Policy
+from spectool.runtime.policy.policy import Candidate, Choice, Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
@@ -203,3 +203,58 @@ def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:
         cycle(policy, text, [1])
         waited += 1
     assert 0 < waited < 30
+
+
+def several(
+    policy: Policy, texts: Sequence[TextDrafters], committed: Sequence[Sequence[int]], limit: int = 8
+) -> Choice:
+    choice = policy.choose([(text, 8) for text in texts])
+    policy.learn(choice, committed)
+    return choice
+
+
+def test_a_draft_for_several_texts_costs_its_passes_once() -> None:
+    """Two texts: 2 x 3 rows of the target cost 1.2 plain passes of both, and 2 passes of the draft 0.1 each."""
+    costs = {rows: 1.0 + 0.05 * (rows - 2) for rows in range(2, 40)}
+    policy = Policy(PassCurve({0: {1: 1.0, **costs}}, {0: 1.0}))
+    flat = PassCurve({0: {1: 1.0, 32: 1.0}}, {0: 1.0})
+    policy.record("model").begin_model(DraftCost(0.1, 0.0, flat))
+    choice = policy.choose([(text_of(Model([4, 4])), 2), (text_of(Model([5, 5])), 2)])
+    assert [proposal.tokens for proposal in choice.proposals] == [(4, 4), (5, 5)]
+    assert choice.cost == pytest.approx(1.0 + 0.05 * 4 + 2 * 0.1)
+
+
+def test_a_text_with_much_to_read_is_left_out_of_the_draft_of_the_others() -> None:
+    policy = Policy(FLAT)
+    policy.record("model").begin_model(DraftCost(0.05, 1.0))
+    models = Model([4]), Model([4])
+    texts = text_of(models[0]), text_of(models[1], prompt=[9] * 100)
+    choice = policy.choose([(text, 4) for text in texts])
+    assert [model.made > 0 for model in models] == [True, False]
+    assert [bool(proposal.tokens) for proposal in choice.proposals] == [True, False]
+
+
+def test_a_text_that_has_gone_charges_nobody() -> None:
+    left = []
+    for others in ([], [()]):  # alone, or with one that ended while the pass was under way
+        policy = Policy(FLAT)
+        texts = [text_of(Fixed([1, 2])) for _ in range(1 + len(others))]
+        several(policy, texts, [[1, 2, 3], *others])
+        left.append((policy.account.left, policy.rate, policy.record("fixed").acceptance.share))
+    assert left[0] == left[1]
+
+
+def test_texts_that_share_passes_teach_what_a_model_gains() -> None:
+    """A model that is always wrong is asked less and less by several texts, too, and one that is right is kept."""
+    for right, least, most in ((True, 190, 200), (False, 1, 40)):
+        models = [Model([4, 4, 4]) for _ in range(2)]
+        policy, texts = Policy(curve(1.0, 1.02, 1.04, 1.06, 1.08)), [text_of(model) for model in models]
+        policy.record("model").begin_model(DraftCost(0.1, 0.0))
+        asked = 0
+        for _ in range(200):
+            before, committed = models[0].made, [4, 4, 4, 1] if right else [1]
+            several(policy, texts, [committed, committed])
+            for text in texts:
+                text.follow(committed)
+            asked += models[0].made > before
+        assert least <= asked <= most, (right, asked)
