@@ -9,6 +9,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
+from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.loading import load_model
@@ -48,6 +49,7 @@ class LoadedModel:
         self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
         # Chooses among drafters for all requests, since one alone may be too short to learn in.
         self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
+        self.needs_marks = not trims_freely(make_prompt_cache(model))  # to continue a text from where it was before
         self.vocabulary = vocabulary_size(model)  # number of the model's token ids
         self.context = context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)  # token ids that end an answer
