@@ -9,11 +9,13 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
+from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
 from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
@@ -47,7 +49,10 @@ class LoadedModel:
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
         # Chooses among drafters for all requests, since one alone may be too short to learn in.
-        self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
+        self.policy = Policy(longest=options.num_draft_tokens or 0)
+        if options.num_draft_tokens is None:
+            self.policy = new_policy(model, drafter, measure=options.measure)
+        self.needs_marks = not trims_freely(make_prompt_cache(model))  # to continue a text from where it was before
         self.vocabulary = vocabulary_size(model)  # number of the model's token ids
         self.context = context_length(model, tokenizer)
         self.ends = frozenset(tokenizer.eos_token_ids)  # token ids that end an answer

@@ -1,5 +1,6 @@
 """A prompt cache and the tokens in it, following a text that may change anywhere."""
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from spectool.runtime.caches.shared_texts import SharedTexts
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
-KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
+KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
 
 
 class TextCache:
@@ -32,11 +33,6 @@ class TextCache:
         self.model, self.passes = model, 0
         self.shared: SharedTexts | None = None
         self.forget()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the cache of its own; none while it shares one."""
-        return sum(int(entry.nbytes) for entry in self._cache)
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
@@ -69,6 +65,11 @@ class TextCache:
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
 
+    def follow(self, tokens: Sequence[int], *, mark: bool = False) -> None:
+        """Note that the cache holds ``tokens`` now, which a generation has fed; ``mark`` the place to return to it."""
+        self.tokens = list(tokens)
+        self._checkpoints.hold(len(self.tokens), for_good=mark)
+
     def forget(self) -> None:
         """Continue with an empty cache."""
         self.replace(make_prompt_cache(self.model), ())
@@ -84,3 +85,15 @@ class TextCache:
         self._cache = cache
         self.tokens = list(tokens)
         self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)
+
+    def copy(self) -> "TextCache":
+        """Another one that holds the same, and goes back to the same places."""
+        copied = copy.copy(self)
+        copied.tokens, copied._cache = list(self.tokens), copy.deepcopy(self._cache)
+        copied._checkpoints = Checkpoints(copied._cache, len(copied.tokens), KEPT_MARKS, self._checkpoints)
+        return copied
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a cache of its own, and of its marks."""
+        return self._checkpoints.nbytes + sum(int(entry.nbytes) for entry in self._cache)

@@ -378,7 +378,7 @@ class Loop:
             row.read_piece()
         except Exception as error:
             return [Step(row, error)]
-        if before > row.unread:
+        if before - row.unread >= _SMALLEST_PIECE:
             self._token_seconds = (perf_counter() - began) / (before - row.unread)
         if not row.unread:
             self._reading.remove(row)

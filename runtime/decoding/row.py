@@ -53,16 +53,24 @@ class Row:
         """Feed a piece of the prompt without its last token, which the first pass feeds."""
         text, whole = self.text, len(self.text.prompt) - 1
         if self._reading is None:
-            self._reading = self.own.read(text.prompt[:-1], lambda: self.piece)
+            self._reading = self._pieces()
         self.unread = whole - next(self._reading, whole)
         if not self.unread:
             for _ in self._reading:
                 pass  # nothing but its end
-            if text.settings.on_prompt is not None:
-                text.settings.on_prompt(self.cache)
             self.own.use_exact_masks()
             text.prompt_read = True
             text.start()
+
+    def _pieces(self) -> Iterator[int]:
+        """Feed the prompt, and yield the tokens fed after each pass; the marks of the settings end a pass."""
+        prompt, settings, fed = self.text.prompt, self.text.settings, 0
+        for end in [*(mark for mark in settings.prompt_marks if 0 < mark < len(prompt) - 1), len(prompt) - 1]:
+            for more in self.own.read(prompt[fed:end], lambda: self.piece):
+                yield fed + more
+            fed = end
+            if settings.on_prompt is not None:
+                settings.on_prompt(fed)
 
     def most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""

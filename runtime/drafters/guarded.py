@@ -109,6 +109,14 @@ class GuardedDrafter:
             self._fail(error, undo)
         return self.proposal
 
+    def close(self) -> None:
+        """End the text: its model has a cache of its own again."""
+        try:
+            if self.drafter is not None and self.drafter.cache is not None:
+                self.drafter.cache.leave()
+        except Exception as error:
+            self._fail(error, lambda: None)
+
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
         return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit).cut(limit))) or NOTHING
@@ -187,6 +195,11 @@ class TextDrafters:
         self.context += len(tokens)
         for slot in self.slots:
             slot.follow(tokens)
+
+    def close(self) -> None:
+        """End the text: what the drafters know of it is their own again."""
+        for slot in self.models:
+            slot.close()
 
     def may_propose(self) -> bool:
         """Whether one of them may have a proposal in the next cycle."""

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
 from openai import APIStatusError, NotFoundError
 
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.loading import load_drafter
@@ -224,17 +223,18 @@ def test_without_keys_nobody_is_told_what_is_cached(server: Server) -> None:
 
 def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     model, said = tiny_model(), list(range(3, 15))
-    cache = make_prompt_cache(model)
-    model(mx.array([said[:-1]]), cache=cache)  # what the loop leaves: all tokens but the last
+    held = TextCache(model)
+    held.prefill(said[:-1])  # what the loop leaves: all tokens but the last
     for prompt in (said[:5], said[:-1], said, [*said, 20], [3], [200, 201]):
         kept = PromptCaches(2, 10**9)
-        kept.keep("", said[:-1], cache)
-        assert kept.take("another client", prompt, model)[1] == 0
-        found, length = kept.take("", prompt, model)
-        assert found[0].offset == length <= len(prompt) - 1
-        assert length == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
-        assert cache[0].offset == 11, "a cache that others may need was cut"
-    kept.keep("", said[:4], cache)
+        kept.keep("", held)
+        assert not kept.take("another client", prompt, model).tokens
+        cache, tokens = kept.take("", prompt, model).content()
+        assert cache[0].offset == len(tokens) <= len(prompt) - 1
+        assert len(tokens) == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
+        assert held.content()[0][0].offset == 11, "a cache that others may need was cut"
+    held.follow(said[:4])
+    kept.keep("", held)
     assert len(kept._kept) <= 1, "a cache of other tokens than its text's was kept"
 
 
@@ -242,12 +242,12 @@ def test_caches_are_dropped_oldest_first() -> None:
     model = tiny_model()
     kept = PromptCaches(2, 10**9)
     for first in (10, 20, 30):
-        cache = make_prompt_cache(model)
-        model(mx.array([[first, 5, 6]]), cache=cache)
-        kept.keep("", [first, 5, 6], cache)
-    assert [kept.take("", [first, 5, 6, 7], model)[1] for first in (10, 20, 30)] == [0, 3, 3]
+        held = TextCache(model)
+        held.prefill([first, 5, 6])
+        kept.keep("", held)
+    assert [len(kept.take("", [first, 5, 6, 7], model).tokens) for first in (10, 20, 30)] == [0, 3, 3]
     small = PromptCaches(2, 1)
-    small.keep("", [30, 5, 6], cache)
+    small.keep("", held)
     assert not small._kept
 
 
