@@ -111,6 +111,7 @@ class Answer:
         sizes = [name.replace("penalty", "context_size") for name in PENALTIES]
         return make_logits_processors(
             {int(token): bias for token, bias in request.logit_bias.items()},
+            skip=len(self.prompt.tokens),
             **{name: getattr(request, name) or None for name in PENALTIES},
             **{name: getattr(request, name) for name in sizes},
         )

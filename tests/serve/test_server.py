@@ -3,20 +3,23 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx_lm.sample_utils import make_logits_processors
 from openai import APIStatusError, NotFoundError
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.loading import load_drafter
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
-from spectool.tests.runtime.models import tiny_model
+from spectool.tests.runtime.models import plain, tiny_model
 from spectool.tests.serve.questions import (
     CHAT,
     LONG,
@@ -257,6 +260,32 @@ def test_sampling_is_repeated_by_a_seed(server: Server) -> None:
     assert complete(server, PROMPTS[0], temperature=2.0, seed=8, top_p=0.9).choices[0].text != sampled[0]
     everything = complete(server, PROMPTS[0], temperature=0.5, seed=1, extra_body={"top_k": 1_000_000})
     assert everything.choices[0].text
+
+
+def test_presence_and_frequency_count_what_is_written_and_all_of_it(server: Server) -> None:
+    model, tokenizer = load_model(TARGET)
+    prompt = tokenizer.encode(PROMPTS[2])
+
+    def text(*processors: Any) -> str:
+        written = plain(model, prompt, 60, logits_processors=list(processors))
+        return str(tokenizer.decode([*prompt, *written])).removeprefix(tokenizer.decode(prompt))
+
+    for presence, frequency in ((2, 0), (0, 0.4), (1, 1)):
+
+        def processor(tokens: mx.array, logits: mx.array, presence: float = presence, each: float = frequency) -> Any:
+            written = Counter(tokens.tolist()[len(prompt) :])  # type: ignore[arg-type]
+            less = [presence * (token in written) + each * written[token] for token in range(logits.shape[-1])]
+            return logits - mx.array(less)[None]
+
+        penalties = {"presence_penalty": presence, "frequency_penalty": frequency}
+        found = complete(server, PROMPTS[2], 60, temperature=0, **penalties).choices[0].text
+        assert found == text(processor)
+        assert found != text(*make_logits_processors(**penalties)), "of the latest 20 tokens, with the prompt's"
+
+
+def test_nothing_but_the_most_probable_token_is_within_top_p_0(server: Server) -> None:
+    drawn = {complete(server, PROMPTS[0], temperature=2.0, top_p=0, seed=seed).choices[0].text for seed in range(3)}
+    assert drawn == {complete(server, PROMPTS[0], temperature=0).choices[0].text}
 
 
 def test_models_go_by_the_names_they_are_given(server: Server) -> None:
