@@ -50,7 +50,9 @@ class PromptCaches:
             return best, None
         self._kept.remove(source)
         self._kept.append(source)
-        drafter, source.drafter = source.drafter, None  # of two conversations that part, it follows the new one
+        if 2 * common_prefix(source.held.tokens, prompt) < len(source.held.tokens):
+            return best, None  # another conversation, with the same beginning
+        drafter, source.drafter = source.drafter, None  # where a conversation goes another way, it follows
         return best, drafter
 
     def keep(self, client: str, held: TextCache, drafter: Drafter | Drafters | None) -> None:
