@@ -151,12 +151,14 @@ class GuardedDrafter:
 
     def _catch_up(self, drafter: Drafter) -> None:
         """Let it read what it has missed."""
+        if self._begun and not self.missed:
+            return
         missed, self.missed = self.missed, []
         if not self._begun:
             self._begun = True
             drafter.draw_with(self._draw)
             drafter.start(missed)
-        elif missed:
+        else:
             drafter.commit(tuple(missed))
 
     def _fail(self, error: Exception, undo: Callable[[], None]) -> None:

@@ -164,33 +164,46 @@ class Policy:
             least: Drafts of these other texts, so that the pass has as many rows in any case.
             draft: Asks models.
         """
-        each, together = [text for text, _ in texts], max(together, len(texts))
+        drafters, together = [text for text, _ in texts], max(together, len(texts))
         if self.paused(together):
-            return Choice(each, [NOTHING] * len(texts), rests=True)
-        for text in each:
-            text.cycles += 1
+            return Choice(drafters, [NOTHING] * len(texts), rests=True)
         limits = [min(limit, self.longest) for _, limit in texts]
-        context, longest = max(text.context for text in each), max(*limits, least)
-        costs = _level(self.costs(longest, context, texts=together, refed=refed), least)
-        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(each, limits, strict=True)]
+        context = 0
+        for text in drafters:
+            text.cycles += 1
+            context = max(context, text.context)
+        costs = _level(self.costs(max(*limits, least), context, texts=together, refed=refed), least)
+        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
         length, picks, worth = self.best(offered, costs)
         found = [pick.cut(length) for pick in picks]
-        asked, count, reading, expected = self._models_to_ask(each, limits, costs, offered, worth, together)
-        proposals: list[Proposal] = [pick.proposal for pick in found]
-        cost = costs[max(len(proposal.tokens) for proposal in proposals)]
-        look_up_cost = cost
-        if any(asked):
-            guesses, drafting = self._guesses_of(asked, count, limits, together, draft)
-            drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
-            costs = _level(costs, max(least, drawn))
-            options = [
-                [best] if model is None else self._options(guess, best, text.look_ups, self._most(model, limit))
-                for guess, best, text, limit, model in zip(guesses, found, each, limits, asked, strict=True)
-            ]
-            length, picks, _ = self.best(options, costs)
-            proposals = [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
-            cost = drafting + costs[max(len(proposal.tokens) for proposal in proposals)]
-        return Choice(each, proposals, cost, found, look_up_cost, asked, reading, expected)
+        proposals = [pick.proposal for pick in found]
+        cost = _cost_of(proposals, costs)
+        if any(text.models for text in drafters):
+            asked, count, reading, expected = self._models_to_ask(drafters, limits, costs, offered, worth, together)
+            if any(asked):
+                guesses, drafting = self._guesses_of(asked, count, limits, together, draft)
+                proposals = self._with_guesses(guesses, found, drafters, asked, limits, costs)
+                whole = drafting + _cost_of(proposals, costs)
+                return Choice(drafters, proposals, whole, found, cost, asked, reading, expected)
+        return Choice(drafters, proposals, cost, found, cost)
+
+    def _with_guesses(
+        self,
+        guesses: Sequence[Candidate],
+        found: Sequence[Candidate],
+        texts: Sequence[TextDrafters],
+        asked: Sequence[GuardedDrafter | None],
+        limits: Sequence[int],
+        costs: list[float],
+    ) -> list[Proposal]:
+        """The best proposals given what models guess and what look-ups have found."""
+        options = [
+            [best] if model is None else self._options(guess, best, text.look_ups, self._most(model, limit))
+            for guess, best, text, limit, model in zip(guesses, found, texts, limits, asked, strict=True)
+        ]
+        drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
+        length, picks, _ = self.best(options, _level(costs, drawn))
+        return [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -225,28 +238,27 @@ class Policy:
 
     def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
         """Learn what became of a cycle: the tokens of each text, none for one that has failed or gone meanwhile."""
-        cycles = [(at, choice.texts[at], tokens) for at, tokens in enumerate(committed) if tokens]
-        if not cycles:
-            return
-        for _, text, tokens in cycles:
-            self.judge(text, tokens)
-        if choice.rests:
-            self.account.rest()
-        models = {model.name for _, text, _ in cycles for model in text.models}
+        cycles = [(at, tokens) for at, tokens in enumerate(committed) if tokens]
+        for at, tokens in cycles:
+            self.judge(choice.texts[at], tokens)
         asked = {model.name for model in choice.asked if model is not None}
-        for name in models - asked:
+        for name in {model.name for text in choice.texts for model in text.models} - asked if cycles else ():
             self.record(name).rest()
-        if choice.rests:
+        if choice.rests and cycles:
+            self.account.rest()
+        if choice.rests or not cycles:
             return
-        tokens_of_one = sum(len(tokens) for _, _, tokens in cycles) / len(cycles)
-        without = sum(
-            len(tokens) if choice.asked[at] is None else 1.0 + _accepted(choice.look_ups[at], tokens)
-            for at, _, tokens in cycles
-        ) / len(cycles)
+        written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
+        without = written
+        if asked:
+            without = sum(
+                len(tokens) if choice.asked[at] is None else 1.0 + _accepted(choice.look_ups[at], tokens)
+                for at, tokens in cycles
+            ) / len(cycles)
+            for name in asked:
+                self.record(name).learn(written - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
         self.account.settle(without - choice.look_up_cost, without)
-        for name in models & asked:
-            self.record(name).learn(tokens_of_one - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
-        self._tokens = DECAY * self._tokens + tokens_of_one
+        self._tokens = DECAY * self._tokens + written
         self._passes = DECAY * self._passes + choice.cost + choice.reading
 
     def judge(self, text: TextDrafters, committed: Sequence[int]) -> None:
@@ -376,9 +388,13 @@ def _taken(guess: Candidate, pick: Candidate, length: int) -> Proposal:
     return pick.proposal.cut(length if drawn is None else max(length, count))
 
 
+def _cost_of(proposals: Sequence[Proposal], costs: Sequence[float]) -> float:
+    return costs[max(len(proposal.tokens) for proposal in proposals)]
+
+
 def _level(costs: list[float], least: int) -> list[float]:
     """Costs by draft length where as many drafts as ``least`` have their rows in any case."""
-    return [costs[least]] * least + costs[least:]
+    return [costs[least]] * least + costs[least:] if least else costs
 
 
 def _if_right(
