@@ -63,11 +63,11 @@ def require_there(name: str, load: Callable[[str], object]) -> None:
 
 def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
     """The tokenizer of that name, with a note on stderr of which text it does not keep."""
-    from spectool.tokenization.opening import open_tokenizer
+    from spectool.commands.shared.own_tokenizers import named_tokenizer
     from spectool.tokenization.round_trips import limits
 
     say(f"opening {source}")
-    tokenizer = open_tokenizer(source)
+    tokenizer = named_tokenizer(source)
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer

@@ -1,0 +1,75 @@
+"""The tokenizer that a dictionary was built for, among those that are the user's own.
+
+A manifest names its tokenizer, but whoever wrote the file chose that name, so nothing is opened or fetched by it. Its
+fingerprint decides: of a tokenizer that the user has named to a command before, or that is in the user's Hugging Face
+cache. The hub is not asked.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from spectool import TokenizerError
+from spectool.artifacts.atomic import atomic_file
+from spectool.artifacts.default_paths import default_path
+from spectool.artifacts.dictionary import Dictionary
+from spectool.commands.shared.console import say
+from spectool.tokenization.fingerprint import short
+from spectool.tokenization.hub_names import cached_names
+from spectool.tokenization.opening import cached_tokenizer, open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
+
+_REMEMBERED = "tokenizers.json"  # in the user's cache: fingerprint -> path
+
+
+def named_tokenizer(source: str | Path) -> Tokenizer:
+    """The tokenizer of a name that the user gave; if it is a path, it is remembered for `own_tokenizer`."""
+    tokenizer, path = open_tokenizer(source), Path(source).expanduser()
+    if path.exists() and _remembered().get(tokenizer.fingerprint) != (known := str(path.resolve())):
+        with suppress(OSError):  # a cache that cannot be written ends no command
+            default_path("").mkdir(parents=True, exist_ok=True)
+            with atomic_file(default_path(_REMEMBERED)) as partial:
+                partial.write_text(json.dumps(_remembered() | {tokenizer.fingerprint: known}), encoding="utf-8")
+    return tokenizer
+
+
+def own_tokenizer(dictionary: Dictionary) -> Tokenizer:
+    """The user's own tokenizer that has the fingerprint which a dictionary records.
+
+    Raises:
+        TokenizerError: The user has none; the message asks for ``--tokenizer``.
+    """
+    recorded = dictionary.tokenizer
+    for tokenizer in _own(recorded):
+        if tokenizer.matches(recorded):
+            return tokenizer
+    raise TokenizerError(
+        f"{dictionary.path}: built for tokenizer {short(recorded['fingerprint'])}, which you have not used here and "
+        "which is not in your Hugging Face cache. Give the dictionary's tokenizer with --tokenizer; the file calls it "
+        f"{recorded['name']!r}"
+    )
+
+
+def _own(recorded: Mapping[str, Any]) -> Iterator[Tokenizer]:
+    """The user's tokenizers, the likeliest first; those that cannot be opened any more are left out."""
+    known = _remembered().get(recorded["fingerprint"])
+    if known is not None and Path(known).exists():
+        with suppress(TokenizerError, OSError):
+            yield open_tokenizer(known)
+    names = sorted(cached_names(), key=lambda name: name != recorded["name"])
+    if len(names) > 1:
+        say(f"looking for the tokenizer among {len(names)} models in your Hugging Face cache")
+    for name in names:
+        with suppress(TokenizerError, OSError):
+            if (tokenizer := cached_tokenizer(name)) is not None:
+                yield tokenizer
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        found = json.loads(default_path(_REMEMBERED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
