@@ -15,7 +15,7 @@ from spectool.tokenization.opening import open_tokenizer
 def dictionary(tmp_path: Path) -> Path:
     path = tmp_path / "sample-pl.8d3f21ab.backoff-0c55d1.dict"
     inputs = {"corpus": "sample:pl", "documents": 1, "characters": 9}
-    rows = [((5,), 6, 0.5, 3), ((6, 5), 7, 0.5, 3)]
+    rows = [((5,), 6, 0.5), ((6, 5), 7, 0.5)]
     return written(path, rows, open_tokenizer(TOKENIZER).identity, {"method": "merge"}, inputs).path
 
 

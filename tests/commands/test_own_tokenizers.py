@@ -40,7 +40,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dictionary(tmp_path: Path, elsewhere: Path) -> Path:
-    rows = [((5,), 6, 0.5, 3), ((6, 5), 7, 0.5, 3)]
+    rows = [((5,), 6, 0.5), ((6, 5), 7, 0.5)]
     return written(tmp_path / "x.dict", rows, open_tokenizer(elsewhere).identity).path
 
 
