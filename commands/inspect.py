@@ -59,7 +59,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
 
 
 def _tokenizer_facts(source: str) -> dict[str, Any]:
-    from spectool.commands.shared.own_tokenizers import named_tokenizer
+    from spectool.commands.shared.tokenizers import named_tokenizer
     from spectool.tokenization.round_trips import limits
 
     say(f"opening {source}")

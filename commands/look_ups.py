@@ -7,7 +7,7 @@ from typing import Any
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
-from spectool.commands.shared.own_tokenizers import named_tokenizer, own_tokenizer
+from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 _STEPS = 8  # most look-ups of a proposal that is shown

@@ -63,7 +63,7 @@ def predict(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
-    from spectool.commands.shared.own_tokenizers import named_tokenizer, own_tokenizer
+    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
     from spectool.measure.precision import flatter_forms
     from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, Machine, machines_on, predict
     from spectool.runtime.drafters.lookup import LookupDrafter

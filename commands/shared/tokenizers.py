@@ -1,8 +1,8 @@
-"""The tokenizer that a dictionary was built for, among those that are the user's own.
+"""Tokenizers that commands open: by the names that the user gives, and by a dictionary's fingerprint.
 
-A manifest names its tokenizer, but whoever wrote the file chose that name, so nothing is opened or fetched by it. Its
-fingerprint decides: of a tokenizer that the user has named to a command before, or that is in the user's Hugging Face
-cache. The hub is not asked.
+A manifest names its tokenizer, too, but whoever wrote the file chose that name, so nothing is opened or fetched by it.
+The fingerprint finds the tokenizer among those that the user has named to a command before, and those in the user's
+Hugging Face cache. The hub is not asked.
 """
 
 import json
@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from spectool import TokenizerError
-from spectool.artifacts.atomic import atomic_file
+from spectool.artifacts.artifact import require_replaceable
+from spectool.artifacts.atomic import atomic_file, require_writable
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.dictionary import Dictionary
-from spectool.commands.shared.console import say
+from spectool.commands.shared.console import require_there, say
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.hub_names import cached_names
 from spectool.tokenization.opening import cached_tokenizer, open_tokenizer
+from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = "tokenizers.json"  # in the user's cache: fingerprint -> path
@@ -33,6 +35,32 @@ def named_tokenizer(source: str | Path) -> Tokenizer:
             with atomic_file(default_path(_REMEMBERED)) as partial:
                 partial.write_text(json.dumps(_remembered() | {tokenizer.fingerprint: known}), encoding="utf-8")
     return tokenizer
+
+
+def tokenizer_with_notes(source: str | Path) -> Tokenizer:
+    """The tokenizer of that name, with a note on stderr of which text it does not keep."""
+    say(f"opening {source}")
+    tokenizer = named_tokenizer(source)
+    if changes := limits(tokenizer):
+        say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
+    return tokenizer
+
+
+def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[Tokenizer]:
+    """The tokenizers of a stage by role, with notes, if they are there and ``out`` may be written for them.
+
+    Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
+    """
+    if out is None:
+        require_writable(default_path("new"))
+    else:
+        require_replaceable(out, format_name)
+    for name in names.values():
+        require_there(name, open_tokenizer)
+    opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
+    if out is not None:
+        require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})
+    return list(opened.values())
 
 
 def own_tokenizer(dictionary: Dictionary) -> Tokenizer:
