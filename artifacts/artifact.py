@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 import spectool
 from spectool import ArtifactError
 from spectool.artifacts.atomic import require_writable
-from spectool.artifacts.container import MOST_HEADER, Container, open_container, parse_json, write_container
+from spectool.artifacts.container import Container, open_container, parse_json, write_container
 from spectool.artifacts.manifest import Manifest
 
 FORMATS = {
@@ -146,8 +145,6 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
 
 
 def _read(path: Path) -> tuple[Container, Manifest]:
-    if path.is_dir():
-        raise ArtifactError(_about_directory(path))
     file = open_container(path)
     try:
         return file, Manifest.of(parse_json(file.manifest))
@@ -160,14 +157,3 @@ def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
         raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(FORMATS)}")
     found: type[Artifact] = resolve_name(FORMATS[manifest.format])
     return found
-
-
-def _about_directory(path: Path) -> str:
-    """What to say of a directory, which artifacts were before they were files."""
-    again = "Build the artifact again, or name a file"
-    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
-        with (path / "manifest.json").open("rb") as stream:
-            value = parse_json(stream.read(MOST_HEADER))
-        manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
-        again = f"Remove it. {_class_of(path, manifest)._again(path, manifest)}"
-    return f"{path}: is a directory, as artifacts of older versions were; expected a file. {again}"
