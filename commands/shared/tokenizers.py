@@ -23,6 +23,7 @@ from spectool.tokenization.opening import cached_tokenizer, open_tokenizer
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
+_RARE = "𒀀"  # in few vocabularies
 _REMEMBERED = "tokenizers.json"  # in the user's cache: fingerprint -> path
 
 
@@ -38,9 +39,14 @@ def named_tokenizer(source: str | Path) -> Tokenizer:
 
 
 def tokenizer_with_notes(source: str | Path) -> Tokenizer:
-    """The tokenizer of that name, with a note on stderr of which text it does not keep."""
+    """The tokenizer of that name, with a note on stderr of which text it does not keep.
+
+    Raises:
+        TokenizerError: It cannot be opened, or stops at text that it has no token for.
+    """
     say(f"opening {source}")
     tokenizer = named_tokenizer(source)
+    tokenizer.encode(_RARE)
     if changes := limits(tokenizer):
         say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
     return tokenizer
