@@ -30,7 +30,7 @@ class Artifact:
     version: ClassVar[int]  # of the format; others cannot be read
     roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
     again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
-    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
+    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{sources}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
         """Open the artifact at ``path`` and compare its SHA-256, which takes about 1 ms for each MB.
@@ -95,9 +95,12 @@ class Artifact:
     @classmethod
     def _again(cls, path: Path, manifest: Manifest) -> str:
         """How to build an artifact again that this version does not read."""
-        known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
-        known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
-        command = cls.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
+        inputs = manifest.inputs
+        packs = [("--pack", str(each.get("name"))) for each in inputs.get("packs", ()) if isinstance(each, dict)]
+        named = [*packs, *([("--corpus", inputs.get("corpus", "CORPUS"))] if "corpus" in inputs or not packs else [])]
+        known = {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
+        quoted = {name: shlex.quote(str(value)) for name, value in {"path": path, **known}.items()}
+        command = cls.rebuild.format_map(quoted | {"sources": " ".join(map(shlex.join, named))})
         return f"{cls.again} with this version{command and f': {command}'}"
 
 

@@ -73,7 +73,7 @@ class Dictionary(Artifact):
 
     format, version, roles = "spectool-dictionary", 6, ("target",)
     again = "Build the dictionary again"
-    rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
+    rebuild = "spectool build-dict --tokenizer {target} {sources} -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path`` and check everything that look-ups rely on (`marisa_check`)."""
@@ -118,11 +118,6 @@ class Dictionary(Artifact):
     def tokenizer(self) -> Mapping[str, Any]:
         """The manifest's entry of the tokenizer that it was built for."""
         return self.manifest.tokenizers["target"]
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of that tokenizer."""
-        return str(self.tokenizer["fingerprint"])
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """The longest known suffix of token ids, oldest first; None if none is known.

@@ -49,7 +49,7 @@ class Manifest:
             _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
             if tokenizer["size"] < 0:
                 raise TypeError(f"tokenizer {role!r} has a negative size")
-        texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict}
+        texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict, "packs": list}
         _expect_types("the inputs", manifest.inputs, texts, optional=True)
         return manifest
 

@@ -62,6 +62,7 @@ def test_damaged_manifests(artifact: Path, text: str) -> None:
         (lambda m: m["tokenizers"]["target"].update(name="\ud800"), "surrogates not allowed"),
         (lambda m: m["statistics"].update(x=float("nan")), "NaN is no number of 64 bits"),
         (lambda m: m["statistics"].update(x=float("inf")), "Infinity is no number of 64 bits"),
+        (lambda m: m["inputs"].update(packs="pl.pack"), "'packs' of the inputs: expected list, got str"),
         (lambda m: m["inputs"].update(documents="many"), "'documents' of the inputs: expected int, got str"),
     ],
 )

@@ -250,15 +250,24 @@ def test_long_contexts_are_not_written(tmp_path: Path) -> None:
     open_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 
 
-def test_another_version_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "sources"),
+    [
+        ({}, "--corpus CORPUS"),
+        ({"corpus": "my texts"}, "--corpus 'my texts'"),
+        ({"packs": [{"name": "pl.pack"}, {"name": "a b.pack"}]}, "--pack pl.pack --pack 'a b.pack'"),
+        ({"packs": [{"name": "pl.pack"}, 7], "corpus": "t"}, "--pack pl.pack --corpus t"),
+    ],
+)
+def test_another_version_is_not_read(tmp_path: Path, inputs: dict[str, Any], sources: str) -> None:
     path = tmp_path / "x.dict"
     write(path, SMALL)
-    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1))
+    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1, inputs=inputs))
     with pytest.raises(
         ArtifactError, match=f"version {Dictionary.version + 1} .*reads version {Dictionary.version}"
     ) as caught:
         Dictionary(path)
-    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small --corpus CORPUS -o {path}")
+    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small {sources} -o {path}")
 
 
 def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
