@@ -89,7 +89,7 @@ def own_tokenizer(dictionary: Dictionary) -> Tokenizer:
 def _own(recorded: Mapping[str, Any]) -> Iterator[Tokenizer]:
     """The user's tokenizers, the likeliest first; those that cannot be opened any more are left out."""
     known = _remembered().get(recorded["fingerprint"])
-    if known is not None and Path(known).exists():
+    if isinstance(known, str) and Path(known).exists():
         with suppress(TokenizerError, OSError):
             yield open_tokenizer(known)
     names = sorted(cached_names(), key=lambda name: name != recorded["name"])
