@@ -4,6 +4,7 @@ What is written lies next to its place, as ``.NAME.….partial``, until it is re
 a killed one left there more than a day ago.
 """
 
+import errno
 import glob
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from spectool import ArtifactError
 
 _DAY = 24 * 60 * 60  # seconds
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -46,6 +48,17 @@ def atomic_directory(out: Path) -> Iterator[Path]:
     with _partial(out, Path.mkdir) as partial:
         yield partial
         partial.rename(out)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the system's error that a disk is full name the file that is written; by itself it names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def require_new(out: Path) -> None:
@@ -79,7 +92,8 @@ def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial")
     make(partial)
     try:
-        yield partial
+        with naming(out):
+            yield partial
     finally:
         _remove(partial)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
 
@@ -35,6 +35,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
+    from spectool.commands.shared.tokenizers import open_tokenizers
 
     source = open_text(corpus)
     drafting, verifying = open_tokenizers(Alignment.format, out, draft=draft, target=target)

@@ -17,7 +17,7 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "sta
 @command("inspect")
 @click.argument("path", metavar="PATH")
 @option("--lookup", type=some_text, metavar="TEXT", help="Show what a dictionary proposes after this text.")
-@tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
+@tokenizer_option(help="The dictionary's tokenizer, for showing tokens as text, if you have not used it here.")
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 
@@ -59,11 +59,11 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
 
 
 def _tokenizer_facts(source: str) -> dict[str, Any]:
-    from spectool.tokenization.opening import open_tokenizer
+    from spectool.commands.shared.tokenizers import named_tokenizer
     from spectool.tokenization.round_trips import limits
 
     say(f"opening {source}")
-    tokenizer = open_tokenizer(source)
+    tokenizer = named_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,

@@ -55,6 +55,7 @@ def pack(
         spectool pack a.pack b.pack --language pl -o both.pack
     """
     from spectool.artifacts.artifact import require_replaceable
+    from spectool.artifacts.atomic import naming
     from spectool.artifacts.pack import Pack
     from spectool.build.packs.stage import build_pack
 
@@ -67,7 +68,8 @@ def pack(
     manifest = build_pack(packs, corpora, about, out, options, say)
     print_result(out, manifest, as_json)
     if card is not None:
-        card.write_text(_card(out, about, manifest.statistics), encoding="utf-8")
+        with naming(card):
+            card.write_text(_card(out, about, manifest.statistics), encoding="utf-8")
     if not as_json:
         say_next(["build-dict", "--tokenizer", "MODEL", "--pack", str(out)], "-o …")
 

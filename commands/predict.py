@@ -1,6 +1,5 @@
 """The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 
 @command("predict")
 @option("--corpus", metavar="C", default="sample:pl", help="Text to replay.", heading="Text")
-@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@tokenizer_option(
+    "--target", help="The target's tokenizer; by default the dictionary's, if you have it.", heading="Text"
+)
 @option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
 @option("--history/--no-history", default=True, help="Draft from the text too.", heading="Drafting")
@@ -62,11 +63,11 @@ def predict(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
+    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
     from spectool.measure.precision import flatter_forms
     from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, Machine, machines_on, predict
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
-    from spectool.tokenization.opening import open_named
 
     machines, chip = _measured(tokenizer) if machine["here"] else {}, machine["chip"]
     if chip:
@@ -75,9 +76,8 @@ def predict(
     if not dictionaries and (tokenizer is None or not history):
         raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
-    recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
-    say(f"opening {tokenizer or recorded['name']}")
-    target = open_named(tokenizer, recorded, "the dictionary's")
+    say(f"opening {tokenizer}" if tokenizer else "opening the dictionary's tokenizer")
+    target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(found[0])
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
     least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_probability is None else min_probability

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spectool.commands.shared.console import open_text, print_result, say, say_next, tokenizer_with_notes
+from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
 
 
@@ -33,6 +33,7 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     """
     from spectool.artifacts.atomic import require_new
     from spectool.build.pruning.stage import prune_model
+    from spectool.commands.shared.tokenizers import tokenizer_with_notes
 
     sources = [open_text(corpus) for corpus in corpora]
     require_new(out)

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, without_controls
+from spectool import printable
+from spectool.commands.shared.console import say
 from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import (
     adapter_option,
@@ -169,4 +170,4 @@ class _LogLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The entry, with control characters escaped; the further lines of a traceback are indented."""
-        return without_controls(super().format(record)).replace("\n", "\n    ")
+        return printable(super().format(record), "\n").replace("\n", "\n    ")

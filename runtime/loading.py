@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
+from spectool import ArtifactError, RuntimeUnsupported, TokenizerError, printable
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -150,7 +150,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
             warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
-            warn(f"warning: skipping a dictionary: {error}")
+            warn(f"warning: skipping a dictionary: {printable(str(error))}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
         say(f"drafting from {names} in {folder}; --no-dict turns this off")

@@ -149,14 +149,14 @@ def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
 
 
 def open_pack(name: str) -> Pack:
-    """The pack at a path, or the bundled one of a language.
+    """The pack at a path, or the bundled one of a language, such as ``pl`` or ``pl.pack``.
 
     Raises:
         ArtifactError: There is none, or it is damaged.
     """
     path = Path(name).expanduser()
-    if not path.exists() and name in (known := bundled_packs()):
-        path = known[name]
+    if not path.exists() and (language := name.removesuffix(".pack")) in (known := bundled_packs()):
+        path = known[language]
     elif not path.exists():
         raise ArtifactError(
             f"{name}: no such pack. Bundled: {', '.join(known)}. Build one of another language from text: "

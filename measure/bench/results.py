@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spectool.artifacts.atomic import naming
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST, LEVEL, speedup_interval
 
 RUN_FILE, PAGE = "run.jsonl", "report.md"
@@ -125,7 +126,7 @@ class Run:
         begin = [] if self.blocks else [{"options": asdict(self.options), **self.facts}]
         self.blocks.append(block)
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / RUN_FILE).open("a", encoding="utf-8") as stream:
+        with naming(file := self.path / RUN_FILE), file.open("a", encoding="utf-8") as stream:
             stream.writelines(json.dumps(line, default=str) + "\n" for line in [*begin, asdict(block)])
 
 

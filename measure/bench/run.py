@@ -20,7 +20,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.atomic import require_new
+from spectool.artifacts.atomic import naming, require_new
 from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
@@ -72,7 +72,8 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
             raise
         finally:
             if run.blocks:
-                (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
+                with naming(out / PAGE):
+                    (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
     return run
 
 
