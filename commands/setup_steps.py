@@ -28,7 +28,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
-from spectool.measure.sharing import flatter_here
+from spectool.measure.sharing import cheaper_here
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
@@ -171,7 +171,7 @@ class Setup:
         """Forms of the model in which passes with drafts cost less on this machine."""
         model = load_model(self.model, lazy=True)[0]
         costs = known_costs(model)
-        return [] if costs is None else flatter_here(model, costs)
+        return [] if costs is None else cheaper_here(model, costs)
 
     def _print(self, run: Run, as_json: bool) -> None:
         verdict = verdict_of(run)

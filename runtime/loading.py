@@ -260,6 +260,7 @@ def _from_model(
     from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 
     if mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary):
-        command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)} -o pair.align"
+        sides = f"--draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
+        command = f"spectool align {sides} --corpus TEXT -o pair.align"
         raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two, and give the alignment: {command}")
     return ModelDrafter(model, min_probability=min_probability)

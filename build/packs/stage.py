@@ -145,7 +145,10 @@ def compile_and_build(
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
     """What the manifest of a dictionary says of its packs."""
-    return [{"name": pack.path.name, "sha256": pack.file.sha256} for pack in packs]
+    return [
+        {"name": pack.path.name, "sha256": pack.file.sha256, "language": str(pack.manifest.inputs.get("language", ""))}
+        for pack in packs
+    ]
 
 
 def open_pack(name: str) -> Pack:

@@ -73,6 +73,7 @@ def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -
         ["build-dict"],
         ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "much"],
         ["align", "--draft", OTHER],
+        ["align", "--draft", OTHER, "--target", TOKENIZER],  # no language is taken for granted
         ["inspect"],
         ["inspect", TOKENIZER, "--lookup", "kot"],
         ["predict", "--corpus", "sample:pl"],
