@@ -78,7 +78,7 @@ def doctor(
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)
     if as_json:
-        more = {"lengths": lengths, "other_forms": advice}
+        more = {"lengths": lengths, "other_weights": advice}
         show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
     _print(costs["target"], lengths, draft_pass)

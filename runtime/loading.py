@@ -51,21 +51,10 @@ def load_model(
             f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
         )
 
-    source = None
-    try:
-        if name.startswith("~"):
-            name = str(Path(name).expanduser())
-        local, is_file = Path(name).is_dir(), Path(name).is_file()
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
-    if not local:
-        if not looks_like_hub_id(name):
-            what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
-            raise RuntimeUnsupported(
-                f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
-                "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
-            )
+    source, local = None, local_model(name)
+    if local:
+        name = str(local)
+    else:
         source = cached_snapshot(name, "*.safetensors")
         try:
             if source is None:
@@ -103,6 +92,27 @@ def load_model(
     if backend := getattr(getattr(tokenizer, "_tokenizer", None), "backend_tokenizer", None):
         require_bounded(name, backend)
     return model, tokenizer
+
+
+def local_model(name: str) -> Path | None:
+    """The directory of a model; None for a hub id.
+
+    Raises:
+        RuntimeUnsupported: The name is neither.
+    """
+    try:
+        path = Path(name).expanduser() if name.startswith("~") else Path(name)
+        found, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
+    if is_file or not (found or looks_like_hub_id(name)):
+        what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
+        raise RuntimeUnsupported(
+            f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
+            "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
+        )
+    return path if found else None
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
@@ -153,7 +163,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
             warn(f"warning: skipping a dictionary: {error}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
-        say(f"drafting from {names} in {folder}; --no-dict turns this off")
+        say(f"drafting from {names} in {folder}, as for every model with this tokenizer; --no-dict turns this off")
     return found
 
 

@@ -76,14 +76,15 @@ def _within(limit: int, found: PieceCounts, progress: Progress) -> tuple[dict[st
     """The arrays of the most useful n-grams that fit into the size limit, and what the manifest says of them."""
     progress("smoothing")
     candidates = Candidates(found)
-    everything, most = sum(len(level.count) for level in found.counts.levels), int(limit / _BYTES_AN_NGRAM)
+    everything = sum(len(level.count) for level in found.counts.levels)
+    most = min(everything, int(limit / _BYTES_AN_NGRAM))
     for trial in range(_TRIALS):
         progress(f"choosing {most:,} n-grams")
         arrays, shape = _arrays(candidates.best(most))
         size = sum(values.nbytes for values in arrays.values())
         if size <= limit and (most >= everything or size >= _ENOUGH * limit or trial > 2):
             break
-        most = max(1, int(most * _AIM * limit / size))
+        most = min(everything, max(1, int(most * _AIM * limit / size)))
     return arrays, shape
 
 

@@ -44,6 +44,23 @@ def some_text(given: str) -> str:
         raise click.BadParameter(f"{error}.") from error
 
 
+_CODES = {"polish": "pl", "polski": "pl", "ukrainian": "uk", "ua": "uk", "crimean tatar": "crh", "english": "en"}
+
+
+def language_code(given: str) -> str:
+    """A language by its code, in small letters.
+
+    >>> language_code("PL")
+    'pl'
+    """
+    code = given.lower()
+    if code in _CODES:
+        raise click.BadParameter(f"expected the code of a language, got {given!r}. Give {_CODES[code]}.")
+    if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", code):
+        raise click.BadParameter(f"expected the code of a language, such as pl or crh, got {given!r}.")
+    return code
+
+
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object."""
     try:
