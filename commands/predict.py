@@ -126,8 +126,9 @@ def predict(
         "proposed per pass": counts.proposed / max(1, counts.passes),
     }
     facts |= {name: round(figure, 4) for name, figure in figures.items()} | {"accepted by source": by_drafter(counts)}
-    if chip:
-        facts["other weights"] = cheaper_weight_formats(chip, machine["bits"], machine["mode"])
+    others = cheaper_weight_formats(chip, machine["bits"], machine["mode"]) if chip else []
+    if others or (chip and as_json):
+        facts["other weights"] = others
     if as_json:
         facts = {"summary": summary, **facts}
     else:

@@ -101,18 +101,20 @@ def local_model(name: str) -> Path | None:
         RuntimeUnsupported: The name is neither.
     """
     try:
-        path = Path(name).expanduser() if name.startswith("~") else Path(name)
-        found, is_file = path.is_dir(), path.is_file()
+        if name.startswith("~"):
+            name = str(Path(name).expanduser())
+        found, is_file = Path(name).is_dir(), Path(name).is_file()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
-    if is_file or not (found or looks_like_hub_id(name)):
+    is_hub_id = looks_like_hub_id(name) and not (is_file or name.endswith(".gguf"))
+    if not (found or is_hub_id):
         what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
         raise RuntimeUnsupported(
             f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
             "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
         )
-    return path if found else None
+    return Path(name) if found else None
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
@@ -229,7 +231,7 @@ def load_drafter(
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
         )
-    if draft_model is not None:
+    if draft_model is not None or isinstance(tokenizer, str | Path):
         tokenizer = open_tokenizer(tokenizer)
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(named, tokenizer, say)

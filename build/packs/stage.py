@@ -127,6 +127,9 @@ def compile_and_build(
         SpectoolError: It does not fit into memory.
     """
     parts, held_out = list[Counts](), list[str]()
+    if corpus is not None:  # first, because it may be refused
+        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
+        parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.path.name}")
         counts, merged = compile_pack(pack, tokenizer, options.max_context + 1)
@@ -136,9 +139,6 @@ def compile_and_build(
                 "less often than from a dictionary of the text itself"
             )
         parts.append(counts)
-    if corpus is not None:
-        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
-        parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     counts = add_counts(parts, tokenizer.size)
     inputs = {"packs": described(packs)} | ({} if corpus is None else describe_corpus(corpus))
     return build_backoff(tokenizer, counts, inputs, out, options, progress, held_out)

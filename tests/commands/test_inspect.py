@@ -38,6 +38,12 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
         assert find_artifact(Path(name), ".dict") == Path(name)
 
 
+def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "pl.bench").mkdir()
+    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
+    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))
+
+
 def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
     edit_manifest(dictionary, lambda manifest: manifest["inputs"].update(corpus="a\x1b[2J\x9b\rb"))
     assert r"corpus a\x1b[2J\x9b\rb" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout

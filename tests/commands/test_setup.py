@@ -126,6 +126,7 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
         (("no/where", "--language", "pl"), "no/where"),
         (("model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         (("models/model.gguf", "--language", "pl"), "GGUF files cannot be read"),  # no hub id
+        (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         ((TARGET, "--language", "cs"), "--corpus"),
         ((TARGET, "--language", "cs"), "spectool pack"),
         ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
