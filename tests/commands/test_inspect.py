@@ -38,12 +38,6 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
         assert find_artifact(Path(name), ".dict") == Path(name)
 
 
-def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
-    (tmp_path / "pl.bench").mkdir()
-    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
-    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))
-
-
 def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
     edit_manifest(dictionary, lambda manifest: manifest["inputs"].update(corpus="a\x1b[2J\x9b\rb"))
     assert r"corpus a\x1b[2J\x9b\rb" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
@@ -54,3 +48,9 @@ def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
     edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
     edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
     assert "with 1,099,511,627,776 ids" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
+
+
+def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "pl.bench").mkdir()
+    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
+    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))

@@ -162,7 +162,7 @@ def test_the_command_says_where_a_chip_of_its_own_generation_stands_for_it(repla
 def test_the_text_is_in_the_language_of_the_dictionarys_pack(tmp_path: Path, language: str) -> None:
     out, text = tmp_path / "words.dict", sample_path(language)
     build_dictionary(small_pack(tmp_path, language, text), out)
-    assert figures("--dict", out, "--max-tokens", 50)["corpus"] == f"sample:{language}"
+    assert figures("--dict", out, "--tokenizer", TARGET, "--max-tokens", 50)["corpus"] == f"sample:{language}"
 
 
 def test_a_text_is_asked_for_where_none_in_the_language_is_bundled(tmp_path: Path) -> None:
