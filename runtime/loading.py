@@ -1,5 +1,6 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
+import os
 import shlex
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -231,8 +232,9 @@ def load_drafter(
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
         )
-    if draft_model is not None or isinstance(tokenizer, str | Path):
-        tokenizer = open_tokenizer(tokenizer)
+    named_path = isinstance(tokenizer, str | Path) and not looks_like_hub_id(str(tokenizer))
+    if draft_model is not None or (named_path and not os.path.lexists(os.path.expanduser(tokenizer))):  # noqa: PTH111
+        tokenizer = open_tokenizer(tokenizer)  # which says what it looked for, if nothing is there
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(named, tokenizer, say)
     if dictionaries or history:
