@@ -13,7 +13,12 @@ from spectool.commands.shared.options import command, draft_option, option, out_
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option("--corpus", default="sample:pl", metavar="C", help="Text to judge the pair on, as for build-dict.")
+@option(
+    "--corpus",
+    required=True,
+    metavar="C",
+    help="Text to judge the pair on, in the language that the model will write; as for build-dict.",
+)
 @out_option
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.

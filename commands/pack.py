@@ -8,13 +8,13 @@ import click
 
 from spectool.build.packs.options import PackOptions
 from spectool.commands.shared.console import open_text, print_result, say, say_next
-from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes
+from spectool.commands.shared.options import Whole, command, language_code, option, path_option, size_in_bytes
 
 
 @command("pack")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @path_option("-o", "--out", required=True, metavar="OUT", help="The pack to write, such as pl.pack.")
-@option("--language", metavar="CODE", required=True, help="Language of the text, such as pl.")
+@option("--language", type=language_code, metavar="CODE", required=True, help="Language of the text, such as pl.")
 @option(
     "--from",
     "credits",

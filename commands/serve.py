@@ -133,6 +133,9 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     sources = checked_sources(options)
+    alone = "a draft model" if sources["draft_model"] else "--kv-bits" if options["kv_bits"] else ""
+    if alone and (options["batch"] or 1) > 1:
+        raise click.UsageError(f"--batch {options['batch']}: with {alone}, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
     started = ServerOptions(model=model, chat_template=chat_template and chat_template[1], **options)
     handler = logging.StreamHandler()
@@ -150,6 +153,8 @@ def serve(
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
+        if alone:
+            say(f"With {alone}, requests are answered one after the other.")
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()

@@ -142,7 +142,9 @@ def guarded() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except KeyboardInterrupt as stop:
-        say(str(stop) or "Interrupted. No file was left half-written.")
+        context = click.get_current_context(silent=True)
+        writes = context is not None and "out" in context.params
+        say(str(stop) or f"Interrupted.{' No file was left half-written.' * writes}")
         sys.exit(130)
     except (click.ClickException, click.exceptions.Exit):
         raise

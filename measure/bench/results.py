@@ -186,8 +186,10 @@ def verdict_of(run: Run) -> Verdict:
         return Verdict(results, f"{TOO_SHORT}: {short}--count {ENOUGH_PROMPTS} and --ignore-eos.{said}")
     drafted = [one for one in results if one.acceptance is not None]  # of the others, a difference in speed is chance
     if not drafted:
-        said = f" No guess was likely enough to be drafted, for what passes over several tokens cost here.{said}"
-    best = max(drafted or results, key=lambda one: one.speedup)
+        why = "No guess was worth its cost here, so none was checked"
+        best = max(results, key=lambda one: one.speedup)
+        return Verdict(results, f"{_SAYS[False]}. {why}.{said}", False, best)
+    best = max(drafted, key=lambda one: one.speedup)
     slower = all(one.high is not None and one.high < 1 for one in drafted)
     pays = False if slower else True if best.low is not None and best.low > 1 else None
     ends = "too few for an interval" if best.low is None else f"95% interval {best.low:.2f} to {best.high:.2f}"

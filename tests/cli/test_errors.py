@@ -133,7 +133,7 @@ def test_an_artifact_of_another_format_is_not_replaced(work: Path, tmp_path: Pat
 
 
 def test_the_root_directory_is_no_artifact() -> None:
-    result = run("align", "--draft", OTHER, "--target", TOKENIZER, "-o", "/")
+    result = run("align", "--draft", OTHER, "--target", TOKENIZER, "--corpus", "sample:pl", "-o", "/")
     assert result.exit_code == 1
     assert "/: cannot be written" in result.output
 

@@ -58,3 +58,9 @@ def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
     edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
     edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
     assert "with 1,099,511,627,776 ids" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
+
+
+def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "pl.bench").mkdir()
+    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
+    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))

@@ -69,6 +69,7 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
         _, rest = running.communicate(timeout=30)
         assert running.returncode == 0
         assert "Stopped." in rest.splitlines()
+        assert "With a draft model, requests are answered one after the other." in rest
         assert "Traceback" not in rest
 
 
@@ -146,6 +147,14 @@ def test_a_dictionary_of_another_tokenizer_is_refused_before_weights_are_read(
         result = CliRunner().invoke(main, [*arguments, "--model", TARGET, "--dict", str(tmp_path / "other.dict")])
         assert result.exit_code == 1
         assert "other.dict: built for tokenizer" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("alone", [("--draft-model", str(demo_path("draft"))), ("--kv-bits", "8")])
+def test_requests_that_are_answered_one_after_the_other_are_not_promised_to_share(alone: tuple[str, str]) -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--batch", "2", *alone])
+    assert result.exit_code == 2 and "--batch 2" in result.stderr and "one after the other" in result.stderr
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", "--batch", "1", *alone])
+    assert result.exit_code == 1 and "./nowhere: no such directory" in result.stderr
 
 
 def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
