@@ -3,6 +3,8 @@
 cache     <system><user> ... <assistant> ...            what was fed and generated so far
 next      <system><user> ... <assistant> ... <user> ?   the same in the template, with the new message
                                             ^ fed from here, where the two differ
+
+A cache that cannot be cut there is taken back to the mark before it, such as that of the last question.
 """
 
 from collections.abc import Generator
@@ -11,8 +13,9 @@ from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.chat_template import ChatMessage, rendered
+from spectool.runtime.chat_template import ChatMessage, branches, rendered
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -49,6 +52,7 @@ class Conversation:
         prompt = rendered(self._tokenizer, messages, self._variables)
         self._held.rewind(common_prefix(self._held.tokens, prompt[:-1]))
         cache, cached = self._held.content()
+        marks = [] if trims_freely(cache) else branches(self._tokenizer, messages, self._variables, prompt)
         texts: list[str] = []
         tokens: list[int] = []
         responses = stream_generate(
@@ -57,6 +61,8 @@ class Conversation:
             prompt[len(cached) :],
             prompt_cache=cache,
             cached_tokens=cached,
+            prompt_marks=[length - len(cached) for length in marks],
+            on_prompt=lambda fed: self._held.follow(prompt[: len(cached) + fed], mark=True),
             seed=seed,
             own_text=True,
             **self._options,
@@ -80,4 +86,4 @@ class Conversation:
         if len(found) > 1 or not 0 <= held <= len(tokens):
             self._held.forget()
         else:
-            self._held.replace(cache, tokens[:held])
+            self._held.follow(tokens[:held])

@@ -144,6 +144,7 @@ def serve(
     logging.captureWarnings(True)
 
     from spectool.runtime.loading import load_drafter
+    from spectool.serve.models import advised_sampling
     from spectool.serve.server import Server
 
     server = Server(host, port, started, partial(load_drafter, **sources, say=say))
@@ -155,6 +156,8 @@ def serve(
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if alone:
             say(f"With {alone}, requests are answered one after the other.")
+        if not started.temp and (advised := advised_sampling(model)):
+            say(f"It takes the most probable tokens where a request has no temperature. Its authors advise: {advised}")
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()

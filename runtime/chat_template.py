@@ -4,12 +4,15 @@ Every function that renders raises `TemplateRefused` where the template refuses 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from spectool import SpectoolError
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 ChatMessage = Mapping[str, Any]
-_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins
+_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins, or in place of one
+_WORTHWHILE = 32  # tokens; one pass reads fewer of them in hardly less time
 
 
 class TemplateRefused(SpectoolError):
@@ -53,12 +56,43 @@ def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: M
     return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
 
 
-def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> str:
-    """The text of the messages, ready for the answer; a last message of the assistant's is continued."""
+def branches(
+    tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any], prompt: Sequence[int]
+) -> list[int]:
+    """Lengths at which other prompts are likely to part from ``prompt``, the token ids of ``messages``; in order.
+
+    One with another first question does, one with a question after the answer, where the template may drop the
+    reasoning that the prompt has or asks for, and after a result of a tool the next step. The template and the
+    tokenizer show where: they are asked for such prompts.
+    """
+    question, answer = ({"role": role, "content": _PLACE} for role in ("user", "assistant"))
+    first = next((at for at, message in enumerate(messages) if message["role"] == "user"), len(messages))
+    answered = messages[:-1] if messages[-1]["role"] == "assistant" else messages
+    others: list[tuple[Sequence[ChatMessage], bool]] = [
+        ([*messages[:first], question], True),
+        ([*answered, answer, question], True),
+        *([(messages, False)] if messages[-1]["role"] == "tool" else []),
+    ]
+    found = set()
+    for other, ready in others:
+        with suppress(TemplateRefused):
+            ids = encode(tokenizer, rendered_text(tokenizer, other, variables, ready=ready))
+            found.add(common_prefix(ids, prompt[:-1]))
+    return sorted(length for length in found if length >= _WORTHWHILE)
+
+
+def rendered_text(
+    tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any], *, ready: bool = True
+) -> str:
+    """The text of the messages, ``ready`` for the answer; a last message of the assistant's is continued."""
     begun = messages[-1]["role"] == "assistant"
     try:
         text: str = tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=not begun, continue_final_message=begun, **variables
+            list(messages),
+            tokenize=False,
+            add_generation_prompt=ready and not begun,
+            continue_final_message=begun,
+            **variables,
         )
     except Exception as error:  # templates raise all kinds of errors
         raise TemplateRefused(str(error)[:200]) from error

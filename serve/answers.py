@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.prediction import PredictionDrafter
@@ -28,6 +29,7 @@ class Prompt(NamedTuple):
     """What an answer continues."""
 
     tokens: list[int]
+    marks: Sequence[int] = ()  # numbers of its tokens, in order, that other prompts may go on from
     thinks: bool = False  # whether it ends in the marker after which the model reasons
     grammar: Grammar | None = None  # of the answer
     empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
@@ -46,7 +48,7 @@ class Answer:
     copies: Sequence["Answer"] = ()  # to the same prompt, which begin once this one has read it
     tokens: list[int] = field(default_factory=list)  # generated so far, with the one that ended it
     reasoning: int = 0  # number of those that are reasoning
-    cache: list[Any] | None = None  # what it is written into; a copy has it before it begins
+    held: TextCache | None = None  # what it is written into; a copy has it before it begins
     cached: int = 0  # tokens of the prompt that the cache held before
     drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
     cancelled: bool = False  # nobody waits for it any more; set from any thread
@@ -107,6 +109,7 @@ class Answer:
         sizes = [name.replace("penalty", "context_size") for name in PENALTIES]
         return make_logits_processors(
             {int(token): bias for token, bias in request.logit_bias.items()},
+            skip=len(self.prompt.tokens),
             **{name: getattr(request, name) or None for name in PENALTIES},
             **{name: getattr(request, name) for name in sizes},
         )

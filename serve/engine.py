@@ -3,7 +3,6 @@
 Nobody else touches MLX. An answer that is cancelled, or a server that stops, ends after the pass that runs.
 """
 
-import copy
 import logging
 import threading
 import time
@@ -12,7 +11,6 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 import mlx.core as mx
 
@@ -152,8 +150,9 @@ class Engine:
     def _begin(self, answer: Answer) -> None:
         model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens
         settings = answer.begin(model, self._options)
-        if answer.cache is None:
-            answer.cache, answer.cached = self._caches.take(answer.client, prompt, model.model)
+        held = answer.held = answer.held or self._caches.take(answer.client, prompt, model.model)
+        cache, cached = held.content()
+        answer.cached = len(cached)
         policy: int | Policy | None = self._options.num_draft_tokens if length is None else length
         if policy is None:  # with a seed, what other requests have shown does not count
             policy = model.policy if settings.seed is None else new_policy(model.model, model.drafter, measure=False)
@@ -162,21 +161,24 @@ class Engine:
             if cycle.proposal:  # the figures are of cycles with drafts
                 answer.drafts.append((len(cycle.proposal), cycle.accepted))
 
-        def on_prompt(cache: list[Any]) -> None:
-            for each in answer.copies:  # of what the cache consists of; the arrays are shared
-                each.cache, each.cached = copy.deepcopy(cache), len(prompt) - 1
-            self._waiting.extend(answer.copies)
+        def on_prompt(fed: int) -> None:
+            held.follow(prompt[: len(cached) + fed], mark=True)
+            if len(held.tokens) == len(prompt) - 1:
+                for each in answer.copies:
+                    each.held = held.copy()
+                self._waiting.extend(answer.copies)
 
         settings = replace(
             settings,
             drafter=model.drafter and (model.drafter.fork() or model.drafter),
             num_draft_tokens=policy,
-            prompt_cache=answer.cache,
-            cached_tokens=prompt[: answer.cached],
+            prompt_cache=cache,
+            cached_tokens=cached,
+            prompt_marks=[length - len(cached) for length in answer.prompt.marks],
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        target = open_target(prompt[answer.cached :], model.model, settings)
+        target = open_target(prompt[len(cached) :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)
@@ -228,9 +230,10 @@ class Engine:
             held = None
         if not self._writing:
             self._wired.close()
-        if held is not None and answer.cache is not None:
+        if held is not None and answer.held is not None:
             tokens = [*answer.prompt.tokens, *answer.tokens]
-            self._caches.keep(answer.client, tokens[: answer.cached + held], answer.cache)
+            answer.held.follow(tokens[: answer.cached + held])
+            self._caches.keep(answer.client, answer.held)
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:

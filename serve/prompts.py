@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
+from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, branches, encode, rendered_text
 from spectool.runtime.decoding.answer_text import encode_answer
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
@@ -80,7 +80,9 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
         expected = encode_answer(tokenizer, request.prediction.content)
         check("prediction", tokens=len(expected))
         prediction = PredictionDrafter(expected)
-    return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text), prediction=prediction)
+    tokens = encode(tokenizer, text)
+    marks = branches(tokenizer, messages, variables, tokens) if model.needs_marks else ()
+    return Prompt(tokens, marks, begins_reasoning(tokenizer, text), prediction=prediction)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -205,9 +205,9 @@ class GenerationRequest(_Given):
     )
     repetition_context_size: int = _between(0, MOST_RECENT, 20)
     presence_penalty: float = _between(-2, 2, 0.0)
-    presence_context_size: int = _between(0, MOST_RECENT, 20)
+    presence_context_size: int = _between(0, MOST_RECENT, 0)  # tokens of the answer; 0 for all
     frequency_penalty: float = _between(-2, 2, 0.0)
-    frequency_context_size: int = _between(0, MOST_RECENT, 20)
+    frequency_context_size: int = _between(0, MOST_RECENT, 0)
     xtc_probability: float = SAMPLER["xtc_probability"].default
     xtc_threshold: float = SAMPLER["xtc_threshold"].default
     logit_bias: dict[_TokenId, _Bias] = {}

@@ -143,7 +143,11 @@ model_options = option_group(
     template_variables_option(heading=_PROMPT),
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     *(sampling_option(name, heading="Sampling") for name in DRAWN),
-    _sampling("--repetition-penalty", type=Finite(0, min_open=True), help="Divide logits of the last 20 tokens by it."),
+    _sampling(
+        "--repetition-penalty",
+        type=Finite(0, min_open=True),
+        help="Make the last 20 tokens less likely.",
+    ),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
     _sampling(
         "--stop",

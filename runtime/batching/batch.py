@@ -189,7 +189,7 @@ class Batch:
         try:
             whole, before, began = len(row.text.prompt) - 1, row.unread, perf_counter()
             row.unread = whole - next(row.pieces, whole)
-            if before > row.unread:
+            if before - row.unread >= _SMALLEST_PIECE:
                 self._token_seconds = (perf_counter() - began) / (before - row.unread)
             if not row.unread:
                 deque(row.pieces, 0)  # nothing but its end

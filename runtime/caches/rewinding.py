@@ -9,6 +9,9 @@ layers then stand at the mark, also those that could have been trimmed, since a 
     wanted  a b c   f d1              d2 is wrong
     held    a b c                     f d1 is fed again before what comes next
 
+Between generations, marks for good take a text back to where others may go on from: they save all that cannot be
+trimmed, since nobody knows what will be fed after them.
+
 Nothing is copied. MLX arrays are values, and assigning to a slice changes the Python object only, so a second object
 for the same array still sees the old content.
 """
@@ -41,19 +44,22 @@ class Checkpoints(Spread):
     """
 
     @mirrored
-    def __init__(self, cache: Sequence[Any], length: int = 0, keep: int = 1) -> None:
+    def __init__(
+        self, cache: Sequence[Any], length: int = 0, keep: int = 1, original: "Checkpoints | None" = None
+    ) -> None:
         """Follow ``cache``, one entry for each layer, of which some may be replaced (quantised) later.
 
         Args:
             cache: A prompt cache.
             length: Tokens that it may be taken back by; what was in it before those is never taken out.
             keep: Marks that stay when the cache is taken back: 1 for going back within the latest pass.
+            original: Those of the cache that this one is a copy of, whose marks serve here as well.
         """
         self.length = length
         self._cache = cache
         self._keep = keep
         self._origin = [None if at is None else at - length for at in offsets(cache)]
-        self._marks: list[_Mark] = []
+        self._marks: list[_Mark] = [] if original is None else list(original._marks)
         self._entries: list[Any] = []
         self._leaves: list[Any] = []
         self._untrimmable: list[int] = []  # places of the leaves that may not be trimmable
@@ -75,6 +81,25 @@ class Checkpoints(Spread):
             saved = [each for each in self._untrimmable if _needs_saving(self._leaves[each], count, windows_too)]
             self._marks.append(_Mark(self.length, {each: _handles(vars(self._leaves[each])) for each in saved}))
         self.length += count
+
+    @mirrored
+    def hold(self, length: int, *, for_good: bool = False) -> None:
+        """Note that the cache holds ``length`` tokens now, by passes that were not marked here.
+
+        ``for_good`` marks this place whatever is fed after it. Of such marks the first and the latest ones stay.
+        """
+        self._look_up()
+        self._forget_beyond(length)
+        self.length = length
+        if for_good and self._untrimmable and not (self._marks and self._marks[-1].length == length):
+            self._marks.append(_Mark(length, {each: _handles(vars(self._leaves[each])) for each in self._untrimmable}))
+            if len(self._marks) > self._keep:
+                del self._marks[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the marks hold."""
+        return sum(_bytes(attributes) for mark in self._marks for attributes in mark.saved.values())
 
     def rewinds_one_token_only(self) -> bool:
         """Whether only the next token could be taken out, and not the pass before it as well.
@@ -128,9 +153,12 @@ class Checkpoints(Spread):
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
             trim(leaf, surplus)
         self.length = length
+        self._forget_beyond(length)
+        return True
+
+    def _forget_beyond(self, length: int) -> None:
         while self._marks and self._marks[-1].length > length:
             self._marks.pop()
-        return True
 
     def _restore(self, mark: _Mark) -> None:
         """Put every leaf where it was at ``mark``."""
@@ -140,6 +168,11 @@ class Checkpoints(Spread):
             else:
                 trim(leaf, leaf.offset - origin - mark.length)
         self.length = mark.length
+
+
+def trims_freely(cache: Sequence[Any]) -> bool:
+    """Whether any number of tokens can be cut off ``cache`` at any time, so that it needs no marks."""
+    return all(type(leaf) in _ALWAYS_TRIMMABLE for leaf in flatten(cache))
 
 
 def _needs_saving(leaf: Any, count: int, windows_too: bool) -> bool:
@@ -159,3 +192,11 @@ def _handle(value: Any) -> Any:
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: _handle(value) for name, value in attributes.items()}
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of the arrays in the attributes of a leaf."""
+    if isinstance(value, mx.array):
+        return value.nbytes
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(map(_bytes, parts))

@@ -1,5 +1,6 @@
 """A prompt cache and the tokens in it, following a text that may change anywhere."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
-KEPT_MARKS = 4  # places before the frontier where a recurrent state can be taken up again
+KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
 
 
 class TextCache:
@@ -56,12 +57,25 @@ class TextCache:
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
 
+    def follow(self, tokens: Sequence[int], *, mark: bool = False) -> None:
+        """Note that the cache holds ``tokens`` now, which a generation has fed; ``mark`` the place to return to it."""
+        self.tokens = list(tokens)
+        self._checkpoints.hold(len(self.tokens), for_good=mark)
+
     def forget(self) -> None:
         """Continue with an empty cache."""
-        self.replace(make_prompt_cache(self.model), ())
+        self.tokens = []
+        self._cache = make_prompt_cache(self.model)
+        self._checkpoints = Checkpoints(self._cache, 0, KEPT_MARKS)
 
-    def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
-        """Continue with another ``cache`` of the same model, which holds ``tokens``."""
-        self._cache = cache
-        self.tokens = list(tokens)
-        self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)
+    def copy(self) -> "TextCache":
+        """Another one that holds the same, and goes back to the same places."""
+        copied = copy.copy(self)
+        copied.tokens, copied._cache = list(self.tokens), copy.deepcopy(self._cache)
+        copied._checkpoints = Checkpoints(copied._cache, len(copied.tokens), KEPT_MARKS, self._checkpoints)
+        return copied
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache and of its marks."""
+        return self._checkpoints.nbytes + sum(int(entry.nbytes) for entry in self._cache)

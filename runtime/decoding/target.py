@@ -57,12 +57,17 @@ class TargetRunner:
 
         Each pass takes ``size()`` of them; by default, as many as the settings say.
         """
-        prompt = self.text.prompt
+        prompt, settings, fed = self.text.prompt, self.text.settings, 0
         self._checkpoints.mark(len(prompt) - 1, windows_too=True)
-        step_size = size or self.text.settings.prefill_step_size
-        yield from prefill_steps(self.model, self.cache, _array(prompt[:-1]), step_size, self._quantize)
-        if (on_prompt := self.text.settings.on_prompt) is not None:
-            on_prompt(self.cache)
+        for end in [*(mark for mark in settings.prompt_marks if 0 < mark < len(prompt) - 1), len(prompt) - 1]:
+            piece = _array(prompt[fed:end])
+            for more in prefill_steps(
+                self.model, self.cache, piece, size or settings.prefill_step_size, self._quantize
+            ):
+                yield fed + more
+            fed = end
+            if settings.on_prompt is not None:
+                settings.on_prompt(fed)
         _use_masks(self.cache, True)
         self.text.prompt_read = True
 

@@ -61,7 +61,8 @@ class GenerationSettings:
         kv_group_size: Group size of the quantised cache.
         quantized_kv_start: The cache is quantised once it holds this many tokens.
         statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
-        on_prompt: Called with the cache once it holds the prompt without its last token.
+        prompt_marks: Numbers of prompt tokens, in order, after which a pass ends and ``on_prompt`` is called.
+        on_prompt: Called with the number of prompt tokens that the cache holds, at last with all but one.
         on_cycle: Called for each cycle before its first token is yielded.
     """
 
@@ -83,7 +84,8 @@ class GenerationSettings:
     kv_group_size: int = 64
     quantized_kv_start: int = QUANTIZED_KV_START
     statistics: DraftStatistics | None = None
-    on_prompt: Callable[[list[Any]], None] | None = None
+    prompt_marks: Sequence[int] = ()
+    on_prompt: Callable[[int], None] | None = None
     on_cycle: Callable[[Cycle], None] | None = None
 
 

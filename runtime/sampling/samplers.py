@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -39,7 +40,7 @@ class Sampling:
 
     Attributes:
         temp: Temperature; 0 takes the most probable token, and the other settings do not matter.
-        top_p: Most probable tokens up to this mass; 0 and 1 for all.
+        top_p: Most probable tokens up to this mass; 1 for all, 0 for the first of them, as with a ``temp`` of 0.
         min_p: Least probability, as a share of the best token's; 0 for all.
         min_tokens_to_keep: Keep at least this many tokens, even where ``min_p`` would not.
         top_k: Keep this many most probable tokens; 0, or as many as the model has, for all.
@@ -63,6 +64,8 @@ class Sampling:
             object.__setattr__(self, name, number)
         if 0 < self.temp < LEAST_DIVISOR:
             raise WrongSetting("temp", f"expected 0 or at least {LEAST_DIVISOR:f}, got {self.temp!r}")
+        if self.top_p == 0:  # mlx-lm's sampler takes this for no filter
+            object.__setattr__(self, "temp", 0.0)
         special = self.xtc_special_tokens
         if isinstance(special, str) or not isinstance(special, Iterable):
             raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
@@ -77,7 +80,7 @@ class Sampling:
         if self.temp == 0:
             return mx.argmax(logits, axis=-1)
         # Top-p adds up exponentials as if they were probabilities.
-        shift = mx.logsumexp if 0 < self.top_p < 1 else mx.max
+        shift = mx.logsumexp if self.top_p < 1 else mx.max
         logits = logits - shift(logits, axis=-1, keepdims=True)
         if self.xtc_probability > 0:
             return row_by_row(self._draw, logits)  # it tosses one coin a call
@@ -111,7 +114,7 @@ class Sampling:
     # mlx-lm's filters in its order, which refuse settings that restrict nothing. What they leave out is at -inf.
 
     def _likely(self, logits: mx.array) -> mx.array:
-        if 0 < self.top_p < 1:
+        if self.top_p < 1:
             logits = sample_utils.apply_top_p(logits, self.top_p)
         if self.min_p != 0 and self.min_tokens_to_keep < logits.shape[-1]:
             logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
@@ -155,14 +158,18 @@ class LogitBias:
         return logits.at[:, self._indices].add(self._values)
 
 
-def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **penalties: Any) -> list[LogitsProcessor]:
+def make_logits_processors(
+    logit_bias: Mapping[int, float] | None = None, *, skip: int = 0, **penalties: Any
+) -> list[LogitsProcessor]:
     """The processors that mlx-lm's function of this name makes, with biases and penalties that are checked.
 
     `generate_step` refuses biases to tokens that the model lacks. It does not look into processors that mlx-lm made.
 
     Args:
         logit_bias: Numbers to add to logits, by token id.
-        **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``.
+        skip: The first tokens of a text, such as its prompt, whose presence and frequency do not count.
+        **penalties: ``repetition_penalty``, ``presence_penalty``, ``frequency_penalty`` and their ``_context_size``,
+            the number of latest tokens that count: 20 by default, 0 for all.
 
     Raises:
         WrongSetting: One of them is out of range. A token that the model does not have is refused when it generates.
@@ -174,7 +181,13 @@ def make_logits_processors(logit_bias: Mapping[int, float] | None = None, **pena
             least, most, *_ = PENALTIES[name]
             penalties[name] = _number(name, value, False, least, most, expected="0 or a number")
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
-    return [*biases, *sample_utils.make_logits_processors(**penalties)]
+    repetition = {name: penalties.pop(name) for name in [*penalties] if name.startswith("repetition")}
+    made = sample_utils.make_logits_processors
+    return [*biases, *made(**repetition), *(partial(_after, skip, each) for each in made(**penalties))]
+
+
+def _after(skip: int, processor: LogitsProcessor, tokens: mx.array, logits: mx.array) -> mx.array:
+    return processor(tokens[skip:], logits)
 
 
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:

@@ -3,21 +3,23 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.sample_utils import make_logits_processors
 from openai import APIStatusError, NotFoundError
 
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.loading import load_drafter
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
-from spectool.tests.runtime.models import tiny_model
+from spectool.tests.runtime.models import plain, tiny_model
 from spectool.tests.serve.questions import (
     CHAT,
     LONG,
@@ -224,17 +226,18 @@ def test_without_keys_nobody_is_told_what_is_cached(server: Server) -> None:
 
 def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     model, said = tiny_model(), list(range(3, 15))
-    cache = make_prompt_cache(model)
-    model(mx.array([said[:-1]]), cache=cache)  # what the loop leaves: all tokens but the last
+    held = TextCache(model)
+    held.prefill(said[:-1])  # what the loop leaves: all tokens but the last
     for prompt in (said[:5], said[:-1], said, [*said, 20], [3], [200, 201]):
         kept = PromptCaches(2, 10**9)
-        kept.keep("", said[:-1], cache)
-        assert kept.take("another client", prompt, model)[1] == 0
-        found, length = kept.take("", prompt, model)
-        assert found[0].offset == length <= len(prompt) - 1
-        assert length == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
-        assert cache[0].offset == 11, "a cache that others may need was cut"
-    kept.keep("", said[:4], cache)
+        kept.keep("", held)
+        assert not kept.take("another client", prompt, model).tokens
+        cache, tokens = kept.take("", prompt, model).content()
+        assert cache[0].offset == len(tokens) <= len(prompt) - 1
+        assert len(tokens) == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
+        assert held.content()[0][0].offset == 11, "a cache that others may need was cut"
+    held.follow(said[:4])
+    kept.keep("", held)
     assert len(kept._kept) <= 1, "a cache of other tokens than its text's was kept"
 
 
@@ -242,12 +245,12 @@ def test_caches_are_dropped_oldest_first() -> None:
     model = tiny_model()
     kept = PromptCaches(2, 10**9)
     for first in (10, 20, 30):
-        cache = make_prompt_cache(model)
-        model(mx.array([[first, 5, 6]]), cache=cache)
-        kept.keep("", [first, 5, 6], cache)
-    assert [kept.take("", [first, 5, 6, 7], model)[1] for first in (10, 20, 30)] == [0, 3, 3]
+        held = TextCache(model)
+        held.prefill([first, 5, 6])
+        kept.keep("", held)
+    assert [len(kept.take("", [first, 5, 6, 7], model).tokens) for first in (10, 20, 30)] == [0, 3, 3]
     small = PromptCaches(2, 1)
-    small.keep("", [30, 5, 6], cache)
+    small.keep("", held)
     assert not small._kept
 
 
@@ -257,6 +260,32 @@ def test_sampling_is_repeated_by_a_seed(server: Server) -> None:
     assert complete(server, PROMPTS[0], temperature=2.0, seed=8, top_p=0.9).choices[0].text != sampled[0]
     everything = complete(server, PROMPTS[0], temperature=0.5, seed=1, extra_body={"top_k": 1_000_000})
     assert everything.choices[0].text
+
+
+def test_presence_and_frequency_count_what_is_written_and_all_of_it(server: Server) -> None:
+    model, tokenizer = load_model(TARGET)
+    prompt = tokenizer.encode(PROMPTS[2])
+
+    def text(*processors: Any) -> str:
+        written = plain(model, prompt, 60, logits_processors=list(processors))
+        return str(tokenizer.decode([*prompt, *written])).removeprefix(tokenizer.decode(prompt))
+
+    for presence, frequency in ((2, 0), (0, 0.4), (1, 1)):
+
+        def processor(tokens: mx.array, logits: mx.array, presence: float = presence, each: float = frequency) -> Any:
+            written = Counter(tokens.tolist()[len(prompt) :])  # type: ignore[arg-type]
+            less = [presence * (token in written) + each * written[token] for token in range(logits.shape[-1])]
+            return logits - mx.array(less)[None]
+
+        penalties = {"presence_penalty": presence, "frequency_penalty": frequency}
+        found = complete(server, PROMPTS[2], 60, temperature=0, **penalties).choices[0].text
+        assert found == text(processor)
+        assert found != text(*make_logits_processors(**penalties)), "of the latest 20 tokens, with the prompt's"
+
+
+def test_nothing_but_the_most_probable_token_is_within_top_p_0(server: Server) -> None:
+    drawn = {complete(server, PROMPTS[0], temperature=2.0, top_p=0, seed=seed).choices[0].text for seed in range(3)}
+    assert drawn == {complete(server, PROMPTS[0], temperature=0).choices[0].text}
 
 
 def test_models_go_by_the_names_they_are_given(server: Server) -> None:

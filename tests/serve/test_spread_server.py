@@ -25,9 +25,12 @@ END_SECONDS = 10  # in which all processes have to end after one has
 
 
 @contextmanager
-def spread_server(folder: Path) -> Iterator[tuple[list[subprocess.Popen[str]], int]]:
+def spread_server(
+    folder: Path, *options: str, model: object = demo_path("target")
+) -> Iterator[tuple[list[subprocess.Popen[str]], int]]:
     """The processes, and the port."""
-    ring = start_ring(2, folder, "-m", "spectool.cli", "--debug", "serve", "--model", demo_path("target"), "--port", 0)
+    command = ("-m", "spectool.cli", "--debug", "serve", "--model", model, "--port", 0, *options)
+    ring = start_ring(2, folder, *command)
     try:
         assert ring[0].stderr is not None
         lines: list[str] = []

@@ -1,5 +1,6 @@
 """Going back in caches of every kind: what is there afterwards is what was there before."""
 
+import copy
 import random
 from typing import Any
 
@@ -108,6 +109,38 @@ def test_back_over_several_passes(kind: str, seed: int) -> None:
         assert_same(cache, text[:reached], MAKES[kind])
         del text[reached:]
     assert lost == 0 if kind == "keys" else lost < 20
+
+
+@pytest.mark.parametrize("kind", list(MAKES))
+@pytest.mark.parametrize("seed", range(3))
+def test_copies_go_back_to_marks_for_good(kind: str, seed: int) -> None:
+    print("seed", seed)
+    rng = random.Random(seed)
+    cache, text, marks = MAKES[kind](), list[int](), [0]
+    checkpoints = Checkpoints(cache, keep=4)
+    for _ in range(40):
+        new = [rng.randrange(1, 9) for _ in range(rng.choice([1, 1, 3, 6]))]
+        feed(cache, new)  # by others, without a mark
+        text += new
+        for_good = rng.random() < 0.3
+        checkpoints.hold(len(text), for_good=for_good)
+        if for_good:
+            marks.append(len(text))
+            del marks[2:-3]  # 0 is no mark
+        wanted = rng.randrange(len(text) + 1)
+        copied = copy.deepcopy(cache)
+        reached = Checkpoints(copied, len(text), 4, checkpoints).rewind(wanted)
+        least = max(mark for mark in marks if mark <= wanted)
+        assert least <= (reached or 0) <= wanted
+        if reached is not None:
+            assert_same(copied, text[:reached], MAKES[kind])
+            feed(copied, [7, 7])
+        if rng.random() < 0.2 and reached is not None:  # another text goes on from there
+            cache, text, marks = copied, [*text[:reached], 7, 7], [mark for mark in marks if mark <= reached]
+            checkpoints = Checkpoints(cache, len(text), 4, checkpoints)
+            checkpoints.hold(reached)
+            checkpoints.hold(len(text))
+        assert_same(cache, text, MAKES[kind])
 
 
 @pytest.mark.parametrize("kind", list(MAKES))

@@ -281,3 +281,27 @@ def test_penalties_may_be_numbers_of_numpy() -> None:
     made = [checked_processors(**dict.fromkeys(names, number)) for number in (2.0, np.float32(2), np.int64(2))]
     expected, *others = [processed(logits, processors, tokens) for processors in made]
     assert all(mx.array_equal(other, expected) for other in others)
+
+
+def test_top_p_0_leaves_the_most_probable_token() -> None:
+    logits = mx.random.normal((64, 16))
+    sampling, best = Sampling(2.0, top_p=0, xtc_probability=1.0, xtc_threshold=0.0), mx.argmax(logits, axis=-1)
+    assert mx.array_equal(sampling(logits), best)
+    assert mx.array_equal(sampling.probabilities(logits), mx.eye(16)[best])
+
+
+@pytest.mark.parametrize(
+    ("presence", "frequency", "expected"),
+    # After the prompt 1 2 4, the answer has 30 times 4, and 5.
+    [(0, 0, [0, 0, 0]), (1.5, 0, [0, -1.5, -1.5]), (0, 0.5, [0, -15, -0.5]), (-1, 0.5, [0, -14, 0.5])],
+)
+def test_presence_and_frequency_count_all_of_an_answer(
+    presence: float, frequency: float, expected: list[float]
+) -> None:
+    sizes = {"presence_context_size": 0, "frequency_context_size": 0}
+    penalties = {"presence_penalty": presence, "frequency_penalty": frequency, "repetition_penalty": 2}
+    processors = checked_processors({2: 8}, skip=3, **penalties, **sizes)
+    for answer, right in (([4] * 30 + [5], expected), ([], [0, 0, 0])):
+        logits = processed(mx.zeros((1, 6)), processors, mx.array([1, 2, 4, *answer]))
+        assert logits[0, [1, 4, 5]].tolist() == right
+        assert logits[0, 2].item() == (8 if answer else 4), "a repetition of the prompt within the latest 20 tokens"
