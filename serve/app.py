@@ -25,7 +25,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.engine import Engine
-from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of, wrong_field
+from spectool.serve.errors import (
+    ClientGone,
+    RequestRefused,
+    error_document,
+    quoted,
+    refusal_of,
+    with_version,
+    wrong_field,
+)
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
@@ -58,7 +66,6 @@ class Service:
         self._threads = ThreadPoolExecutor(_THREADS, "texts")
         posts: dict[str, _Endpoint] = {
             "/v1/chat/completions": partial(self._answer, ChatWriter),
-            "/chat/completions": partial(self._answer, ChatWriter),
             "/v1/completions": partial(self._answer, CompletionWriter),
             ResponseWriter.path: partial(self._answer, ResponseWriter),
             MessageWriter.path: partial(self._answer, MessageWriter),
@@ -70,8 +77,13 @@ class Service:
             "/health": self._health,
             "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
         }
-        routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
-        routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
+        # Some clients leave out /v1.
+        routes = [
+            Route(address, endpoint, methods=[method])
+            for method, endpoints in (("POST", posts), ("GET", gets))
+            for path, endpoint in endpoints.items()
+            for address in dict.fromkeys((path, path.removeprefix("/v1")))
+        ]
         self._methods = {path: "POST" if path in posts else "GET" for path in (*posts, *gets) if "{" not in path}
         origins = list(options.allowed_origins)
         cors = Middleware(
@@ -173,7 +185,7 @@ class Service:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
         if error.status_code == 405:
-            problem = f"{path}: expected {self._methods.get(path, 'GET')}, got {request.method}"
+            problem = f"{path}: expected {self._methods.get(with_version(path), 'GET')}, got {request.method}"
         else:
             problem = f"{path}: no such address. Expected one of {', '.join(self._methods)}"
         refusal = RequestRefused(error.status_code, problem)

@@ -79,7 +79,7 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     """An error as the protocol of an address has it, with its own name of the field."""
-    message, param, status = str(refusal), refusal.param, refusal.status
+    message, param, status, path = str(refusal), refusal.param, refusal.status, with_version(path)
     if param is not None and (own := _OWN_NAMES.get((path, param))):
         message, param = own + message.removeprefix(param), own
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
@@ -87,6 +87,11 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
         return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}
     kind = "api_error" if kind == "server_error" else kind
     return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def with_version(path: str) -> str:
+    """An address with the /v1 that clients may leave out."""
+    return "/v1" + path.removeprefix("/v1")
 
 
 def quoted(value: Any) -> str:

@@ -14,6 +14,8 @@ _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"
 _OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
 # What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
 _FOR_ANTHROPIC = "x-anthropic-billing-header:"
+# Of reasoning. Clients take reasoning without any for a text of the user's.
+_SIGNATURE = "spectool"
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
@@ -102,7 +104,7 @@ class MessageWriter(BlockWriter):
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
         content = _content(block)
-        shown = {**content, "input": {}} if block.call else content
+        shown = content | ({"input": {}} if block.call else {"signature": ""} if block.kind == "reasoning" else {})
         yield {"type": "content_block_start", "index": block.index, "content_block": shown}
         if block.call:
             delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
@@ -114,7 +116,10 @@ class MessageWriter(BlockWriter):
         yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{name}_delta", name: text}}
 
     def close(self, block: Block) -> Iterator[Event]:
-        """The end of a block."""
+        """The end of a block, after the signature of one of reasoning."""
+        if block.kind == "reasoning":
+            delta = {"type": "signature_delta", "signature": _SIGNATURE}
+            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
         yield {"type": "content_block_stop", "index": block.index}
 
     def _message(self) -> dict[str, Any]:
@@ -136,7 +141,7 @@ def _content(block: Block) -> dict[str, Any]:
         arguments = json.loads(block.call.arguments)
         return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": arguments}
     if block.kind == "reasoning":
-        return {"type": "thinking", "thinking": block.text, "signature": ""}
+        return {"type": "thinking", "thinking": block.text, "signature": _SIGNATURE}
     return {"type": "text", "text": block.text}
 
 
