@@ -69,6 +69,8 @@ class Answer:
             stop_tokens=model.ends,
             max_tokens=self.max_tokens,
             own_text=is_own and prompt.grammar is None,
+            reasoning=chat is not None,
+            thinks=prompt.thinks,
         )
         self._splitter = Splitter(
             model.tokenizer,

@@ -93,14 +93,15 @@ def test_reasoning_of_messages_is_signed(chatting: Server, monkeypatch: pytest.M
     monkeypatch.setattr(tokenizer, "_think_start", "<think>")
     monkeypatch.setattr(tokenizer, "_think_end", "</think>")
     asked: Any = {"model": "demo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 200}
-    with writing_down(chatting, *["<think>Hm.</think>Tak."] * 2):
+    asked["stop_sequences"] = ["Hm", "."]  # ends the answer, and not what precedes it
+    with writing_down(chatting, *["<think>Hm.</think>Tak. Nie."] * 2):
         whole = anthropic(chatting).messages.create(**asked)
         with anthropic(chatting).messages.stream(**asked) as stream:
             final = stream.get_final_message()
     for message in (whole, final):
         thinking, text = message.content
         assert thinking.type == "thinking" and (thinking.thinking, bool(thinking.signature)) == ("Hm.", True)
-        assert text.type == "text" and text.text == "Tak."
+        assert text.type == "text" and (text.text, message.stop_sequence) == ("Tak", ".")
 
 
 def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
