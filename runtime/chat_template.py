@@ -3,8 +3,13 @@
 Every function that renders raises `TemplateRefused` where the template refuses the messages.
 """
 
+import inspect
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+from jinja2 import Environment, TemplateSyntaxError, meta
 
 from spectool import SpectoolError
 
@@ -66,6 +71,51 @@ def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Ma
     if all(message["role"] == "system" and message["content"].strip() not in text for message in messages):
         raise TemplateRefused("it leaves out a system prompt without a question")
     return text
+
+
+def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
+    """The places of messages that the template leaves out: what others than the assistant say, and its calls of tools.
+
+    Each of these is rendered as a word of its own, because a template may write a text in another way, as JSON.
+    """
+    marked, words = list(messages), dict[int, str]()
+    for place, message in enumerate(messages):
+        word = f"spectool{place}shown"
+        if calls := message.get("tool_calls"):
+            calls = [{**call, "function": {**call["function"], "name": word}} for call in calls if "function" in call]
+            marked[place] = {**message, "tool_calls": calls}
+        elif message["role"] != "assistant" and message["content"].strip():
+            marked[place] = {**message, "content": word}
+        else:
+            continue
+        words[place] = word
+    try:
+        text = rendered_text(tokenizer, marked, variables)
+    except TemplateRefused:  # it wants to know more of a text than these words say
+        return []
+    return [place for place, word in words.items() if word not in text]
+
+
+def variables_of(tokenizer: Any) -> frozenset[str]:
+    """Names of the variables that the chat template reads."""
+    inner = getattr(tokenizer, "_tokenizer", tokenizer)
+    own = getattr(tokenizer, "_chat_template", None) or type(inner).apply_chat_template  # some are functions
+    names = frozenset(inspect.signature(own).parameters)
+    template = inner.chat_template
+    templates = template.values() if isinstance(template, dict) else [template]
+    return names.union(*(_variables_in(each) for each in templates if isinstance(each, str)))
+
+
+@lru_cache(maxsize=8)
+def _variables_in(template: str) -> frozenset[str]:
+    # A tag of transformers' own, around what the assistant says.
+    source = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
+    try:
+        return frozenset(
+            meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
+        )
+    except TemplateSyntaxError:
+        return frozenset()
 
 
 def begins_reasoning(tokenizer: Any, text: str) -> bool:

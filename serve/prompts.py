@@ -4,21 +4,29 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from pydantic_core import from_json
 
-from spectool.runtime.chat_template import TemplateRefused, begins_reasoning, encode, rendered_text
+from spectool.runtime.chat_template import (
+    TemplateRefused,
+    begins_reasoning,
+    encode,
+    hidden_in,
+    rendered_text,
+    variables_of,
+)
 from spectool.runtime.decoding.answer_text import encode_answer
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
-from spectool.serve.errors import RequestRefused, quoted, wrong_field
+from spectool.serve.errors import RequestRefused, wrong_field
 from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
-from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, Message
+from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, Message, without_effect
 
 
 def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
@@ -38,7 +46,7 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary, model.tokenizer)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
-    if not request.constrained:
+    if not request.needs_grammar:
         return prompts
     grammar = grammar_of(request, model, thinks=prompts[0].thinks)
     return [prompt._replace(grammar=grammar) for prompt in prompts]
@@ -64,16 +72,17 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
         request.tools = []
         request.leave_out("tools")
     check("messages", characters=sum(len(message.content) for message in request.messages))
-    messages = [_for_template(message) for message in request.messages]
-    variables = {**options.template_variables, **request.chat_template_kwargs, "tools": request.offered or None}
-    try:
-        text = rendered_text(tokenizer, messages, variables)
-    except TemplateRefused:
-        messages = _alternating(messages if tokenizer.has_tool_calling else _without_tools(messages))
-        try:
-            text = rendered_text(tokenizer, messages, variables)
-        except TemplateRefused as error:
-            raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
+    messages = _in_order([_for_template(message) for message in request.messages])
+    tools = request.offered or None
+    variables = {**options.template_variables, **_variables(request, tokenizer), "tools": tools}
+    text = _rendered(tokenizer, messages, variables)
+    for name in _extras(request, messages, tools or ()):
+        shown = (
+            [_without(each, name, "messages") for each in messages],
+            [_without(each, name, "tools") for each in tools or ()],
+        )
+        if _rendered(tokenizer, shown[0], {**variables, "tools": shown[1] or None}) != text:
+            request.bring_in(name)
     prediction = None
     if request.prediction is not None and request.prediction.content:
         check("prediction", characters=len(request.prediction.content))
@@ -81,6 +90,56 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
         check("prediction", tokens=len(expected))
         prediction = PredictionDrafter(expected)
     return Prompt(encode(tokenizer, text), begins_reasoning(tokenizer, text), prediction=prediction)
+
+
+def _variables(request: ChatRequest, tokenizer: Any) -> dict[str, Any]:
+    """The variables of the template that a request sets. It notes those that the template does not read."""
+    known, thinks = variables_of(tokenizer), request.thinks
+    switches = {"enable_thinking", "thinking"} & known
+    variables: dict[str, Any] = {} if thinks is None else dict.fromkeys(switches, thinks)
+    if request.reasoning_effort is not None and "reasoning_effort" in known:
+        variables["reasoning_effort"] = request.reasoning_effort
+    elif request.reasoning_effort is not None and (not switches or request.reasoning_effort != "none"):
+        request.leave_out("reasoning_effort")
+    if not switches:
+        given = request.model_fields_set & {"enable_thinking", "thinking"}
+        request.leave_out(*given)
+    own = request.chat_template_kwargs
+    request.leave_out(*(f"chat_template_kwargs.{name}" for name in own if name not in known))
+    return variables | own
+
+
+def _rendered(tokenizer: Any, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+    """The text of the messages. Whatever the template leaves out of them is shown in turns of the user's."""
+    try:
+        messages, text = _accepted(tokenizer, messages, variables)
+        if not (hidden := hidden_in(tokenizer, messages, variables)):
+            return text
+        if any("tool_calls" in messages[place] or messages[place]["role"] == "tool" for place in hidden):
+            messages = _without_tools(messages)
+        users = [
+            {**message, "role": "user"} if place in hidden and message["role"] != "assistant" else message
+            for place, message in enumerate(messages)
+        ]
+        messages, text = _accepted(tokenizer, users, variables)
+        hidden = hidden_in(tokenizer, messages, variables)
+    except TemplateRefused as error:
+        raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
+    if hidden:
+        roles = ", ".join(sorted({str(messages[place]["role"]) for place in hidden}))
+        raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")
+    return text
+
+
+def _accepted(
+    tokenizer: Any, messages: list[dict[str, Any]], variables: dict[str, Any]
+) -> tuple[list[dict[str, Any]], str]:
+    """The messages as the template takes them, and their text."""
+    try:
+        return messages, rendered_text(tokenizer, messages, variables)
+    except TemplateRefused:
+        messages = _alternating(messages if tokenizer.has_tool_calling else _without_tools(messages))
+        return messages, rendered_text(tokenizer, messages, variables)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -104,33 +163,84 @@ def _without_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages for a template without tools: the calls of another model as text, and their results as the user's."""
     result = []
     for message in messages:
-        calls = (json.dumps(call.get("function"), ensure_ascii=False) for call in message.get("tool_calls", ()))
         others = {name: value for name, value in message.items() if name != "tool_calls"}
-        content = "\n".join(filter(None, (message["content"], *calls)))
+        content = _with_calls(message["content"], message.get("tool_calls", ()))
         result.append({**others, "role": "user" if message["role"] == "tool" else message["role"], "content": content})
     return result
+
+
+def _with_calls(text: str, calls: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(filter(None, (text, *(json.dumps(call.get("function"), ensure_ascii=False) for call in calls))))
+
+
+def _in_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with the results of tools in the order of their calls, as many templates do not show whose they are."""
+    ids: list[Any] = []
+    result: list[dict[str, Any]] = []
+    for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
+        some = list(group)
+        if is_result and all(message.get("tool_call_id") in ids for message in some):
+            some.sort(key=lambda message: ids.index(message.get("tool_call_id")))
+        elif not is_result:
+            ids = [call.get("id") for call in some[-1].get("tool_calls", ())]
+        result += some
+    return result
+
+
+def _extras(request: ChatRequest, messages: Sequence[Any], tools: Sequence[Any]) -> list[str]:
+    """Fields of messages and tools that are known to nobody but perhaps the template, if it shows any of them."""
+    inner = {f"messages.{name}" for message in messages for name in message}
+    inner |= {f"tools.{name}" for tool in tools for name in tool}
+    inner |= {f"tools.function.{name}" for tool in tools for name in tool["function"]}
+    return sorted(inner & set(without_effect(request)))
+
+
+def _without(value: dict[str, Any], path: str, place: str) -> dict[str, Any]:
+    """A message or a tool without the field at a path."""
+    return {
+        name: _without(inner, path, f"{place}.{name}") if name == "function" else inner
+        for name, inner in value.items()
+        if f"{place}.{name}" != path
+    }
 
 
 def _for_template(message: Message) -> dict[str, Any]:
     """A message as chat templates read it: arguments of calls as objects, and fields by the names that they use."""
     fields = message.model_dump(exclude_unset=True)
     fields["role"] = {"developer": "system", "function": "tool"}.get(message.role, message.role)
-    fields["content"] = message.content or str(fields.get("refusal", ""))
+    fields["content"] = "\n".join(filter(None, (message.content, str(fields.pop("refusal", None) or ""))))
     if "reasoning" in fields:
         fields.setdefault("reasoning_content", fields["reasoning"])
-    calls = fields.pop("tool_calls", [])  # templates take an empty list for calls
+    given = fields.pop("tool_calls", [])  # templates take an empty list for calls
     if "function_call" in fields:
-        calls = [{"type": "function", "function": fields.pop("function_call")}]
-    for call in calls:
+        given = [{"type": "function", "function": fields.pop("function_call")}]
+    calls, others = [], []
+    for call in map(_call_for_template, given):
         function = call.get("function")
-        if isinstance(function, dict):
-            given = function.get("arguments") or "{}"
-            try:
-                function["arguments"] = (from_json(given) if isinstance(given, str) else given) or {}
-            except ValueError as error:
-                problem = f"expected arguments of calls in JSON, got {quoted(given)} ({error})"
-                raise wrong_field("messages", problem) from error
+        (others if isinstance(function, dict) and isinstance(function["arguments"], str) else calls).append(call)
+    fields["content"] = _with_calls(fields["content"], others)
     return {**fields, "tool_calls": calls} if calls else fields
+
+
+def _call_for_template(call: dict[str, Any]) -> dict[str, Any]:
+    """A call with an object for arguments; what is none stays a text, as a model has written it."""
+    if isinstance(custom := call.get("custom"), dict):
+        function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
+        return {
+            **{name: value for name, value in call.items() if name != "custom"},
+            "type": "function",
+            "function": function,
+        }
+    if not isinstance(function := call.get("function"), dict):
+        return call
+    given = function.get("arguments") or "{}"
+    try:
+        arguments = (from_json(given) if isinstance(given, str) else given) or {}
+    except ValueError:
+        arguments = given
+    if not isinstance(arguments, dict):
+        arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _check_length(name: str, *, limit: int | None, model: LoadedModel, tokens: int = 0, characters: int = 0) -> None:

@@ -247,8 +247,6 @@ def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
     ):
         assert request.form and (request.form.value, request.limit) == (SCHEMA, 3)
     assert request.stop == ["b"]
-    thinking = {"messages": [USER], "thinking": {"type": "enabled"}, "chat_template_kwargs": {"a": 1}}
-    assert messages.chat_of(thinking).chat_template_kwargs == {"enable_thinking": True, "a": 1}
 
 
 @pytest.mark.parametrize(
@@ -258,19 +256,9 @@ def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
         (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
         (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
         (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
-        (
-            CHAT,
-            {"messages": [USER, {"role": "assistant", "tool_calls": [called('{"a": "\\ud83d"}')]}, USER]},
-            r"messages: expected arguments of calls in JSON, got .*ud83d.* \(.*hex escape",
-        ),
-        (
-            CHAT,
-            {"messages": [USER, {"role": "assistant", "tool_calls": [called("[" * 5000)]}, USER]},
-            r"messages: expected arguments of calls in JSON, got .* \(recursion limit",
-        ),
         (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: expected none, because nothing is stored"),
         (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: expected none, because nothing is stored"),
-        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"item_reference"'),
+        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"msg_1"'),
     ],
 )
 def test_what_would_change_the_answer_is_refused(server: Server, path: str, body: dict[str, Any], problem: str) -> None:
