@@ -145,7 +145,8 @@ def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
     if isinstance(text, str):
         return text
     if of_tool and isinstance(content, dict):
-        return f"({next(what for word, what in _UNREADABLE.items() if word in kind)})"
+        what = next(what for word, what in _UNREADABLE.items() if word in kind)
+        return f"({what}: {content['title']})" if content.get("title") else f"({what})"
     raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
 
 
@@ -201,6 +202,7 @@ class _StreamOptions(_Given):
 
 
 class _Schema(_Given):
+    name: str = ""  # in errors
     content: _JSONSchema = Field(alias="schema")
     strict: bool = False
 
@@ -214,13 +216,19 @@ class _Format(_Given):
     def _schema_inside(cls, data: Any) -> Any:
         """The responses API and llama.cpp's server put the schema next to the type."""
         flat = isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None
-        return {**data, "json_schema": {"strict": data.get("strict"), "schema": data["schema"]}} if flat else data
+        inner = ("name", "strict", "schema")
+        return {**data, "json_schema": {name: data.get(name) for name in inner}} if flat else data
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
         if self.type == "json_schema" and self.json_schema is None:
             raise PydanticCustomError("schema", "Input should have a schema")
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of the schema as errors have it; empty without one."""
+        return f"{self.json_schema.name}: " if self.json_schema and self.json_schema.name else ""
 
 
 class _StructuredOutputs(_Given):
@@ -262,8 +270,8 @@ _Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool, BeforeVali
 # What chats and texts have below their own fields. Extra fields of messages and tools may be shown by the template.
 _READING: Reading = {
     "stream_options": "include_usage",
-    "response_format": "schema strict json_schema",
-    "response_format.json_schema": "schema strict",
+    "response_format": "name schema strict json_schema",
+    "response_format.json_schema": "name schema strict",
     "tool_choice": "name function custom",
     "tool_choice.function": "name",
     "tool_choice.custom": "name",
@@ -272,7 +280,7 @@ _READING: Reading = {
     "tools": "function",
     "tools.function": "name description parameters strict",
     "messages": "role content refusal reasoning reasoning_content tool_call_id tool_calls function_call",
-    "messages.tool_calls": "id function custom",
+    "messages.tool_calls": {"function": "id function", "custom": "id custom"},
     "messages.tool_calls.function": "name arguments",
     "messages.tool_calls.custom": "name input",
     "messages.function_call": "name arguments",

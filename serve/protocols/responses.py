@@ -34,7 +34,7 @@ _READING: Reading = {
         "reasoning": "content summary",
         "item_reference": "id",
     },
-    "input.summary": "text",
+    "input.summary": {"summary_text": "text"},
     "text": "format",
     "reasoning": "effort",
     "tools": {"function": _TOOL, "custom": _CUSTOM_TOOL, "namespace": "name tools"},
@@ -86,6 +86,8 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
     request = checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
     request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, _READING)))
+    if any(_is(item, "reasoning") and _thought(item.get("content")) and item.get("summary") for item in items):
+        request.leave_out("input.summary")
     return request
 
 
