@@ -73,34 +73,40 @@ def rendered_text(tokenizer: Any, messages: Sequence[ChatMessage], variables: Ma
     return text
 
 
-def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """The places of messages that the template leaves out: what others than the assistant say, and its calls of tools.
+def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> set[tuple[int, str]]:
+    """What the template leaves out: places of messages, and whether it is their ``content`` or their ``tool_calls``.
 
-    Each of these is rendered as a word of its own, because a template may write a text in another way, as JSON.
+    Each is rendered as a word of its own, because a template may write a text in another way, as JSON. What the
+    assistant says without calls is not looked for, as an answer may continue it.
     """
-    marked, words = list(messages), dict[int, str]()
+    marked, words = list(messages), dict[tuple[int, str], str]()
     for place, message in enumerate(messages):
-        word = f"spectool{place}shown"
-        if calls := message.get("tool_calls"):
-            calls = [{**call, "function": {**call["function"], "name": word}} for call in calls if "function" in call]
-            marked[place] = {**message, "tool_calls": calls}
-        elif message["role"] != "assistant" and message["content"].strip():
-            marked[place] = {**message, "content": word}
+        if not message["content"].strip() or (message["role"] == "assistant" and "tool_calls" not in message):
+            fields: dict[str, Any] = {}
         else:
-            continue
-        words[place] = word
+            fields = {"content": f"spectool{place}said"}
+        if calls := [call for call in message.get("tool_calls", ()) if "function" in call]:
+            name = f"spectool{place}called"
+            fields["tool_calls"] = [{**call, "function": {**call["function"], "name": name}} for call in calls]
+            words[place, "tool_calls"] = name
+        if "content" in fields:
+            words[place, "content"] = fields["content"]
+        marked[place] = {**message, **fields}
     try:
         text = rendered_text(tokenizer, marked, variables)
     except TemplateRefused:  # it wants to know more of a text than these words say
-        return []
-    return [place for place, word in words.items() if word not in text]
+        return set()
+    return {at for at, word in words.items() if word not in text}
 
 
 def variables_of(tokenizer: Any) -> frozenset[str]:
     """Names of the variables that the chat template reads."""
+    from transformers import PreTrainedTokenizerBase
+
     inner = getattr(tokenizer, "_tokenizer", tokenizer)
-    own = getattr(tokenizer, "_chat_template", None) or type(inner).apply_chat_template  # some are functions
-    names = frozenset(inspect.signature(own).parameters)
+    own = getattr(tokenizer, "_chat_template", None) or type(inner).apply_chat_template
+    is_function = own is not PreTrainedTokenizerBase.apply_chat_template
+    names = frozenset(inspect.signature(own).parameters if is_function else ())
     template = inner.chat_template
     templates = template.values() if isinstance(template, dict) else [template]
     return names.union(*(_variables_in(each) for each in templates if isinstance(each, str)))

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -75,13 +76,12 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
     messages = _in_order([_for_template(message) for message in request.messages])
     tools = request.offered or None
     variables = {**options.template_variables, **_variables(request, tokenizer), "tools": tools}
-    text = _rendered(tokenizer, messages, variables)
-    for name in _extras(request, messages, tools or ()):
-        shown = (
-            [_without(each, name, "messages") for each in messages],
-            [_without(each, name, "tools") for each in tools or ()],
-        )
-        if _rendered(tokenizer, shown[0], {**variables, "tools": shown[1] or None}) != text:
+    extras = _extras(request, messages, tools or ())
+    text = _rendered(request, tokenizer, messages, variables)
+    for name in extras:
+        others = [_without(each, name, "messages") for each in messages]
+        variables["tools"] = [_without(tool, name, "tools") for tool in tools or ()] or None
+        if _rendered(request, tokenizer, others, variables) != text:
             request.bring_in(name)
     prediction = None
     if request.prediction is not None and request.prediction.content:
@@ -109,26 +109,53 @@ def _variables(request: ChatRequest, tokenizer: Any) -> dict[str, Any]:
     return variables | own
 
 
-def _rendered(tokenizer: Any, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
-    """The text of the messages. Whatever the template leaves out of them is shown in turns of the user's."""
+def _rendered(request: ChatRequest, tokenizer: Any, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+    """The text of the messages. What the template leaves out of them is shown in turns of its own, as text."""
     try:
         messages, text = _accepted(tokenizer, messages, variables)
-        if not (hidden := hidden_in(tokenizer, messages, variables)):
-            return text
-        if any("tool_calls" in messages[place] or messages[place]["role"] == "tool" for place in hidden):
-            messages = _without_tools(messages)
-        users = [
-            {**message, "role": "user"} if place in hidden and message["role"] != "assistant" else message
-            for place, message in enumerate(messages)
-        ]
-        messages, text = _accepted(tokenizer, users, variables)
         hidden = hidden_in(tokenizer, messages, variables)
+        if beside := _beside_calls(messages, hidden):
+            with suppress(TemplateRefused):
+                messages, text = _accepted(tokenizer, _apart(messages, {place for place, _ in beside}), variables)
+                hidden = hidden_in(tokenizer, messages, variables)
+        if hidden - _beside_calls(messages, hidden):
+            if any(field == "tool_calls" or messages[place]["role"] == "tool" for place, field in hidden):
+                messages = _without_tools(messages)
+            users = [
+                {**message, "role": "user"} if (place, "content") in hidden and "tool_calls" not in message else message
+                for place, message in enumerate(messages)
+            ]
+            messages, text = _accepted(tokenizer, users, variables)
+            hidden = hidden_in(tokenizer, messages, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
+    if beside := _beside_calls(messages, hidden):
+        hidden -= beside
+        request.leave_out("messages.content")
     if hidden:
-        roles = ", ".join(sorted({str(messages[place]["role"]) for place in hidden}))
+        roles = ", ".join(sorted({str(messages[place]["role"]) for place, _ in hidden}))
         raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")
     return text
+
+
+def _beside_calls(messages: list[dict[str, Any]], hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """What is hidden of the texts that stand beside calls which are shown."""
+    return {
+        (place, field)
+        for place, field in hidden
+        if field == "content" and "tool_calls" in messages[place] and (place, "tool_calls") not in hidden
+    }
+
+
+def _apart(messages: list[dict[str, Any]], places: set[int]) -> list[dict[str, Any]]:
+    """Messages with the texts at these places in messages of their own, before the calls beside them."""
+    result = []
+    for place, message in enumerate(messages):
+        if place in places:
+            result.append({name: value for name, value in message.items() if name != "tool_calls"})
+            message = {"role": message["role"], "content": "", "tool_calls": message["tool_calls"]}
+        result.append(message)
+    return result
 
 
 def _accepted(

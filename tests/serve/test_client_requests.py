@@ -204,6 +204,8 @@ ONE_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}"
     "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}]|{{ m.content }}{% endif %}{% endfor %}"
 )
+# As Llama 3 has it: what is said beside calls is left out.
+CALLS_ALONE = SHOWN.replace("|{{ m.content }}", "|{{ m.content if not m.tool_calls else '' }}")
 AS_JSON = SHOWN.replace("|{{ m.content }}", "|{{ m.content | tojson }}")
 
 
@@ -212,6 +214,7 @@ AS_JSON = SHOWN.replace("|{{ m.content }}", "|{{ m.content | tojson }}")
     [
         (NO_RESULTS, '[user]|S[user]|a[assistant]|b\n{"name": "weather", "arguments": {}}[user]|it\'s\nr[user]|T'),
         (ONE_SYSTEM, 'S[user]|a[assistant]|b\n{"name": "weather", "arguments": {}}[user]|it\'s\nr[user]|T'),
+        (CALLS_ALONE, "[system]|S[user]|a[assistant]|b[assistant]|weather({})[tool]|it's\nr[system]|T"),
         (AS_JSON, '[system]|"S"[user]|"a"[assistant]|"b"weather({})[tool]|"it\'s\\nr"[system]|"T"'),
     ],
 )
@@ -225,6 +228,16 @@ def test_what_a_template_leaves_out_is_shown_as_text(server: Server, template: s
     ]
     assert read_by_model(server, CHAT, {"messages": turns}, template) == text
     assert "r" in read_by_model(server, CHAT, {"messages": turns[1:4]}, template).rpartition("[")[2]
+
+
+def test_what_is_left_out_beside_calls_is_named_where_no_turn_can_show_it(server: Server) -> None:
+    turns = [USER, {"role": "assistant", "content": "b", "tool_calls": [called()]}, {"role": "tool", "content": "r"}]
+    template = STRICT.replace("|{{ m.content }}", "|{{ m.content if not m.tool_calls else '' }}")
+    body = {"messages": turns, "max_tokens": 1}
+    assert read_by_model(server, CHAT, body, template) == "[user]|a[assistant]|weather({})[tool]|r"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
+        assert exchange(server, post(CHAT, body))[1]["x-spectool-ignored-fields"] == "messages.content"
 
 
 def test_what_no_turn_shows_is_refused(server: Server) -> None:
