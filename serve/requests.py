@@ -138,8 +138,8 @@ def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
         name, title = str(_PARTS.get(kind, "")), content.get("title") or ""
         text = content.get(name)
         if kind == "document":
-            is_text = isinstance(source, dict) and source.get("type") == "text"
-            text = f"{title}\n{source.get('data')}\n\n" if is_text else None
+            data = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+            text = f"{title}\n{data}\n\n" if data is not None else None
         elif kind == "search_result":
             text = f"{title}\n{source}\n{joined(content.get('content') or '', field, of_tool=of_tool)}\n\n"
     if isinstance(text, str):
@@ -442,15 +442,8 @@ class ChatRequest(GenerationRequest):
     @property
     def thinks(self) -> bool | None:
         """Whether the model should reason; None where the request does not say."""
-        if self.enable_thinking is not None:
-            return self.enable_thinking
-        if isinstance(self.thinking, _Thinking):
-            return self.thinking.type != "disabled"
-        return (
-            self.thinking
-            if self.reasoning_effort is None or self.thinking is not None
-            else self.reasoning_effort != "none"
-        )
+        asked = self.thinking.type != "disabled" if isinstance(self.thinking, _Thinking) else self.thinking
+        return asked if self.enable_thinking is None else self.enable_thinking
 
     @property
     def shown_logprobs(self) -> int | None:

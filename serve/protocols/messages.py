@@ -124,7 +124,13 @@ class MessageWriter(BlockWriter):
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
         content = _content(block)
-        shown = content | ({"input": {}} if block.call else {"signature": ""} if block.kind == "reasoning" else {})
+        shown = (
+            {**content, "input": {}}
+            if block.call
+            else {**content, "signature": ""}
+            if block.kind != "text"
+            else content
+        )
         yield {"type": "content_block_start", "index": block.index, "content_block": shown}
         if block.call:
             delta = {"type": "input_json_delta", "partial_json": block.call.arguments}

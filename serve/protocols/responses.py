@@ -32,7 +32,6 @@ _READING: Reading = {
         "custom_tool_call": "call_id name namespace input",
         "custom_tool_call_output": "call_id output",
         "reasoning": "content summary",
-        "item_reference": "id",
     },
     "input.summary": {"summary_text": "text"},
     "text": "format",
@@ -78,7 +77,8 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
-    chat["messages"] = first + _messages([_whole(item, kept) for item in items])
+    chat["messages"] = first + _messages([_whole(item, kept) if _is_reference(item) else item for item in items])
+    sent["input"] = [item for item in items if not _is_reference(item)]
     tools = sent.get("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
@@ -91,10 +91,12 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     return request
 
 
+def _is_reference(item: dict[str, Any]) -> bool:
+    return item.get("type") == "item_reference" or item.keys() == {"id"}
+
+
 def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
-    """An item, or the one that is kept in the place of which it stands."""
-    if item.get("type") != "item_reference":
-        return item
+    """The item that is kept in the place of which a reference stands."""
     if kept is None or (found := kept.get(item.get("id"))) is None:
         problem = "expected items of the latest responses of this server, or whole ones (store: false)"
         raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
