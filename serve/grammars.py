@@ -114,7 +114,7 @@ def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
 
 def _form_of(tokenizer: Any) -> str:
     """The form in which a model writes calls, by its parser's name."""
-    kind = str(tokenizer.tool_parser.__module__).rpartition(".")[2]
+    kind = str(getattr(tokenizer.tool_parser, "__module__", "none of mlx-lm's")).rpartition(".")[2]
     return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
 
 

@@ -16,7 +16,7 @@ from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
-from spectool.serve.turns import conversation_text
+from spectool.serve.turns import conversation_of
 
 
 def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
@@ -62,7 +62,7 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
         request.tools = []
         request.leave_out("tools")
     check("messages", characters=sum(len(message.content) for message in request.messages))
-    text = conversation_text(request, tokenizer, options.template_variables)
+    text = conversation_of(request, tokenizer, options.template_variables).text
     prediction = None
     if request.prediction is not None and request.prediction.content:
         check("prediction", characters=len(request.prediction.content))

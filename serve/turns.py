@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -16,8 +16,16 @@ _MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it;
 _Messages = list[dict[str, Any]]
 
 
-def conversation_text(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> str:
-    """The text of a request's messages and tools; ``usual`` are the server's variables for the template.
+class Conversation(NamedTuple):
+    """What the template is given, and the text that it makes of it."""
+
+    messages: _Messages
+    variables: dict[str, Any]
+    text: str
+
+
+def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> Conversation:
+    """A request's messages and tools as a text; ``usual`` are the server's variables for the template.
 
     The request notes which of its fields the template does not show.
 
@@ -28,7 +36,7 @@ def conversation_text(request: ChatRequest, tokenizer: Any, usual: Mapping[str, 
     tools = request.offered
     variables = {**usual, **_variables(request, tokenizer, usual)}
 
-    def rendered(*left_out: str) -> str:
+    def rendered(*left_out: str) -> Conversation:
         others = [_without(message, "messages", left_out) for message in messages]
         shown = [_without(tool, "tools", left_out) for tool in tools] or None
         return _rendered(request, tokenizer, others, {**variables, "tools": shown})
@@ -37,12 +45,12 @@ def conversation_text(request: ChatRequest, tokenizer: Any, usual: Mapping[str, 
     inner |= {f"tools.{name}" for tool in tools for name in tool}
     inner |= {f"tools.function.{name}" for tool in tools for name in tool["function"]}
     extras = sorted(inner.intersection(without_effect(request)))  # which nobody knows but perhaps the template
-    text = rendered()
-    if extras and rendered(*extras) != text:
+    whole = rendered()
+    if extras and rendered(*extras).text != whole.text:
         for name in extras[:_MOST_EXTRAS]:
-            if rendered(name) != text:
+            if rendered(name).text != whole.text:
                 request.bring_in(name)
-    return text
+    return whole
 
 
 def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,8 +70,8 @@ def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -
     return variables | request.chat_template_kwargs
 
 
-def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> str:
-    """The text of the messages. What the template leaves out of them is shown in turns of its own, as text."""
+def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> Conversation:
+    """The messages as a text. What the template leaves out of them is shown in turns of its own, as text."""
     try:
         messages, text = _accepted(tokenizer, messages, variables)
         hidden = hidden_in(tokenizer, messages, variables)
@@ -88,7 +96,7 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
     if hidden:
         roles = ", ".join(sorted({str(messages[place]["role"]) for place, _ in hidden}))
         raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")
-    return text
+    return Conversation(messages, variables, text)
 
 
 def _beside_calls(messages: _Messages, hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
