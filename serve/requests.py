@@ -321,6 +321,7 @@ class GenerationRequest(_Given):
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
+    store: bool = False
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
     _without_effect: set[str] = PrivateAttr(default_factory=set)
 
@@ -328,6 +329,8 @@ class GenerationRequest(_Given):
     @classmethod
     def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         request = handler(data)
+        if request.store:  # nothing is
+            request.leave_out("store")
         for name, value in data.items() if isinstance(data, dict) else ():
             request.leave_out(*unread(value, name, _READING))
         return request

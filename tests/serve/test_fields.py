@@ -232,7 +232,7 @@ def test_promises_are_not_taken_silently() -> None:
     with pytest.raises(RequestRefused, match=r"background: .*nothing is stored.*, got true"):
         named_by({"background": True})
     assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
-    assert named_by({"background": False}) == []
+    assert named_by({"background": False, "store": False}) == []
     assert named_by({"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}) == [
         "text.verbosity",
         "tools.web_search",

@@ -265,6 +265,20 @@ def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make
     assert without_effect(request) == []
 
 
+def test_an_answer_of_a_schema_may_be_a_strict_call_instead(chatting: Server) -> None:
+    request = strict_and_not()
+    form = {"response_format": FORM, "messages": MESSAGES, "tools": [tool.model_dump() for tool in request.tools]}
+    grammar = grammar_of(checked(ChatRequest, form), chatting.engine.model, thinks=False)
+    for text, follow in {
+        '{"imię": "Ala", "wiek": 3}': True,
+        call_of("weather", '{"city": "Kraków"}') * 2: True,
+        call_of("weather", '{"city": 5}'): False,
+        f"Nie wiem. {call_of('weather', '{}')}": False,
+        "Nie wiem.": False,
+    }.items():
+        assert follows(chatting, grammar, text) == follow, text
+
+
 def test_a_strict_tool_that_cannot_be_enforced_is_named(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     request = strict_and_not({"type": "object", "propertyNames": {"pattern": "a"}})
     assert grammar_of(request, chatting.engine.model, thinks=False) is None
