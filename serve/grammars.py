@@ -50,7 +50,7 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
         else:
             assert request.form is not None
             rules = _text(request.form, request)
-            if chat is not None and chat.offered:
+            if chat is not None and chat.offered and model.tokenizer.has_tool_calling:
                 rules = _or_calls(model.tokenizer, rules)
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
@@ -107,7 +107,7 @@ def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
 def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedModel) -> list[dict[str, Any]]:
     """The rules of one call or, where one of several tools has to be called, of one or more."""
     tokenizer = model.tokenizer
-    kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
+    kind = getattr(tokenizer.tool_parser, "__module__", "harmony").rpartition(".")[2]
     if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
         kind = "mistral[ARGS]"
     if kind not in FORMS:
