@@ -42,7 +42,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} 
 Calls = list[tuple[str, dict[str, Any]]]
 
 
-def tokenizer(kind: str, **own: Any) -> Any:
+def tokenizer_of(kind: str, **own: Any) -> Any:
     parser = import_module(f"mlx_lm.tool_parsers.{kind}")
     names = {"tool_call_start": parser.tool_call_start, "tool_call_end": parser.tool_call_end}
     return SimpleNamespace(
@@ -62,13 +62,13 @@ def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
 
 def said(kind: str, text: str, *, size: int = 10**6, cut: bool = False) -> tuple[str, Calls]:
     """The text and the calls of an answer."""
-    whole = added(Splitter(tokenizer(kind), TOOLS, reasoning=True, thinks=False), text, size, cut)
+    whole = added(Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False), text, size, cut)
     return whole.text, [(call.name, json.loads(call.arguments)) for call in whole.calls]
 
 
 def taken_apart(text: str, size: int, cut: bool = False, *, kind: str = "json_tools", **own: Any) -> Any:
     """The reasoning, the text and the names of the calls of an answer."""
-    whole = added(Splitter(tokenizer(kind, **own), TOOLS, reasoning=True, thinks=False), text, size, cut)
+    whole = added(Splitter(tokenizer_of(kind, **own), TOOLS, reasoning=True, thinks=False), text, size, cut)
     return whole.reasoning, whole.text, [call.name for call in whole.calls]
 
 
@@ -137,7 +137,7 @@ CALLS: dict[str, Any] = {
 }
 
 
-def written(kind: str, calls: Calls) -> str:
+def as_written(kind: str, calls: Calls) -> str:
     """Calls as a model of this kind writes them."""
     before, call, argument, after = (TAGS | CALLS)[kind]
     text = ""
@@ -169,7 +169,7 @@ TYPED = {
 }
 # Each in a form, with its calls; where there are none, all of it is text.
 EXAMPLES: list[tuple[str, str, Calls]] = [
-    (kind, written(kind, calls), calls)
+    (kind, as_written(kind, calls), calls)
     for kind in KINDS
     for calls in (
         [RIGHT[0]],
@@ -222,8 +222,8 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ),
         ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', [("now", {}), ("now", {})]),
         ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", [("now", {}), ("now", {})]),
-        ("kimi_k2", written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
-        ("kimi_k3", written("kimi_k3", RIGHT).replace("<|close|>call<|sep|>", "", 1), []),
+        ("kimi_k2", as_written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
+        ("kimi_k3", as_written("kimi_k3", RIGHT).replace("<|close|>call<|sep|>", "", 1), []),
         # Without the start, with text after it, with identifiers, dots and names of others.
         ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), [("write", {"path": "a"})]),
         ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", [("now", {})]),
@@ -245,13 +245,13 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
             '<function name="write"><param name="path"><![CDATA[a</param>\n]]></param></function>',
             [("write", {"path": "a</param>\n"})],
         ),
-        ("muse_spark", written("muse_spark", [("typed", {"text": "12"})]), [("typed", {"text": "12"})]),
+        ("muse_spark", as_written("muse_spark", [("typed", {"text": "12"})]), [("typed", {"text": "12"})]),
         (
             "minimax_m2",
-            written("minimax_m2", [("typed", {"text": "null", "either": "01234"})]),
+            as_written("minimax_m2", [("typed", {"text": "null", "either": "01234"})]),
             [("typed", {"text": "null", "either": "01234"})],
         ),
-        ("glm47", written("glm47", [("patch", {"input": "*** Łata"})]), [("patch", {"input": "*** Łata"})]),
+        ("glm47", as_written("glm47", [("patch", {"input": "*** Łata"})]), [("patch", {"input": "*** Łata"})]),
         ("glm47", '<tool_call>{"name": "now"}</tool_call>', [("now", {})]),
         # Types, by the schema.
         *[
@@ -315,7 +315,7 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    example = written(kind, [("typed", {"text": "x"})])
+    example = as_written(kind, [("typed", {"text": "x"})])
     tags = re.findall(r"<[^<>]*>|\[\w+\]", example) if kind in TAGS else [FORMS[kind][0].start, FORMS[kind][0].end]
     closing = [tag for tag in tags if "</" in tag or "|close" in tag or tag == FORMS[kind][0].end]
     lines = ["    return x\n", "zażółć", "\r\n", "\t'a' < \"b\"\\n", "\\", " ", "\n\n", "{}", "]"]
@@ -333,7 +333,7 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
             ("delete", {"folder": content, "only_older_than": ""}),
         ]
         calls = calls[: rng.randint(1, 2)]
-        text, after = written(kind, calls), rng.choice(["", "\nGotowe."])
+        text, after = as_written(kind, calls), rng.choice(["", "\nGotowe."])
         rest, found = said(kind, text + after, size=rng.randint(1, 30))
         if number % 4 == 3 and not found:  # a tag that opens something can be too much like a call
             assert rest == text + after
@@ -381,7 +381,7 @@ def test_channels_of_gpt_oss_are_reasoning_text_and_calls(text: str, cut: bool, 
 
 @pytest.mark.parametrize("kind", ["json_tools", "qwen3_coder", "glm47"])
 def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
-    call = written(kind, [("now", {})])
+    call = as_written(kind, [("now", {})])
     think = {"kind": kind, "think_start": "<think>", "think_end": "</think>"}
     for size in (1, 6, 10**6):
         assert taken_apart(f"<think>Hm. {call}", size, **think) == ("Hm. ", "", ["now"])
@@ -392,10 +392,10 @@ def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
 
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:
     for kind, expected in (("kimi_k2", ["functions.now:0", "functions.write:1"]), ("glm47", [])):
-        text = written(kind, [("now", {}), ("write", {"path": "a"})])
-        calls = Splitter(tokenizer(kind), TOOLS, reasoning=True, thinks=False).add(text, last=True).calls
+        text = as_written(kind, [("now", {}), ("write", {"path": "a"})])
+        calls = Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False).add(text, last=True).calls
         again = (
-            Splitter(tokenizer(kind), TOOLS, reasoning=True, thinks=False)
+            Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False)
             .add(text.replace(":1", ":0"), last=True)
             .calls
         )
