@@ -33,12 +33,11 @@ class Form:
     verbatim = False  # whether strings stand there as they are, so that they may have starts and ends in them
 
     def __init__(self, start: str, end: str, *begins: str) -> None:
-        self.start, self.end, self.begins = start, end, (*begins, "{{", "[{{")
+        self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
         outer = "<tool_call>" if end == "</tool_call>" else start
         self.kept = start if outer != start else ""  # where a call itself is the start
-        self.tags = (
-            rf"(?P<start>{re.escape(outer)})|{re.escape(end)}" if end else f"(?P<start>(?!))|(?={re.escape(start)})"
-        )
+        outer = re.escape(outer)
+        self.tags = f"(?P<start>{outer})|{re.escape(end)}" if end else f"(?P<start>(?!))|(?={outer})"
 
     def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
         """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""

@@ -24,18 +24,11 @@ CUSTOM: dict[str, Any] = {
 }
 """The parameters of the function that stands for a custom tool of responses, which takes one text."""
 
-
-_BARE = Form("", "")
-_FENCED = re.compile(r"\s*(?:```(?:json)?\s*)?(.*?)\s*(?:```\s*)?", re.DOTALL)  # perhaps, as Markdown has it
-_HARMONY = ("<|channel|>analysis", "<|end|>")  # around reasoning
-_HARMONY_DROPPED = (
-    "<|start|>assistant",
-    "<|channel|>commentary",
-    "<|channel|>final",
-    "<|message|>",
-    "<|end|>",
-    "<|call|>",
-)
+_BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
+_FENCE = re.compile(r"\A\s*```(?:json)?|```\s*\Z")  # around JSON in Markdown
+_HARMONY = ("<|channel|>analysis", "<|end|>")  # around reasoning, and what stands between messages
+_BETWEEN = ("<|start|>assistant", "<|channel|>commentary", "<|channel|>final", "<|message|>", "<|end|>", "<|call|>")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
 class Call(NamedTuple):
@@ -95,17 +88,16 @@ class Splitter:
         self._tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
         self._bare = bool(tools) and bare
         self._forms = {form.start: form for form in forms_of(tokenizer)} if tools else {}
+        names = ["".join(json.dumps(name, ensure_ascii=False)[1:-1].split()) for name in self._tools]
         self._begins = {
-            form: [each.format(name) for each in form.begins for name in self._tools] for form in self._forms.values()
+            form: [each.format(name) for each in form.begins for name in names]
+            for form in (_BARE, *self._forms.values())
         }
-        names = (json.dumps(name, ensure_ascii=False) for name in self._tools)
-        self._begins[_BARE] = [
-            f'{fence}{{"name":{"".join(name.split())}' for name in names for fence in ("", "```", "```json")
-        ]
-        harmony = reasoning and is_harmony(tokenizer)
-        own = _HARMONY if harmony else (tokenizer.think_start, tokenizer.think_end)
-        self._think = (own[0] or "", own[1] or "") if reasoning else ("", "")
-        self._dropped: tuple[str, ...] = _HARMONY_DROPPED if harmony else ()  # markers between messages
+        harmony = is_harmony(tokenizer)
+        think = _HARMONY if harmony else (tokenizer.think_start or "", tokenizer.think_end or "")
+        self._think = think if reasoning else ("", "")
+        between = _BETWEEN if harmony else getattr(tokenizer, "structural_markers", ())
+        self._between = between if reasoning else ()  # markers that are no text
         self.thinks = thinks and reasoning  # whether what comes next is reasoning
         self._held = ""
         self._ids = set[str]()
@@ -136,14 +128,13 @@ class Splitter:
         if self._bare:
             while self._is_begun(_BARE, self._held) and not self._last:
                 yield
-            fenced = _FENCED.fullmatch(self._held)
-            calls, rest = self._parsed(_BARE, fenced[1] if fenced else "")
+            calls, rest = self._parsed(_BARE, _FENCE.sub("", self._held))
             if calls and not rest.strip():
                 self._deliver(calls, "")
                 return
-        again = [opening] if self._dropped else []
+        again = [opening] if self._between else []
         while True:
-            marker = yield from self._write_up_to(*self._forms, *self._dropped, *again)
+            marker = yield from self._write_up_to(*self._forms, *self._between, *again)
             if marker in self._forms:
                 yield from self._read_block(self._forms[marker])
             elif marker in again:
@@ -152,14 +143,11 @@ class Splitter:
 
     def _write_reasoning(self, closing: str) -> Iterator[None]:
         """Write reasoning up to its end or, if it has none, up to a call."""
-        while (marker := (yield from self._write_up_to(closing, *self._forms, *self._dropped))) != closing:
+        while (marker := (yield from self._write_up_to(closing, *self._forms, *self._between))) != closing:
             if marker not in self._forms:
                 continue
-            while (
-                (begun := self._is_begun(self._forms[marker], self._held))
-                and closing not in self._held
-                and not self._last
-            ):
+            form = self._forms[marker]
+            while (begun := self._is_begun(form, self._held)) and closing not in self._held and not self._last:
                 yield
             if begun and closing not in self._held and not self._cut:
                 self._held, self.thinks = marker + self._held, False
@@ -174,9 +162,8 @@ class Splitter:
         What may be the beginning of one is held back.
         """
         while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
-            held_back = not self._last or (
-                self._cut and (self._space is not None or self._dropped)
-            )  # another may begin
+            # Where an answer is cut after a call, another one may have begun.
+            held_back = not self._last or (self._cut and (self._space is not None or self._between))
             certain = len(self._held) - max((overlap(self._held, each) for each in markers if held_back), default=0)
             self._write(self._held[:certain])
             self._held = self._held[certain:]
@@ -221,25 +208,22 @@ class Splitter:
                 break
             yield
         sure, calls, rest, first = found
-        begins_others = form.start.startswith(rest.lstrip()) or rest.lstrip().startswith(form.start)
-        ended = bool(calls) and (sure or begins_others or not self._cut)
-        if begun and not ended and (first < 0 or not self._cut):
-            calls, rest = self._parsed(form, self._held)
-            if self._cut:  # calls that are whole are followed by one that is not
-                goes_on = self._is_begun(form, rest.removeprefix(form.kept), surely=bool(form.end))
-                ended, calls, rest = (
-                    True,
-                    calls if goes_on or not form.verbatim else [],
-                    "" if goes_on or form.end else rest,
-                )
-            else:
-                ended = bool(calls) and form.closes and not (rest.strip() and form.end)
-        if ended:
+        after = rest.lstrip()
+        if calls and (sure or not self._cut or form.start.startswith(after) or after.startswith(form.start)):
             self._deliver(calls, rest)
-        else:
-            length = 0 if not begun else first if first >= 0 and not self._cut else len(self._held)
-            self._write(form.start + self._held[:length])
-            self._held = self._held[length:]
+            return
+        if begun and (first < 0 or not self._cut):
+            calls, rest = self._parsed(form, self._held)
+            goes_on = self._is_begun(form, rest.removeprefix(form.kept), surely=bool(form.end))
+            if self._cut:  # calls before the one that was cut are whole
+                self._deliver(calls if goes_on or not form.verbatim else [], "" if goes_on or form.end else rest)
+                return
+            if calls and form.closes and not (rest.strip() and form.end):
+                self._deliver(calls, rest)
+                return
+        length = 0 if not begun else first if first >= 0 and not self._cut else len(self._held)
+        self._write(form.start + self._held[:length])
+        self._held = self._held[length:]
 
     def _calls_in(self, form: Form) -> tuple[bool, list[Call], str, int]:
         """Whether it is sure where calls end, these calls, what follows them, and the place after the first end; or -1.
@@ -255,9 +239,11 @@ class Splitter:
                     return True, calls, rest, first
                 depth += 1
                 continue
-            first = tag.end() if first < 0 and not depth else first
+            body = self._held[: tag.start()]
+            if first < 0 and not depth and not (self._cut and not form.verbatim and _is_inside_string(body)):
+                first = tag.end()
             if not (depth and form.verbatim):
-                found, left = self._parsed(form, self._held[: tag.start()])
+                found, left = self._parsed(form, body)
                 if found and not (left.strip() and form.end):
                     calls, rest = found, left + after
                     if not form.verbatim:
@@ -311,3 +297,8 @@ def _input_of(arguments: Any) -> dict[str, str]:
     if not isinstance(text, str):
         raise ValueError
     return {"input": text}
+
+
+def _is_inside_string(text: str) -> bool:
+    """Whether a text that ends like this is in the middle of a string of JSON."""
+    return _ESCAPED.sub("", text[text.find("{") :]).count('"') % 2 == 1

@@ -188,12 +188,13 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
         (CALL + '\n<tool_call>\n{"name": "weather", "argu', ""),
         (CALL + "<tool_call>", ""),
         (CALL + "\n<tool", ""),
+        ('<tool_call>{"name": "weather", "arguments": {"a": "</tool_call>", "b": ', ""),
         ('Sprawdzam. <tool_call>{"name": "wea', "Sprawdzam. "),
         ("It begins with <tool_call> and goes on", "It begins with <tool_call> and goes on"),
     ],
 )
 def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
-    calls = [("weather", {})] * text.count("</tool_call>")
+    calls = [("weather", {})] * text.count(CALL)
     assert said(text, cut=True) == (kept, calls)
     assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
 
