@@ -132,7 +132,7 @@ class _LikeJSON(Form):
 
     _PARTS = re.compile(
         r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
-        | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)'
+        | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
         | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
         | (?P<constant>True|False|None)\b )""",
         re.DOTALL | re.VERBOSE,
@@ -150,7 +150,7 @@ class _LikeJSON(Form):
             return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), part[kind], flags=re.DOTALL) + '"'
         if kind in ("closed", "constant"):
             return _CONSTANTS.get(part[kind], "}")
-        return json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
+        return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
 
 
 # Tags around values that stand there as they are.

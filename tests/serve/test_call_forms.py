@@ -344,6 +344,21 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
             assert (cut := said(kind, text[:place], cut=True)[1]) == calls[: len(cut)], (content, place)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_of_any_text(kind: str) -> None:
+    """Whatever is written, cut into any pieces, text and calls are the same, and without calls the text is whole."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    one, two = as_written(kind, RIGHT[1:2]), as_written(kind, [("write", {"path": "a", "content": "b"}), ("now", {})])
+    pieces = [*re.findall(r"<[^<>]*>|\[\w+\]|\w+|[^\w\s]|\s+", two), one, two, "<", "x", "now", '{"name": "now"}', "{"]
+    for _ in range(150):
+        text, cut = "".join(rng.choices(pieces, k=rng.randint(1, 10))), rng.random() < 0.3
+        whole = said(kind, text, cut=cut)
+        assert said(kind, text, size=rng.randint(1, 9), cut=cut) == whole, text
+        assert cut or whole[1] or whole[0] == text, text
+
+
 HARMONY: dict[str, Any] = {
     "tool_parser": None,
     "tool_call_start": None,
