@@ -22,55 +22,6 @@ class Written(NamedTuple):
     id: str | None = None
 
 
-class Form:
-    """Calls between a start and an end, in JSON, which all models know. Subclasses read other forms as well.
-
-    ``begins`` says how they go on after the start, without white space; {} is the name of a tool. If there is no
-    ``end``, another start or the end of the answer is one.
-    """
-
-    closes = True  # whether calls end by themselves, so that the end may be missing
-    verbatim = False  # whether strings stand there as they are, so that they may have starts and ends in them
-
-    def __init__(self, start: str, end: str, *begins: str) -> None:
-        self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
-        outer = "<tool_call>" if end == "</tool_call>" else start
-        self.kept = start if outer != start else ""  # where a call itself is the start
-        outer = re.escape(outer)
-        self.tags = f"(?P<start>{outer})|{re.escape(end)}" if end else f"(?P<start>(?!))|(?={outer})"
-
-    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
-        return _read_json(text, tools) if re.match(r"\s*\[?\s*\{", text) else self._read(self.kept + text, tools)
-
-    def _read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        return [], text
-
-
-def forms_of(tokenizer: Any) -> tuple[Form, ...]:
-    """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
-    parser = tokenizer.tool_parser
-    if parser is None:
-        return (_HARMONY,) if is_harmony(tokenizer) else ()
-    return FORMS.get(parser.__module__.rpartition(".")[2], (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
-
-
-def is_harmony(tokenizer: Any) -> bool:
-    """Whether answers are messages in several channels, as GPT-OSS writes them."""
-    return "<|channel|>analysis" in str(getattr(tokenizer, "chat_template", ""))
-
-
-def unclosed(text: str, tags: str) -> int:
-    """The number of tags that are open at the end of a text; ends of nothing do not count."""
-    depth = 0
-    for tag in re.finditer(tags, text):
-        depth = depth + 1 if tag["start"] else max(0, depth - 1)
-    return depth
-
-
-# JSON, and what can be made JSON.
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a name stands there twice")
@@ -80,10 +31,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 JSON = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=int)  # NaN is none
 """Reads JSON with line ends in strings, which models write."""
 _BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
-_PLAIN = re.compile(r"(?!)")
 
 
-def written(call: Any) -> Written:
+def _named(call: Any) -> Written:
     """The call that an object in JSON stands for."""
     given = (call.get(name) for name in ("arguments", "parameters"))
     arguments = next((each for each in given if each is not None), None)
@@ -92,58 +42,77 @@ def written(call: Any) -> Written:
     return Written(call["name"], arguments)
 
 
-def _read_json(text: str, tools: Tools, header: re.Pattern[str] = _PLAIN, end: str = "") -> tuple[list[Written], str]:
-    """Read objects that have a name and arguments, or arguments alone, after a header with the name."""
-    calls, in_list = [], text.lstrip().startswith("[")
-    text = text.lstrip()[1:] if in_list else text
-    while begun := text.lstrip():
-        head = header.match(begun)
-        try:
-            value, place = JSON.raw_decode(begun, head.end() if head else 0)
-        except (ValueError, RecursionError):
-            break
-        closing = re.compile(end).match(begun, place)
-        if not closing or not (head or isinstance(value, dict)):
-            break
-        name = head["name"] if head else ""
-        # Gemma 4 writes namespaces that nobody has told it.
-        name = name if name in tools else re.split("[.:]", name)[-1]
-        calls.append(Written(name, value, head.groupdict().get("id")) if head else written(value))
-        text = begun[closing.end() :]
-        text = text.lstrip().removeprefix(",") if in_list else text
-    if in_list:  # which has to end
-        text = text.lstrip()[1:] if text.lstrip().startswith("]") else f"[{text}"
-    return calls, text
+class Form:
+    """Calls between a start and an end, in JSON: objects that have a name, which all models know, or arguments alone.
+
+    Those stand after a ``header`` with the name, and before ``after``, once the text is ``translated``. ``begins`` says
+    how calls go on after the start, without white space; {} is the name of a tool. If there is no ``end``, another
+    start or the end of the answer is one.
+    """
+
+    closes = True  # whether calls end by themselves, so that the end may be missing
+    verbatim = False  # whether strings stand there as they are, so that they may have starts and ends in them
+
+    def __init__(
+        self,
+        start: str,
+        end: str,
+        *begins: str,
+        header: str = "(?!)",
+        after: str = "",
+        translated: Callable[[str], str] = str,
+    ) -> None:
+        self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
+        self._header, self._after, self._translated = re.compile(rf"{header}\s*"), re.compile(after), translated
+        outer = "<tool_call>" if end == "</tool_call>" else start
+        self.kept = start if outer != start else ""  # where a call itself is the start
+        outer = re.escape(outer)
+        self.tags = f"(?P<start>{outer})|{re.escape(end)}" if end else f"(?P<start>(?!))|(?={outer})"
+
+    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
+        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
+        text = text if is_json(text) else self._translated(text)
+        calls, in_list = [], text.lstrip().startswith("[")
+        text = text.lstrip()[1:] if in_list else text
+        while begun := text.lstrip():
+            head = self._header.match(begun)
+            try:
+                value, place = JSON.raw_decode(begun, head.end() if head else 0)
+            except (ValueError, RecursionError):
+                break
+            closing = self._after.match(begun, place)
+            if not closing or not (head or isinstance(value, dict)):
+                break
+            name = head["name"] if head else ""
+            # Gemma 4 writes namespaces that nobody has told it.
+            name = name if name in tools else re.split("[.:]", name)[-1]
+            calls.append(Written(name, value, head.groupdict().get("id")) if head else _named(value))
+            text = begun[closing.end() :]
+            text = text.lstrip().removeprefix(",") if in_list else text
+        if in_list:  # which has to end
+            text = text.lstrip()[1:] if text.lstrip().startswith("]") else f"[{text}"
+        return calls, text
 
 
-class _JSONAfter(Form):
-    """Calls with arguments in JSON, each after a ``header`` with the name, and before an ``after``."""
-
-    def __init__(self, start: str, end: str, *begins: str, header: str, after: str = "") -> None:
-        super().__init__(start, end, *begins)
-        self._header, self._after = re.compile(header), after
-
-    def _read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        return _read_json(text, tools, self._header, self._after)
+def is_json(text: str) -> bool:
+    """Whether a text of calls is objects in JSON, perhaps in a list."""
+    return bool(re.match(r"\s*\[?\s*\{", text))
 
 
-class _LikeJSON(Form):
-    """Calls in Python's or in Gemma's form, whose strings and names are made JSON's, as far as it has the same."""
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_LIKE_JSON = re.compile(
+    r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
+    | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
+    | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
+    | (?P<constant>True|False|None)\b )""",
+    re.DOTALL | re.VERBOSE,
+)
 
-    _PARTS = re.compile(
-        r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
-        | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
-        | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
-        | (?P<constant>True|False|None)\b )""",
-        re.DOTALL | re.VERBOSE,
-    )
-    _NAME = re.compile(r'"(?P<name>[\w.:-]+)"\s*(?=\{)')
 
-    def _read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        return _read_json(self._PARTS.sub(self._as_json, text), tools, self._NAME)
+def _as_json(text: str) -> str:
+    """Calls in Python's or in Gemma's form with strings, names and constants of JSON, as far as it has the same."""
 
-    @staticmethod
-    def _as_json(part: re.Match[str]) -> str:
+    def translated(part: re.Match[str]) -> str:
         kind = part.lastgroup or ""
         if kind in ("double", "single"):  # where the other quote need not be escaped
             other = {'"': r"\"", r"\'": "'"}
@@ -152,8 +121,15 @@ class _LikeJSON(Form):
             return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
 
+    return _LIKE_JSON.sub(translated, text)
 
-# Tags around values that stand there as they are.
+
+def unclosed(text: str, tags: str) -> int:
+    """The number of tags that are open at the end of a text; ends of nothing do not count."""
+    depth = 0
+    for tag in re.finditer(tags, text):
+        depth = depth + 1 if tag["start"] else max(0, depth - 1)
+    return depth
 
 
 class _Tagged(Form):
@@ -179,8 +155,11 @@ class _Tagged(Form):
         self._value_end = re.compile(rf"{value_end}(?=\s*{argument}|{self._call_end.pattern})")
         self._pairs = [f"(?P<start>{argument})|{value_end}", *([f"(?P<start>{call})|{call_end}"] if call_end else [])]
 
-    def _read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        calls = list[Written]()
+    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
+        """As it is said there."""
+        if is_json(text):
+            return super().read(text, tools)
+        calls, text = list[Written](), self.kept + text
         while head := self._call.match(text):
             place, schema, arguments = head.end(), tools[head[1]] or {}, dict[str, Any]()
             own = schema.get("properties") or {}
@@ -220,7 +199,6 @@ def _in_cdata(value: str) -> str | None:
 
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _KINDS[type(None)] = "null"
-_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 
 
 def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
@@ -240,10 +218,6 @@ def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
     return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
 
 
-def _fits(value: Any, kinds: set[str]) -> bool:
-    return _KINDS[type(value)] in kinds or (isinstance(value, float) and value.is_integer() and "integer" in kinds)
-
-
 def _typed(text: str, kinds: set[str]) -> Any:
     """The value of one of these types that is written like this: a string where it can be one and is no JSON."""
     if kinds == {"string"}:
@@ -252,8 +226,9 @@ def _typed(text: str, kinds: set[str]) -> Any:
         value = JSON.decode(text if "string" in kinds else _CONSTANTS.get(text.strip(), text))
     except (ValueError, RecursionError):
         value = ""
+    fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
     exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
-    if exact and not isinstance(value, str) and _fits(value, kinds):
+    if fits and exact and not isinstance(value, str):
         return value
     if "string" not in kinds:
         raise ValueError(f"{text!r} is none of {kinds}")
@@ -276,9 +251,8 @@ _K3 = (
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
-_HARMONY = _JSONAfter(
-    " to=functions.", "", "{}<|", "{}json", "{}code", header=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>\s*"
-)
+_HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", header=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
+_TRANSLATED: dict[str, Any] = {"header": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
@@ -295,15 +269,13 @@ def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
 
 FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
-    "mistral": (_JSONAfter("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", header=_MISTRAL),),
+    "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", header=_MISTRAL),),
     "kimi_k2": (
-        _JSONAfter(
-            *_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", header=_K2, after=r"\s*(?:<\|tool_call_end\|>)?"
-        ),
+        Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", header=_K2, after=r"\s*(?:<\|tool_call_end\|>)?"),
     ),
-    "pythonic": (_LikeJSON("<|tool_call_start|>", "<|tool_call_end|>", "[{}("),),
-    "gemma4": (_LikeJSON("<|tool_call>", "<tool_call|>", "call:"),),
-    "function_gemma": (_LikeJSON("<start_function_call>", "<end_function_call>", "call:"),),
+    "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_TRANSLATED),),
+    "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_TRANSLATED),),
+    "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_TRANSLATED),),
     "glm47": _with_keys(),
     "laguna": _with_keys(),
     "longcat": _with_keys("longcat_"),
@@ -317,3 +289,16 @@ FORMS: dict[str, tuple[Form, ...]] = {
         for start in ("<tool_call>", "<function=")
     ),
 }
+
+
+def forms_of(tokenizer: Any) -> tuple[Form, ...]:
+    """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
+    parser = tokenizer.tool_parser
+    if parser is None:
+        return (_HARMONY,) if is_harmony(tokenizer) else ()
+    return FORMS.get(parser.__module__.rpartition(".")[2], (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
+
+
+def is_harmony(tokenizer: Any) -> bool:
+    """Whether answers are messages in several channels, as GPT-OSS writes them."""
+    return "<|channel|>analysis" in str(getattr(tokenizer, "chat_template", ""))
