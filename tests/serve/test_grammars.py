@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from spectool.serve.server import Server
 from spectool.serve.tool_calls import Splitter
 from spectool.tests.serve.questions import MESSAGES, TOOLS, writing_down
 from spectool.tests.serve.servers import client, exchange, post
+from spectool.tests.serve.test_call_forms import tokenizer_of
 
 PERSON: Any = {
     "type": "object",
@@ -167,21 +167,17 @@ def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) 
 
 
 @pytest.mark.parametrize("kind", list(FORMS))
-def test_forms_of_calls_are_what_the_parsers_read(chatting: Server, kind: str) -> None:
-    parser = import_module(f"mlx_lm.tool_parsers.{kind.removesuffix('[ARGS]')}")
-    form = FORMS[kind]
-    arguments = [{"city": "Kraków"}, {"city": "Київ"}]
+def test_calls_that_are_enforced_are_read(kind: str) -> None:
+    form, arguments = FORMS[kind], [{"city": "Kraków"}, {"city": "Київ"}]
     calls = [form.before.replace("{}", "weather") + json.dumps(each) + form.after for each in arguments]
-    text = form.begin + form.between.join(calls) + form.end
-    found = []
-    while parser.tool_call_start in text:
-        text = text.partition(parser.tool_call_start)[2]
-        body, _, text = text.partition(parser.tool_call_end) if parser.tool_call_end else (text, "", "")
-        parsed = parser.parse_tool_call(body, TOOL)
-        found += parsed if isinstance(parsed, list) else [parsed]
-    names = {call["name"].removeprefix("functions.") for call in found}
-    assert names == {"weather"} and len(found) in (1, 2)
-    assert found[0]["arguments"] == arguments[0]
+    tokenizer = tokenizer_of(kind.removesuffix("[ARGS]"))
+    whole = Splitter(tokenizer, TOOL, reasoning=True, thinks=False).add(
+        form.begin + form.between.join(calls) + form.end, last=True
+    )
+    assert [(call.name, json.loads(call.arguments)) for call in whole.calls] == [
+        ("weather", each) for each in arguments
+    ]
+    assert not whole.text.strip()
 
 
 def test_an_answer_may_be_a_call_where_tools_are_offered(chatting: Server) -> None:
