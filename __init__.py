@@ -2,10 +2,12 @@
 
 Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
 (`spectool.artifacts`), which `spectool.runtime` loads at generation time. The root holds the
-version, the errors that all packages share, the check for optional dependencies, and how names of files are written.
+version, the errors that all packages share, the check for optional dependencies, and how text from elsewhere is
+written.
 """
 
 import os
+from collections.abc import Callable
 
 __version__ = "0.1.0"
 
@@ -20,6 +22,7 @@ __all__ = [
     "__version__",
     "escaped_name",
     "has_extra",
+    "printable",
     "require_extra",
 ]
 
@@ -83,3 +86,21 @@ def escaped_name(name: str | os.PathLike[str]) -> str:
     'teksty/\\xbf\\xf3\\xb3w.txt'
     """
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def printable(text: str, keep: str = "", escape: Callable[[str], str] = repr) -> str:
+    r"""Text from elsewhere that can do nothing to a terminal, and hides nothing from its reader.
+
+    Control characters, those that turn the direction of text, and all others that show no sign become escapes.
+
+    Args:
+        text: The text, from a stranger's file for example.
+        keep: Characters that stay, such as a line feed.
+        escape: Writes a character as an escape in quotation marks.
+
+    >>> printable("a\x1b[2J\u202egpj.exe żółw")
+    'a\\x1b[2J\\u202egpj.exe żółw'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else escape(char)[1:-1] for char in text)

@@ -93,7 +93,7 @@ class Alignment(Artifact):
 
     format, version, roles = "spectool-alignment", 9, ("draft", "target")
     again = "Align again"
-    rebuild = "spectool align --draft {draft} --target {target} --corpus {corpus} -o {path}"
+    rebuild = "spectool align --draft {draft} --target {target} {sources} -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the alignment at ``path``, as `Artifact` says, and check every invariant, about 4 ms for each MB.

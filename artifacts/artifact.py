@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 import spectool
 from spectool import ArtifactError
 from spectool.artifacts.atomic import require_writable
-from spectool.artifacts.container import MOST_HEADER, Container, open_container, parse_json, write_container
+from spectool.artifacts.container import Container, open_container, parse_json, write_container
 from spectool.artifacts.manifest import Manifest
 
 FORMATS = {
@@ -31,7 +30,7 @@ class Artifact:
     version: ClassVar[int]  # of the format; others cannot be read
     roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
     again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
-    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{corpus}`` and ``{ROLE}`` for each role
+    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{sources}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
         """Open the artifact at ``path`` and compare its SHA-256, which takes about 1 ms for each MB.
@@ -96,9 +95,12 @@ class Artifact:
     @classmethod
     def _again(cls, path: Path, manifest: Manifest) -> str:
         """How to build an artifact again that this version does not read."""
-        known = {"path": path, "corpus": manifest.inputs.get("corpus", "CORPUS")}
-        known |= {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
-        command = cls.rebuild.format_map({name: shlex.quote(str(value)) for name, value in known.items()})
+        inputs = manifest.inputs
+        packs = [("--pack", str(each.get("name"))) for each in inputs.get("packs", ()) if isinstance(each, dict)]
+        named = [*packs, *([("--corpus", inputs.get("corpus", "CORPUS"))] if "corpus" in inputs or not packs else [])]
+        known = {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
+        quoted = {name: shlex.quote(str(value)) for name, value in {"path": path, **known}.items()}
+        command = cls.rebuild.format_map(quoted | {"sources": " ".join(map(shlex.join, named))})
         return f"{cls.again} with this version{command and f': {command}'}"
 
 
@@ -146,8 +148,6 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
 
 
 def _read(path: Path) -> tuple[Container, Manifest]:
-    if path.is_dir():
-        raise ArtifactError(_about_directory(path))
     file = open_container(path)
     try:
         return file, Manifest.of(parse_json(file.manifest))
@@ -160,14 +160,3 @@ def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
         raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(FORMATS)}")
     found: type[Artifact] = resolve_name(FORMATS[manifest.format])
     return found
-
-
-def _about_directory(path: Path) -> str:
-    """What to say of a directory, which artifacts were before they were files."""
-    again = "Build the artifact again, or name a file"
-    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, ArtifactError):
-        with (path / "manifest.json").open("rb") as stream:
-            value = parse_json(stream.read(MOST_HEADER))
-        manifest = Manifest.of({name: part for name, part in value.items() if name != "files"})
-        again = f"Remove it. {_class_of(path, manifest)._again(path, manifest)}"
-    return f"{path}: is a directory, as artifacts of older versions were; expected a file. {again}"

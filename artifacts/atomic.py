@@ -4,6 +4,7 @@ What is written lies next to its place, as ``.NAME.….partial``, until it is re
 a killed one left there more than a day ago.
 """
 
+import errno
 import glob
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from spectool import ArtifactError
 
 _DAY = 24 * 60 * 60  # seconds
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -48,6 +50,17 @@ def atomic_directory(out: Path) -> Iterator[Path]:
         partial.rename(out)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the system's error that a disk is full name the file that is written; by itself it names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def require_new(out: Path) -> None:
     """Raise an ArtifactError if something is at ``out``, or nothing can be written there."""
     require_writable(out)
@@ -69,6 +82,14 @@ def require_writable(out: Path) -> None:
         ) from error
 
 
+def require_space(out: Path, size: int) -> None:
+    """Raise an ArtifactError if the disk of ``out`` has less than ``size`` bytes left."""
+    folder = next(parent for parent in out.resolve().parents if parent.exists())
+    if (free := shutil.disk_usage(folder).free) < size:
+        needed = f"needs {size / 1e6:,.0f} MB, and the disk of {folder} has {free / 1e6:,.0f} MB left"
+        raise ArtifactError(f"{out}: {needed}. Choose another place, or free some space")
+
+
 @contextmanager
 def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new file or directory next to ``out``, removed at the end; what killed runs left there is removed first."""
@@ -79,7 +100,8 @@ def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     partial = out.with_name(f".{out.name}.{uuid.uuid4().hex}.partial")
     make(partial)
     try:
-        yield partial
+        with naming(out):
+            yield partial
     finally:
         _remove(partial)
 

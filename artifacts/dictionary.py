@@ -4,7 +4,6 @@
     alphabet      uint32[symbols]   token id of each symbol, most frequent first
     next_token    uint16[entries]   number of the next token's symbol; uint32 for more than 65,536 symbols
     probability   uint8[entries]    (value + 1) / 256
-    count         uint8[entries]    occurrences of the context, 2 ^ (value / 8)
 
 A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
 byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
@@ -62,7 +61,6 @@ class Entry:
     context: Sequence[int]  # token ids, oldest first
     token: int  # id to propose after it
     probability: float  # of this token, 0..1
-    count: int  # occurrences of the context in the text; about 9% coarse once written
 
 
 class Dictionary(Artifact):
@@ -73,9 +71,9 @@ class Dictionary(Artifact):
         max_context: Length of the longest context in tokens; a look-up needs no more history.
     """
 
-    format, version, roles = "spectool-dictionary", 5, ("target",)
+    format, version, roles = "spectool-dictionary", 6, ("target",)
     again = "Build the dictionary again"
-    rebuild = "spectool build-dict --tokenizer {target} --corpus {corpus} -o {path}"
+    rebuild = "spectool build-dict --tokenizer {target} {sources} -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the dictionary at ``path`` and check everything that look-ups rely on (`marisa_check`)."""
@@ -86,10 +84,8 @@ class Dictionary(Artifact):
         self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
         size, symbols = len(self._contexts), len(self.alphabet)
         # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        kinds = {"next_token": _rank_type(symbols), "probability": "uint8", "count": "uint8"}
-        self._next_token, self._probability, self._count = (
-            self._array(name, kind, size).data for name, kind in kinds.items()
-        )
+        self._next_token = self._array("next_token", _rank_type(symbols), size).data
+        self._probability = self._array("probability", "uint8", size).data
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
         fits = type(self.max_context) is int and 1 <= self.max_context <= _LONGEST
         self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {_LONGEST} tokens")
@@ -122,11 +118,6 @@ class Dictionary(Artifact):
     def tokenizer(self) -> Mapping[str, Any]:
         """The manifest's entry of the tokenizer that it was built for."""
         return self.manifest.tokenizers["target"]
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of that tokenizer."""
-        return str(self.tokenizer["fingerprint"])
 
     def look_up(self, tokens: Sequence[int]) -> Match | None:
         """The longest known suffix of token ids, oldest first; None if none is known.
@@ -161,7 +152,7 @@ class Dictionary(Artifact):
         return (self._entry(key, row) for key, row in self._contexts.iteritems())
 
     def _entry(self, key: bytes, row: int) -> Entry:
-        return Entry(self._context(key), *self._proposal(row), round(2 ** (self._count[row] / 8)))
+        return Entry(self._context(key), *self._proposal(row))
 
     def _proposal(self, row: int) -> tuple[int, float]:
         return self._tokens[self._next_token[row]], (self._probability[row] + 1) * PROBABILITY_STEP
@@ -208,13 +199,11 @@ def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]]
     by_place = np.argsort(np.fromiter(map(contexts.key_id, keys), np.int64, len(rows)))
     following = np.fromiter((ranks[row.token] for row in rows), np.int64, len(rows))
     probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
-    count = np.clip(np.rint(8 * np.log2([max(1, row.count) for row in rows])), 0, 255)
     arrays = {
         "contexts": np.frombuffer(contexts.tobytes(), np.uint8),
         "alphabet": typed(alphabet, "uint32"),
         "next_token": typed(following[by_place], _rank_type(len(alphabet))),
         "probability": typed(probability[by_place], "uint8"),
-        "count": typed(count[by_place], "uint8"),
     }
     return arrays, {"entries": len(rows), "symbols": len(alphabet), "max_context": longest}
 

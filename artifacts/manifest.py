@@ -5,7 +5,7 @@ It has no time stamps, so equal inputs and arguments give equal bytes.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import spectool
@@ -37,8 +37,11 @@ class Manifest:
         """The manifest that a value from JSON is, which may come from anyone.
 
         Raises:
-            TypeError: A part that readers rely on is missing or has another type.
+            TypeError: A part that readers rely on is missing or has another type, or there is another part.
         """
+        keys = [each.name for each in fields(cls)]
+        if wrong := sorted(set(keys) ^ set(value if isinstance(value, dict) else ())):
+            raise TypeError(f"expected the keys {', '.join(keys)}, got others or none: {', '.join(wrong[:3])}")
         manifest = cls(**value)
         parts = dict.fromkeys(("arguments", "tokenizers", "inputs", "statistics"), dict)
         _expect_types("the manifest", asdict(manifest), {"format": str, "version": int, "tool": str, **parts})
@@ -46,7 +49,7 @@ class Manifest:
             _expect_types(f"tokenizer {role!r}", tokenizer, {"name": str, "fingerprint": str, "size": int})
             if tokenizer["size"] < 0:
                 raise TypeError(f"tokenizer {role!r} has a negative size")
-        texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict}
+        texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict, "packs": list}
         _expect_types("the inputs", manifest.inputs, texts, optional=True)
         return manifest
 

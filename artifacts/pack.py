@@ -60,7 +60,7 @@ class Pack(Artifact):
 
     format, version = "spectool-pack", 1
     again = "Build or fetch the pack again"
-    rebuild = "spectool pack {corpus} -o {path}"
+    rebuild = "spectool pack TEXT --language CODE -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the pack at ``path`` and check all of it."""

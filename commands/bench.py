@@ -48,7 +48,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
     """Measure drafters, and say whether drafting pays on this machine.
 
     Each prompt is decoded by mlx-lm's own loop and with every drafter, in a random order. The page with the verdict is
-    RUN/report.md; after Ctrl-C, it has what was measured so far.
+    RUN/report.md; after Ctrl-C or SIGTERM, it has what was measured so far.
 
     \b
     Examples:

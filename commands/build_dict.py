@@ -6,7 +6,7 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.commands.shared.console import model_of, open_text, open_tokenizers, print_result, say, say_next
+from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, size_in_bytes, tokenizer_option
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-grams that occurred once
@@ -53,6 +53,7 @@ def build_dict(
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.dictionary.backoff_stage import count_and_build
     from spectool.build.packs.stage import compile_and_build, open_pack
+    from spectool.commands.shared.tokenizers import open_tokenizers
 
     if corpus is None and not packs:
         raise click.UsageError("nothing to build from: give --corpus TEXT, or --pack NAME")

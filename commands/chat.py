@@ -16,7 +16,8 @@ from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 
-_HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D ends the chat."
+_HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D or /exit ends it all."
+_ENDS, _TYPED_ENDS = ("/exit", "/quit"), ("q", "quit", "exit")  # the latter may be text where lines are piped in
 
 
 @command("chat", json=False)
@@ -30,7 +31,7 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
     \b
     Examples:
         spectool chat --model ./Bielik-11B --dict pl.dict
-        spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7
+        spectool chat --model ./Bielik-11B --draft-model ./Bielik-1.5B --alignment bielik.align --temp 0.7
     """
     follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     if isinstance(sys.stdin, io.TextIOWrapper):  # a turn that is not UTF-8 is refused, and the next one read
@@ -47,10 +48,14 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
     if typed:
         say(f"Chatting with {model}. {_HELP}")
     for line in _turns():
-        if line.strip() == "/reset":
+        if (said := line.strip()) in _ENDS or (typed and said in _TYPED_ENDS):
+            break
+        if said == "/reset":
             conversation.reset()
             say("Starting a new conversation.")
-        elif line.strip():
+        elif said == "/help":
+            say(_HELP)
+        elif said:
             failed = not _answer(conversation, line) or failed
     if failed and not typed:
         sys.exit(1)

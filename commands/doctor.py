@@ -47,7 +47,7 @@ def doctor(
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.measure.sharing import flatter_here, row_to_share
+    from spectool.measure.sharing import cheaper_here, row_to_share
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import model_key
 
@@ -70,7 +70,7 @@ def doctor(
         if share:
             rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
         if role == "target":
-            advice = flatter_here(loaded, costs[role])
+            advice = cheaper_here(loaded, costs[role])
         del loaded
     if share:
         click.echo("\n".join(rows))
@@ -78,7 +78,7 @@ def doctor(
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)
     if as_json:
-        more = {"lengths": lengths, "other_forms": advice}
+        more = {"lengths": lengths, "other_weights": advice}
         show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
     _print(costs["target"], lengths, draft_pass)

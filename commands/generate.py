@@ -95,9 +95,12 @@ def generate(
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        stopped.args = ("Interrupted.",)
         if not as_json:
             click.echo()  # ends the line of the text
+            if pieces:
+                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
     facts = _figures(response)
     if as_json:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import command, option, some_text, tokenizer_option
 
@@ -17,7 +18,7 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "sta
 @command("inspect")
 @click.argument("path", metavar="PATH")
 @option("--lookup", type=some_text, metavar="TEXT", help="Show what a dictionary proposes after this text.")
-@tokenizer_option(help="Tokenizer for showing tokens as text, if the recorded one has moved.")
+@tokenizer_option(help="The dictionary's tokenizer, for showing tokens as text, if you have not used it here.")
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 
@@ -31,8 +32,11 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     """
     from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact
+    from spectool.measure.bench.results import PAGE, RUN_FILE
 
     file = find_artifact(Path(path))
+    if (file / RUN_FILE).is_file():
+        raise SpectoolError(f"{path}: a run of `spectool bench`. Its page is {file / PAGE}")
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
     opened: Any = open_artifact(file) if is_artifact else None
     kind = opened.format if is_artifact else "tokenizer"
@@ -59,11 +63,11 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
 
 
 def _tokenizer_facts(source: str) -> dict[str, Any]:
-    from spectool.tokenization.opening import open_tokenizer
+    from spectool.commands.shared.tokenizers import named_tokenizer
     from spectool.tokenization.round_trips import limits
 
     say(f"opening {source}")
-    tokenizer = open_tokenizer(source)
+    tokenizer = named_tokenizer(source)
     return {
         "tokenizer": tokenizer.name,
         "kind": tokenizer.kind,

@@ -7,24 +7,23 @@ from typing import Any
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
-from spectool.tokenization.opening import open_named
+from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 _STEPS = 8  # most look-ups of a proposal that is shown
 
 
 def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str | None) -> dict[str, Any]:
-    """Some entries, and the look-up of a text; ``source`` is the tokenizer, if it has moved."""
-    recorded = dictionary.tokenizer
+    """Some entries, and the look-up of a text; ``source`` is the tokenizer, by default `own_tokenizer`."""
     try:
-        tokenizer = open_named(source, recorded, "the dictionary's")
-    except TokenizerError:
+        tokenizer = named_tokenizer(source) if source else own_tokenizer(dictionary)
+    except TokenizerError as error:
         if source or lookup is not None:
             raise
-        say(f"{recorded['name']}: tokenizer not found; give it with --tokenizer to see entries")
+        say(f"no entries are shown: {error}")
         return {}
     rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
-    tokenizer.require(recorded, str(dictionary.path), rebuild)
+    tokenizer.require(dictionary.tokenizer, str(dictionary.path), rebuild)
     facts = {} if lookup is None else explain(dictionary, tokenizer, lookup)
     step = max(1, len(dictionary) // max(1, count))
     chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])

@@ -8,13 +8,13 @@ import click
 
 from spectool.build.packs.options import PackOptions
 from spectool.commands.shared.console import open_text, print_result, say, say_next
-from spectool.commands.shared.options import Whole, command, option, path_option, size_in_bytes
+from spectool.commands.shared.options import Whole, command, language_code, option, path_option, size_in_bytes
 
 
 @command("pack")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @path_option("-o", "--out", required=True, metavar="OUT", help="The pack to write, such as pl.pack.")
-@option("--language", metavar="CODE", required=True, help="Language of the text, such as pl.")
+@option("--language", type=language_code, metavar="CODE", required=True, help="Language of the text, such as pl.")
 @option(
     "--from",
     "credits",
@@ -55,6 +55,7 @@ def pack(
         spectool pack a.pack b.pack --language pl -o both.pack
     """
     from spectool.artifacts.artifact import require_replaceable
+    from spectool.artifacts.atomic import naming
     from spectool.artifacts.pack import Pack
     from spectool.build.packs.stage import build_pack
 
@@ -67,7 +68,8 @@ def pack(
     manifest = build_pack(packs, corpora, about, out, options, say)
     print_result(out, manifest, as_json)
     if card is not None:
-        card.write_text(_card(out, about, manifest.statistics), encoding="utf-8")
+        with naming(card):
+            card.write_text(_card(out, about, manifest.statistics), encoding="utf-8")
     if not as_json:
         say_next(["build-dict", "--tokenizer", "MODEL", "--pack", str(out)], "-o …")
 

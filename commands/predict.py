@@ -1,8 +1,8 @@
 """The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,14 +10,24 @@ from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.model_options import min_draft_prob_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option, tokenizer_option
 
+if TYPE_CHECKING:
+    from spectool.artifacts.dictionary import Dictionary
+
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
 _TOKENS = 20_000  # replayed for a machine, unless said otherwise
 _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 
 
 @command("predict")
-@option("--corpus", metavar="C", default="sample:pl", help="Text to replay.", heading="Text")
-@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@option(
+    "--corpus",
+    metavar="C",
+    help="Text to replay; by default a bundled one in the language of the dictionary's pack, if there is one.",
+    heading="Text",
+)
+@tokenizer_option(
+    "--target", help="The target's tokenizer; by default the dictionary's, if you have it.", heading="Text"
+)
 @option("--max-tokens", type=Whole(1), help="Replay this many tokens, not the whole text.", heading="Text")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
 @option("--history/--no-history", default=True, help="Draft from the text too.", heading="Drafting")
@@ -25,12 +35,18 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
 @option("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.", heading="Machine")
 @option("--mode", type=_MODES, default="affine", help="Form of the weights.", heading="Machine")
-@option("--size", type=Finite(0.001), metavar="B", help="Billions of weights, such as 8.", heading="Machine")
+@option(
+    "--size",
+    type=Finite(0.001),
+    metavar="B",
+    help="Billions of weights, such as 8: leaves out far other sizes.",
+    heading="Machine",
+)
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
 @min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting")
 def predict(
-    corpus: str,
+    corpus: str | None,
     tokenizer: str | None,
     max_tokens: int | None,
     dictionaries: tuple[Path, ...],
@@ -55,29 +71,29 @@ def predict(
     \b
     Examples:
         spectool predict --dict pl.dict --corpus news.txt
-        spectool predict --dict pl.dict --corpus news.txt --on "M2 Air" --size 8
+        spectool predict --dict pl.dict --corpus news.txt --on "MacBook Pro M4 Pro"
         spectool predict --dict pl.dict --corpus news.txt --model ./Bielik-11B --here
     """
     from spectool.artifacts.default_paths import find_artifact
     from spectool.artifacts.dictionary import Dictionary
     from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.display import by_drafter
-    from spectool.measure.precision import flatter_forms
+    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
+    from spectool.measure.chips import cheaper_weight_formats, chip_of
     from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, Machine, machines_on, predict
     from spectool.runtime.drafters.lookup import LookupDrafter
     from spectool.runtime.loading import LEAST_OF_LOOKUPS, open_dictionaries
-    from spectool.tokenization.opening import open_named
 
     machines, chip = _measured(tokenizer) if machine["here"] else {}, machine["chip"]
     if chip:
-        machines |= machines_on(chip, machine["bits"], machine["mode"], experts=machine["experts"])
-    text = open_text(corpus)
+        asked = {name: machine[name] for name in ("experts", "size", "context")}
+        machines |= machines_on(chip, machine["bits"], machine["mode"], **asked)
     if not dictionaries and (tokenizer is None or not history):
         raise click.UsageError("without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history")
     found = [Dictionary(find_artifact(path, ".dict")) for path in dictionaries]
-    recorded: Mapping[str, Any] = found[0].tokenizer if found and tokenizer is None else {}
-    say(f"opening {tokenizer or recorded['name']}")
-    target = open_named(tokenizer, recorded, "the dictionary's")
+    text = open_text(corpus or _sample_for(found))
+    say(f"opening {tokenizer}" if tokenizer else "opening the dictionary's tokenizer")
+    target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(found[0])
     limit = max_tokens or (_TOKENS if machines else 0)
     documents = encode_text(target, (document.text for document in with_progress(text)), limit)
     least = (LEAST_OF_LOOKUPS if machines else _CAUTIOUS) if min_probability is None else min_probability
@@ -89,11 +105,18 @@ def predict(
     facts: dict[str, Any] = {}
     if machines:
         low, high = min(each.low for each in speeds.values()), max(each.high for each in speeds.values())
-        facts |= {"speed": Forecast(low, high, counts).in_words, "low": round(low, 3), "high": round(high, 3)}
-        facts["by measurement"] = {name: each.in_words for name, each in speeds.items()}
-        asked = chip, machine["size"], machine["context"]
-        unknown = dict.fromkeys(note for each in machines.values() for note in each.not_known(*asked))
-        facts["not known"] = [*unknown, *ALWAYS_UNKNOWN]
+        plain = [machine.plain for machine in machines.values() if machine.plain]
+        summary = Forecast(low, high, counts).sentence(*plain[:1])
+        measured = {each: None for one in machines.values() if one.row for each in one.row.chips}
+        if chip and chip_of(chip) not in measured:
+            summary += f" Nobody has published this of {chip_of(chip)}: it is a range over {', '.join(measured)}."
+        facts |= {"low": round(low, 3), "high": round(high, 3)} if as_json else {}
+        facts["by measurement"] = {name: each.range for name, each in speeds.items()}
+        unknown = (note for each in machines.values() for note in each.not_known(machine["size"], machine["context"]))
+        facts["not known"] = [*dict.fromkeys(unknown), *ALWAYS_UNKNOWN]
+    else:
+        saved = 1 - counts.passes / max(1, counts.tokens)
+        summary = f"{saved:.0%} fewer passes. What that gains depends on the machine: add --here, or --on CHIP."
     facts |= {"corpus": text.spec, "documents": len(documents)}
     facts |= {"tokenizer": target.name, "tokens": counts.tokens, "passes": counts.passes}
     figures = {
@@ -104,9 +127,33 @@ def predict(
         "proposed per pass": counts.proposed / max(1, counts.passes),
     }
     facts |= {name: round(figure, 4) for name, figure in figures.items()} | {"accepted by source": by_drafter(counts)}
-    if chip:
-        facts["other forms"] = flatter_forms(chip, machine["bits"], machine["mode"])
+    others = cheaper_weight_formats(chip, machine["bits"], machine["mode"]) if chip else []
+    if others or (chip and as_json):
+        facts["other weights"] = others
+    if as_json:
+        facts = {"summary": summary, **facts}
+    else:
+        click.echo(f"{summary}\n")
     show(facts, as_json)
+
+
+def _sample_for(dictionaries: "Sequence[Dictionary]") -> str:
+    """The bundled text in the language of the packs that dictionaries were made from."""
+    from spectool.corpora import sample_names
+
+    packs: list[Any] = []
+    for each in dictionaries:
+        named = each.manifest.inputs.get("packs")
+        packs += named if isinstance(named, list) else []
+    languages = {str(pack.get("language")) for pack in packs if isinstance(pack, dict)}
+    code = languages.pop().partition("-")[0] if len(languages) == 1 else ""
+    if code not in sample_names():
+        bundled = " and ".join(f"sample:{name}" for name in sample_names())
+        raise click.UsageError(
+            "name the text to replay, in the language that the model will write: --corpus FILE. Take one that the "
+            f"dictionary was not built from. Bundled are {bundled}" + f", none in {code!r}" * bool(code)
+        )
+    return f"sample:{code}"
 
 
 def _measured(name: str | None) -> dict[str, Any]:
@@ -123,4 +170,5 @@ def _measured(name: str | None) -> dict[str, Any]:
     if costs is None:
         raise click.UsageError(f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {name}")
     curve = PassCurve(costs.seconds, costs.plain)
-    return {costs.machine: Machine(curve, MEASURED, context=max(costs.seconds), noise=APART)}
+    plain = 1 / costs.plain[min(costs.plain)]
+    return {costs.machine: Machine(curve, MEASURED, context=max(costs.seconds), noise=APART, plain=plain)}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spectool.commands.shared.console import open_text, print_result, say, say_next, tokenizer_with_notes
+from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
 
 
@@ -33,6 +33,7 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
     """
     from spectool.artifacts.atomic import require_new
     from spectool.build.pruning.stage import prune_model
+    from spectool.commands.shared.tokenizers import tokenizer_with_notes
 
     sources = [open_text(corpus) for corpus in corpora]
     require_new(out)
@@ -48,16 +49,15 @@ def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None
 
 def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id."""
-    if (directory := Path(draft).expanduser()).is_dir():
+    from spectool.runtime.loading import local_model
+
+    if (directory := local_model(draft)) is not None:
         return directory
     from huggingface_hub import snapshot_download
 
-    from spectool import RuntimeUnsupported
     from spectool.build.pruning.stage import LEGAL
-    from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
+    from spectool.tokenization.hub_names import cached_snapshot, require_on_hub
 
-    if not looks_like_hub_id(draft):
-        raise RuntimeUnsupported(f"{draft}: no such directory, and not a hub id of the form owner/name. Check the path")
     if (cached := cached_snapshot(draft, "*.safetensors")) is not None:
         return cached
     require_on_hub(draft)

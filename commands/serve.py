@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import say, without_controls
+from spectool import printable
+from spectool.commands.shared.console import say
 from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import (
     adapter_option,
@@ -97,8 +98,8 @@ def _origin(given: str) -> str:
 @_limit("max_connections", help="Connections that may be open at once.")
 @_limit(
     "batch",
-    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with a draft "
-    "model or --kv-bits.",
+    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with "
+    "--kv-bits.",
 )
 @_limit("max_waiting", help="Requests that may wait for their turn.")
 @_limit("max_body", help="Largest request.", metavar="BYTES")
@@ -132,6 +133,9 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     sources = checked_sources(options)
+    alone = options["kv_bits"] is not None
+    if alone and (options["batch"] or 1) > 1:
+        raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
     started = ServerOptions(model=model, chat_template=chat_template and chat_template[1], **options)
     handler = logging.StreamHandler()
@@ -140,6 +144,7 @@ def serve(
     logging.captureWarnings(True)
 
     from spectool.runtime.loading import load_drafter
+    from spectool.serve.models import advised_sampling
     from spectool.serve.server import Server
 
     server = Server(host, port, started, partial(load_drafter, **sources, say=say))
@@ -149,6 +154,10 @@ def serve(
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
+        if alone:
+            say("With --kv-bits, requests are answered one after the other.")
+        if not started.temp and (advised := advised_sampling(model)):
+            say(f"It takes the most probable tokens where a request has no temperature. Its authors advise: {advised}")
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")
         server.answer()
@@ -169,4 +178,4 @@ class _LogLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The entry, with control characters escaped; the further lines of a traceback are indented."""
-        return without_controls(super().format(record)).replace("\n", "\n    ")
+        return printable(super().format(record), "\n").replace("\n", "\n    ")

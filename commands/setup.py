@@ -4,12 +4,18 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.options import Finite, command, option
+from spectool.commands.shared.options import Finite, command, language_code, option
 
 
 @command("setup")
 @click.argument("model")
-@option("--language", required=True, metavar="CODE", help="Language that the model will write, such as pl or uk.")
+@option(
+    "--language",
+    type=language_code,
+    required=True,
+    metavar="CODE",
+    help="Language that the model will write, such as pl or uk.",
+)
 @option("--corpus", "corpora", multiple=True, metavar="C", help="Text of your own, as for build-dict; may be repeated.")
 @option(
     "--pack",
@@ -30,8 +36,9 @@ def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 
     Runs other commands, which it names: build-dict for the counts that come with spectool for pl, uk and crh, and for
-    your own text; doctor; and if you name a draft model, prune-draft and align. Then all of this is measured against
-    plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and `serve` find the dictionary.
+    your own text; doctor; and for a draft model with another tokenizer, prune-draft and align. Then all of this is
+    measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and `serve` find
+    the dictionary, for every model with this tokenizer.
     The same command keeps what is made, for example after Ctrl-C, and measures again.
 
     \b

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.pack import Pack
+from spectool.build.alignment.check import require_checked
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.stage import bundled_packs, described, open_pack
 from spectool.commands.prune_draft import model_directory
@@ -28,7 +30,8 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
-from spectool.measure.sharing import flatter_here
+from spectool.measure.sharing import cheaper_here
+from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
@@ -40,6 +43,11 @@ PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft m
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
 _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
 _HUB_BYTES = 20_000_000  # of a text on the hub
+_READ_FIRST = 1000  # documents, in which another encoding is noticed before anything is made
+_UNMEASURED = (
+    "Not measured, because no prompts in this language come with spectool. To compare drafts with plain decoding, add "
+    "text: --corpus FILE. Meanwhile, drafting stops by itself where it does not pay."
+)
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
 
 
@@ -55,12 +63,13 @@ class Setup:
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
+    sibling: bool = False  # the draft model has the target's tokenizer, so it is used as it is
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
+        target = self._checked()
         packs, texts = self._sources()
-        target = open_tokenizer(self.model)
         for pack in packs:
             self._dictionary(target, "--pack", str(pack.path), packs=described([pack]))
         for text in texts:
@@ -68,18 +77,28 @@ class Setup:
         if self.draft is not None:
             self._draft(self.draft, target, texts)
         self._doctor(self.model, *self.draft_options[1:2])
-        self._print(self._bench(target, texts), as_json)
+        measurable = self.language in LANGUAGES or texts
+        self._print(self._bench(target, texts) if measurable else None, as_json)
 
-    def _sources(self) -> tuple[list[Pack], list[str]]:
-        """Packs and local texts that dictionaries are made from, once it is clear that all that was named is there."""
+    def _checked(self) -> Tokenizer:
+        """The target's tokenizer, once it is clear that all that was named is there and can be read."""
         for spec in self.corpora:
-            open_text(spec)  # says which files are left out
+            corpus = open_text(spec)  # says which files are left out
+            if corpus.files:
+                list(islice(corpus, _READ_FIRST))
         for name in filter(None, (self.model, self.draft)):
             model_directory(name)  # which may have to be fetched
+        target = open_tokenizer(self.model)
+        if self.draft is not None:
+            self.sibling = vocabulary_mismatch(open_tokenizer(self.draft).vocabulary, target.vocabulary) is None
+        return target
+
+    def _sources(self) -> tuple[list[Pack], list[str]]:
+        """Packs and local texts that dictionaries are made from; a draft model with another tokenizer needs text."""
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
         packs = [open_pack(name) for name in self.packs or bundled_packs().keys() & {self.language.partition("-")[0]}]
-        needs_text = self.draft is not None or not packs or self.language not in LANGUAGES
+        needs_text = not packs or (self.draft is not None and not self.sibling)
         named = self.corpora or ([preset_for(self.language)] if needs_text else [])
         try:
             return packs, list(map(local, named))
@@ -111,6 +130,9 @@ class Setup:
 
     def _draft(self, name: str, target: Tokenizer, texts: Sequence[str]) -> None:
         used = name
+        if self.sibling:
+            self.draft_options = ["--draft-model", name]
+            return
         if self.prune:
             made_of = digest(name, [_files(text) for text in texts])
             used = str(default_path("drafts") / f"{slug(name)}-{self.language}-{made_of}")
@@ -123,6 +145,7 @@ class Setup:
             self.draft_options += ["--alignment", str(aligned)]
             between = ("--draft", used, "--target", self.model, "--corpus", texts[0])
             self._step(aligned.exists(), "align", *between, "-o", aligned)
+            require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
 
     def _doctor(self, model: str, *draft: str) -> None:
         kept = None not in [known_costs(load_model(name, lazy=True)[0]) for name in (model, *draft)]
@@ -150,8 +173,7 @@ class Setup:
             window=0 if built_in else _WINDOW,
             tokens=min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count))),
         )
-        minutes = max(1, round(step * count * asked.tokens / 60))
-        say(f"measuring {', '.join([PLAIN, *drafters])}, on {count} prompts, for about {minutes} min")
+        say(f"measuring {', '.join([PLAIN, *drafters])}, on {count} prompts")
         shutil.rmtree(out, ignore_errors=True)
         return run_benchmark(asked, out, say, progress)
 
@@ -163,32 +185,38 @@ class Setup:
         best = verdict.fastest.drafter if verdict.pays else PLAIN
         if verdict.pays is None and speedups[LOOK_UPS] > 1:  # they cost next to nothing where they do not pay
             best = LOOK_UPS
+        return best, self._command(best)
+
+    def _command(self, best: str) -> str:
         alone = ["--no-dict", "--no-history", *self.draft_options]  # `generate` finds the dictionary
         options = {PLAIN: ["--num-draft-tokens", "0"], LOOK_UPS: [], DRAFT: alone, ALL: self.draft_options}[best]
-        return best, shlex.join(["spectool", "generate", "--model", self.model, *options])
+        return shlex.join(["spectool", "generate", "--model", self.model, *options])
 
     def _advice(self) -> list[str]:
         """Forms of the model in which passes with drafts cost less on this machine."""
         model = load_model(self.model, lazy=True)[0]
         costs = known_costs(model)
-        return [] if costs is None else flatter_here(model, costs)
+        return [] if costs is None else cheaper_here(model, costs)
 
-    def _print(self, run: Run, as_json: bool) -> None:
-        verdict = verdict_of(run)
+    def _print(self, run: Run | None, as_json: bool) -> None:
+        verdict = Verdict([], _UNMEASURED) if run is None else verdict_of(run)
         best, command = self.recommended(verdict)
+        if run is None:
+            command = self._command(ALL if self.draft else LOOK_UPS)
         advice = self._advice()
         if as_json:
             facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
-            show(facts | {"run": str(run.path), "other_forms": advice}, as_json=True)
+            show(facts | {"run": run and str(run.path), "other_weights": advice}, as_json=True)
             return
-        click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}")
-        if verdict.pays is None:
+        click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
+        if run and verdict.pays is None:
             click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
         if command is None:
             click.echo("Nothing is recommended, because too little real text was written to measure on.")
         else:
-            click.echo(f'Recommended: {best}. From now on:\n\n  {command} --prompt "…"\n')
+            click.echo(f'{f"Recommended: {best}. " if best else ""}From now on:\n\n  {command} --prompt "…"\n')
             click.echo("`spectool chat` and `spectool serve` take the same options.")
+            click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")
         for each in advice:
             click.echo(each)
 

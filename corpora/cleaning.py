@@ -7,7 +7,7 @@ from spectool import CorpusError
 from spectool.corpora.documents import ReadCounts
 
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
-_UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MARKS_AT_ONCE = 200  # more on one letter are not text, and NFC sorts them in quadratic time
@@ -18,7 +18,8 @@ def clean(text: str, place: str, counts: ReadCounts) -> str:
     """The same text in NFC, with LF as line end and without control characters.
 
     Characters that break a line (lone carriage return, vertical tab, form feed, next line) become LF, so that words do
-    not run together. Other control characters are removed. Both are counted as ``control_characters``.
+    not run together. Other control characters and byte order marks are removed. Both are counted as
+    ``control_characters``.
 
     Args:
         text: Decoded text, perhaps with lone surrogates from JSON escapes, which are an error.

@@ -1,6 +1,7 @@
 """From bytes to lines of text, which is UTF-8."""
 
 import codecs
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -15,11 +16,15 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "UTF-16",
 }
 
+_MARK = "\ufeff"
+_MARK_OF_LINE = re.compile(f"^{_MARK}", re.MULTILINE)
+
 
 def text_blocks(path: str, chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Decode a stream of bytes, and yield blocks of whole lines, each with the number of its first line (from 1).
 
-    A byte order mark is removed, CRLF becomes LF, and lines are joined by LF. The text is not yet clean.
+    A byte order mark is removed where the file or a line begins, because files may have been joined. CRLF becomes LF,
+    and lines are joined by LF. The text is not yet clean.
 
     Args:
         path: The file as the user named it, for errors.
@@ -45,6 +50,8 @@ def text_blocks(path: str, chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]
         lines, end, rest = text.rpartition("\n") if piece else (text, "", "")
         if lines or end:
             block = f"{lines}{end}".replace("\r\n", "\n").removesuffix("\n")
+            if _MARK in block:
+                block = _MARK_OF_LINE.sub("", block)
             yield line, block
             line += block.count("\n") + 1
 

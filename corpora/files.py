@@ -4,6 +4,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import shlex
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ _NOT_READ = {  # what to do instead
     ".pdf": "Extract its text: pdftotext FILE NEW.txt",
     **dict.fromkeys((".tar", ".tgz", ".zip"), "Unpack it and name the folder"),
 }
+_TOO_LARGE = "too much memory"  # what zstandard says of a window above 128 MiB
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 
 
@@ -119,6 +121,11 @@ def byte_chunks(file: InputFile, counts: ReadCounts) -> Iterator[bytes]:
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not file.compression:
                 raise
+            if _TOO_LARGE in str(error):
+                raise CorpusError(
+                    f"{file.path}: was made with `zstd --long`; expected an archive that needs at most 128 MB to "
+                    f"unpack. Unpack it first: zstd -d --long=31 {shlex.quote(str(file.path))}"
+                ) from error
             raise CorpusError(
                 f"{file.path}: expected a whole {file.compression} archive, got one that breaks off or is damaged "
                 f"({error}). Fetch it again, or rename it if it is not compressed"

@@ -49,6 +49,7 @@ def preset_for(language: str) -> str:
     if language not in languages:
         raise CorpusError(
             f"{language}: no preset has text in this language, only in {', '.join(sorted(languages))}. Name text with "
-            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}"
+            f"--corpus FILE, or take its Wikipedia: --corpus hf:wikimedia/wikipedia:20231101.{language}. To count a "
+            f"large one once for all models: spectool pack TEXT --language {language} -o {language}.pack"
         )
     return languages[language]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import progress, say, show, tokenizer_with_notes
+from spectool.commands.shared.console import progress, say, show
 from spectool.commands.shared.options import Whole, command, draft_option, option
 from spectool.lab.options import count_option
 from spectool.lab.strategies import STRATEGIES
@@ -71,6 +71,7 @@ def ngrams(
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
     from spectool.build.corpus_reading import encode_text, encoded, with_progress
+    from spectool.commands.shared.tokenizers import tokenizer_with_notes
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
     from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator

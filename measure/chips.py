@@ -4,6 +4,7 @@ A line has the form that ``spectool doctor --share`` prints, so the table grows 
 """
 
 import re
+import shlex
 from importlib.resources import files
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -13,6 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from spectool.runtime.policy.curve import PassCurve
 
 _FALLING = 0.95  # a pass over more rows may take this share of the time of one over fewer: noise
+_ROWS = 4  # of the passes by which forms of weights are compared
+_CHEAPER, _AS_FAST = 0.8, 1.02  # times the present time of such a pass, and of a plain one: more is not recommended
+_SCALES = {"affine": 32, "mxfp4": 8, "nvfp4": 8, "mxfp8": 8, "none": 0}  # bits of scale and bias for each group
+_GROUPS = {"affine": 64, "mxfp4": 32, "nvfp4": 16, "mxfp8": 32, "none": 1}  # weights in it, by default
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Context = Annotated[int, Field(ge=0, le=10**7)]
 _Rows = Annotated[int, Field(ge=1, le=64)]
@@ -78,6 +83,41 @@ def chip_of(name: str) -> str:
 
 
 def rows_for(chip: str, *, experts: bool = False) -> list[ChipCosts]:
-    """The rows of a chip, by `chip_of`; those of ``M2`` hold for ``M2 Max`` as well where that has none."""
+    """The rows of a chip, by `chip_of`, and for forms that nobody measured on it those of its whole generation."""
     rows = [row for row in published() if row.experts == experts]
-    return [row for row in rows if chip in row.chips] or [row for row in rows if chip.split(" ")[0] in row.chips]
+    own = [row for row in rows if chip in row.chips]
+    measured, generation = {(row.bits, row.mode) for row in own}, chip.partition(" ")[0]
+    near = [row for row in rows if generation in {each.partition(" ")[0] for each in row.chips}]
+    return own + [row for row in near if (row.bits, row.mode) not in measured]
+
+
+def cheaper_weight_formats(chip: str, bits: int, mode: str, measured: PassCurve | None = None) -> list[str]:
+    """Sentences on weights of as many bits or more with which drafts make a model write faster on a chip.
+
+    With them a pass over a few tokens takes less time, and a plain one no more than now. What was ``measured`` of the
+    present form comes before what was published.
+    """
+    rows = rows_for(chip_of(chip)) if chip_of(chip) else []
+    own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
+    now, read = min(map(_cost, own), default=0.0), _read(bits, mode)
+    return [
+        f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
+        f"{_cost(row.curve) * _read(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
+        f"({row.source}). To see what drafts gain then: spectool predict --on {shlex.quote(chip)} --bits {row.bits} "
+        f"--mode {row.mode}. To convert: mlx_lm.convert --hf-path MODEL -q --q-bits {row.bits} --q-mode {row.mode} "
+        "--mlx-path NEW"
+        for row in rows
+        if (row.bits, row.mode) != (bits, mode)
+        and row.bits >= bits
+        and _read(row.bits, row.mode) <= _AS_FAST * read
+        and _cost(row.curve) * _read(row.bits, row.mode) < _CHEAPER * now * read
+    ]
+
+
+def _cost(curve: PassCurve) -> float:
+    return curve.costs(_ROWS - 1, 0)[-1]
+
+
+def _read(bits: int, mode: str) -> float:
+    """Bits that a plain pass reads for each weight, with scales and biases: its time is proportional to them."""
+    return bits + _SCALES[mode] / _GROUPS[mode]

@@ -1,4 +1,4 @@
-"""What was measured on this machine: advice on what would make passes flatter, and a row to share with others."""
+"""What was measured on this machine: advice on what would make drafts cheaper, and a row to share with others."""
 
 import os
 import platform
@@ -13,8 +13,7 @@ from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
 from spectool.artifacts.pass_costs import PassCosts
-from spectool.measure.chips import ChipCosts, chip_of
-from spectool.measure.precision import flatter_forms
+from spectool.measure.chips import ChipCosts, cheaper_weight_formats, chip_of
 from spectool.runtime.machine import blas_advice
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.curve import PassCurve
@@ -39,12 +38,12 @@ def chip_name() -> str:
     return chip_of(name) or name
 
 
-def flatter_here(model: Any, costs: PassCosts) -> list[str]:
-    """Sentences on what would make passes of a model flatter on this machine: another BLAS, or form of its weights."""
+def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
+    """Sentences on what would make drafts for a model cheaper on this machine: another BLAS, or form of its weights."""
     bits, mode, _ = weights_form(model)
     if advice := blas_advice(model):
         return [advice]
-    return flatter_forms(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
+    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:

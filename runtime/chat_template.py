@@ -3,9 +3,14 @@
 Every function that renders raises `TemplateRefused` where the template refuses the messages.
 """
 
+import inspect
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
+
+from jinja2 import Environment, TemplateSyntaxError, meta
 
 from spectool import SpectoolError
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -100,6 +105,57 @@ def rendered_text(
     if all(message["role"] == "system" and message["content"].strip() not in text for message in messages):
         raise TemplateRefused("it leaves out a system prompt without a question")
     return text
+
+
+def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> set[tuple[int, str]]:
+    """What the template leaves out: places of messages, and whether it is their ``content`` or their ``tool_calls``.
+
+    Each is rendered as a word of its own, because a template may write a text in another way, as JSON. What the
+    assistant says without calls is not looked for, as an answer may continue it.
+    """
+    marked, words = list(messages), dict[tuple[int, str], str]()
+    for place, message in enumerate(messages):
+        if not message["content"].strip() or (message["role"] == "assistant" and "tool_calls" not in message):
+            fields: dict[str, Any] = {}
+        else:
+            fields = {"content": f"spectool{place}said"}
+        if calls := [call for call in message.get("tool_calls", ()) if "function" in call]:
+            name = f"spectool{place}called"
+            fields["tool_calls"] = [{**call, "function": {**call["function"], "name": name}} for call in calls]
+            words[place, "tool_calls"] = name
+        if "content" in fields:
+            words[place, "content"] = fields["content"]
+        marked[place] = {**message, **fields}
+    try:
+        text = rendered_text(tokenizer, marked, variables)
+    except TemplateRefused:  # it wants to know more of a text than these words say
+        return set()
+    return {at for at, word in words.items() if word not in text}
+
+
+def variables_of(tokenizer: Any) -> frozenset[str]:
+    """Names of the variables that the chat template reads."""
+    from transformers import PreTrainedTokenizerBase
+
+    inner = getattr(tokenizer, "_tokenizer", tokenizer)
+    own = getattr(tokenizer, "_chat_template", None) or type(inner).apply_chat_template
+    is_function = own is not PreTrainedTokenizerBase.apply_chat_template
+    names = frozenset(inspect.signature(own).parameters if is_function else ())
+    template = inner.chat_template
+    templates = template.values() if isinstance(template, dict) else [template]
+    return names.union(*(_variables_in(each) for each in templates if isinstance(each, str)))
+
+
+@lru_cache(maxsize=8)
+def _variables_in(template: str) -> frozenset[str]:
+    # A tag of transformers' own, around what the assistant says.
+    source = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
+    try:
+        return frozenset(
+            meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
+        )
+    except TemplateSyntaxError:
+        return frozenset()
 
 
 def begins_reasoning(tokenizer: Any, text: str) -> bool:

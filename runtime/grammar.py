@@ -11,6 +11,7 @@ with. These tokens are drafted before all others, so that a single pass reads th
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ import mlx.core as mx
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, grammar_from
 from llguidance import TokenizerWrapper as LLTokenizerWrapper
+from llguidance.gbnf_to_lark import is_lark_syntax
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
@@ -35,6 +37,8 @@ _MOST_DIGITS, _MOST_EXPONENT = 20, 2
 _DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
 _MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
 _REASON = 300  # characters of the parser's explanations
+# What GBNF has, and llguidance's converter does not read: characters by their number, and a hyphen.
+_GBNF_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(-)|.)", re.DOTALL)
 _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDictionary()  # by tokenizer and ends
 
 
@@ -236,10 +240,21 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
         if kind == "choice":  # as one terminal, so that the parser does not follow each text by itself
             texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in value)
             return [{"lark_grammar": f"start: CHOICE\nCHOICE: {texts}"}]
+        if kind == "grammar" and not is_lark_syntax(value):
+            value = _GBNF_ESCAPE.sub(_unescaped, value)
         made = grammar_from(cast(Any, kind), value)
         return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
     except Exception as error:  # converting GBNF raises all kinds
         raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """A character that GBNF escapes, as the converter reads it: itself, or in ASCII by two digits."""
+    *numbers, hyphen = escape.groups()
+    code = ord("-") if hyphen else int(next(filter(None, numbers), "0"), 16)
+    if not hyphen and (not any(numbers) or code > sys.maxunicode or 0xD800 <= code < 0xE000):
+        return escape[0]
+    return f"\\x{code:02x}" if code < 0x80 else chr(code)
 
 
 def literal(tokenizer: Any, text: str) -> str:

@@ -1,5 +1,6 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
+import os
 import shlex
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError, RuntimeUnsupported, TokenizerError
+from spectool import ArtifactError, RuntimeUnsupported, TokenizerError, printable
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -51,21 +52,10 @@ def load_model(
             f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
         )
 
-    source = None
-    try:
-        if name.startswith("~"):
-            name = str(Path(name).expanduser())
-        local, is_file = Path(name).is_dir(), Path(name).is_file()
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
-    if not local:
-        if not looks_like_hub_id(name):
-            what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
-            raise RuntimeUnsupported(
-                f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
-                "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
-            )
+    source, local = None, local_model(name)
+    if local:
+        name = str(local)
+    else:
         source = cached_snapshot(name, "*.safetensors")
         try:
             if source is None:
@@ -103,6 +93,29 @@ def load_model(
     if backend := getattr(getattr(tokenizer, "_tokenizer", None), "backend_tokenizer", None):
         require_bounded(name, backend)
     return model, tokenizer
+
+
+def local_model(name: str) -> Path | None:
+    """The directory of a model; None for a hub id.
+
+    Raises:
+        RuntimeUnsupported: The name is neither.
+    """
+    try:
+        if name.startswith("~"):
+            name = str(Path(name).expanduser())
+        found, is_file = Path(name).is_dir(), Path(name).is_file()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
+    is_hub_id = looks_like_hub_id(name) and not (is_file or name.endswith(".gguf"))
+    if not (found or is_hub_id):
+        what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
+        raise RuntimeUnsupported(
+            f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
+            "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
+        )
+    return Path(name) if found else None
 
 
 def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
@@ -150,10 +163,10 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
             warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
-            warn(f"warning: skipping a dictionary: {error}")
+            warn(f"warning: skipping a dictionary: {printable(str(error))}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
-        say(f"drafting from {names} in {folder}; --no-dict turns this off")
+        say(f"drafting from {names} in {folder}, as for every model with this tokenizer; --no-dict turns this off")
     return found
 
 
@@ -219,8 +232,9 @@ def load_drafter(
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
         )
-    if draft_model is not None:
-        tokenizer = open_tokenizer(tokenizer)
+    named_path = isinstance(tokenizer, str | Path) and not looks_like_hub_id(str(tokenizer))
+    if draft_model is not None or (named_path and not os.path.lexists(os.path.expanduser(tokenizer))):  # noqa: PTH111
+        tokenizer = open_tokenizer(tokenizer)  # which says what it looked for, if nothing is there
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(named, tokenizer, say)
     if dictionaries or history:
@@ -260,6 +274,7 @@ def _from_model(
     from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 
     if mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary):
-        command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)} -o pair.align"
+        sides = f"--draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
+        command = f"spectool align {sides} --corpus TEXT -o pair.align"
         raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two, and give the alignment: {command}")
     return ModelDrafter(model, min_probability=min_probability)

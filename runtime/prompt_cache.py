@@ -36,7 +36,8 @@ def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = N
         cache, metadata = mlx_lm_cache.load_prompt_cache(str(path), return_metadata=True)
         tried = mlx_lm_cache.load_prompt_cache(str(path))
         recorded = str(metadata.get("model", name))
-        if recorded != name and Path(recorded).resolve() != Path(name).resolve():
+        own = name, str(Path(name).absolute()), str(Path(name).resolve())
+        if recorded not in own and str(Path(recorded).absolute()) not in own:  # a stranger's path is not followed
             raise ValueError(f"one of {recorded}")
         require_cache_of(model, cache)
         if len(held := lengths(cache)) > 1:

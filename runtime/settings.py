@@ -31,7 +31,7 @@ SAMPLER = {
     "xtc_probability": Setting(0, 1, 0.0),  # of leaving out all tokens above the threshold but the least probable one
     "xtc_threshold": Setting(0, 0.5, 0.1),
 }
-"""The settings of the sampler: arguments of `Sampling` and fields of requests; those with a help are options too."""
+"""The settings of the sampler: arguments of `Sampling` and fields of requests; the help is that of their options."""
 
 # Logits with the largest bias stay a float32 under any of these; 0 is none, as in mlx-lm.
 PENALTIES = {

@@ -72,14 +72,16 @@ class Answer:
             [request.stop] if isinstance(request.stop, str) else request.stop,
             stop_tokens=model.ends,
             max_tokens=self.max_tokens,
-            own_text=is_own and prompt.grammar is None,
+            own_text=is_own and not request.constrained,
+            reasoning=chat is not None,
+            thinks=prompt.thinks,
         )
         self._splitter = Splitter(
             model.tokenizer,
             chat.offered if chat else (),
             reasoning=chat is not None,
             thinks=prompt.thinks,
-            bare=prompt.grammar is None,
+            bare=not request.constrained,
         )
         self._waiting: list[tuple[int, TokenLogprobs]] = []  # where their text begins, until it is let through
         self._called = False

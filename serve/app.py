@@ -25,7 +25,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.engine import Engine
-from spectool.serve.errors import ClientGone, RequestRefused, error_document, quoted, refusal_of, wrong_field
+from spectool.serve.errors import (
+    ClientGone,
+    RequestRefused,
+    error_document,
+    own_name,
+    quoted,
+    refusal_of,
+    with_version,
+    wrong_field,
+)
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
@@ -34,7 +43,7 @@ from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols.common import as_json, encoded
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
-from spectool.serve.protocols.responses import ResponseWriter
+from spectool.serve.protocols.responses import Responses, ResponseWriter
 from spectool.serve.requests import GenerationRequest, without_effect
 from spectool.serve.tool_calls import Delta
 
@@ -44,6 +53,7 @@ _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with mu
 _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | ResponseWriter | MessageWriter
+_Protocol = type[CompletionWriter] | type[MessageWriter] | Responses  # reads requests, and makes a writer for one
 _Endpoint = Callable[[Request], Awaitable[Any]]
 _Events = asyncio.Queue[Delta | Exception | None]
 _Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
@@ -58,9 +68,8 @@ class Service:
         self._threads = ThreadPoolExecutor(_THREADS, "texts")
         posts: dict[str, _Endpoint] = {
             "/v1/chat/completions": partial(self._answer, ChatWriter),
-            "/chat/completions": partial(self._answer, ChatWriter),
             "/v1/completions": partial(self._answer, CompletionWriter),
-            ResponseWriter.path: partial(self._answer, ResponseWriter),
+            Responses.path: partial(self._answer, Responses()),
             MessageWriter.path: partial(self._answer, MessageWriter),
             f"{MessageWriter.path}/count_tokens": self._count,
         }
@@ -70,8 +79,13 @@ class Service:
             "/health": self._health,
             "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
         }
-        routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
-        routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
+        # Some clients leave out /v1.
+        routes = [
+            Route(address, endpoint, methods=[method])
+            for method, endpoints in (("POST", posts), ("GET", gets))
+            for path, endpoint in endpoints.items()
+            for address in dict.fromkeys((path, path.removeprefix("/v1")))
+        ]
         self._methods = {path: "POST" if path in posts else "GET" for path in (*posts, *gets) if "{" not in path}
         origins = list(options.allowed_origins)
         cors = Middleware(
@@ -89,17 +103,19 @@ class Service:
             exception_handlers={HTTPException: self._no_route},
         )
 
-    async def _answer(self, writer: type[_Writer], request: Request) -> ASGIApp:
+    async def _answer(self, protocol: _Protocol, request: Request) -> ASGIApp:
         """What answers a request in the form of a protocol, once its fields are known to be right."""
-        wanted = await self._read(writer, request)
+        wanted = await self._read(protocol, request)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            writing, own = self._writing(scope["spectool.client"], wanted), writer(wanted)
+            writing, own = self._writing(scope["spectool.client"], wanted), protocol(wanted)
             if wanted.stream:
-                await _unless_gone(receive, _send(_streamed(writing, own), wanted, send))
+                await _unless_gone(receive, _send(_streamed(writing, own), partial(_ignored, wanted, own.path), send))
                 return
             whole = await _unless_gone(receive, _whole(writing, own))
-            await Response(whole, headers=_ignored(wanted), media_type="application/json")(scope, receive, send)
+            await Response(whole, headers=_ignored(wanted, own.path), media_type="application/json")(
+                scope, receive, send
+            )
 
         return respond
 
@@ -125,13 +141,13 @@ class Service:
             for answer in answers:
                 answer.cancelled = True
 
-    async def _read(self, writer: type[_Writer], request: Request) -> Any:
+    async def _read(self, protocol: _Protocol, request: Request) -> Any:
         """The request that was sent, once its fields are known to be right."""
         if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
             raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
-        wanted: GenerationRequest = await self._apart(lambda: writer.read(parse_json(raw)))
+        wanted: GenerationRequest = await self._apart(lambda: protocol.read(parse_json(raw)))
         wanted.model = self._known(wanted.model)
         return wanted
 
@@ -173,16 +189,16 @@ class Service:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
         if error.status_code == 405:
-            problem = f"{path}: expected {self._methods.get(path, 'GET')}, got {request.method}"
+            problem = f"{path}: expected {self._methods.get(with_version(path), 'GET')}, got {request.method}"
         else:
             problem = f"{path}: no such address. Expected one of {', '.join(self._methods)}"
         refusal = RequestRefused(error.status_code, problem)
         return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)
 
 
-def _ignored(wanted: GenerationRequest) -> dict[str, str]:
-    """The header that names the fields without effect, which are logged as well."""
-    if not (ignored := without_effect(wanted)):
+def _ignored(wanted: GenerationRequest, path: str) -> dict[str, str]:
+    """The header that names the fields without effect as the protocol does, which are logged as well."""
+    if not (ignored := sorted(own_name(path, name) for name in without_effect(wanted))):
         return {}
     logging.info("these fields have no effect: %s", quoted(ignored))
     shown = (name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "?" for name in ignored)
@@ -197,7 +213,7 @@ async def _gained(events: _Events, wanted: GenerationRequest, answers: int) -> A
         except TimeoutError:
             yield None
             continue
-        if isinstance(event, RuntimeUnsupported) and wanted.constrained:
+        if isinstance(event, RuntimeUnsupported) and wanted.needs_grammar:
             raise wrong_grammar(wanted, event)
         if isinstance(event, Exception):
             raise event
@@ -235,10 +251,10 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
         yield (head if head or begun else encoded(writer.begin([]))) + encoded([writer.error(refusal)])
 
 
-async def _send(parts: AsyncGenerator[bytes], wanted: GenerationRequest, send: Send) -> None:
+async def _send(parts: AsyncGenerator[bytes], ignored: Callable[[], dict[str, str]], send: Send) -> None:
     async with aclosing(parts):
         part = await anext(parts)
-        headers = Headers({**_ignored(wanted), **_STREAM_HEADERS}).raw
+        headers = Headers({**ignored(), **_STREAM_HEADERS}).raw
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         while part:
             await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -23,11 +23,19 @@ _PLAIN_WORDS = {
 }
 # What these protocols call fields of the chat.
 _OWN_NAMES = {
-    (RESPONSES, "messages"): "input",
-    (RESPONSES, "max_completion_tokens"): "max_output_tokens",
-    (RESPONSES, "response_format"): "text.format",
-    (MESSAGES, "stop"): "stop_sequences",
-    (MESSAGES, "response_format"): "output_config.format",
+    RESPONSES: {
+        "messages": "input",
+        "max_completion_tokens": "max_output_tokens",
+        "response_format": "text.format",
+        "reasoning_effort": "reasoning.effort",
+        "tools.function": "tools",
+    },
+    MESSAGES: {
+        "stop": "stop_sequences",
+        "response_format": "output_config.format",
+        "reasoning_effort": "output_config.effort",
+        "tools.function": "tools",
+    },
 }
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -79,14 +87,27 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     """An error as the protocol of an address has it, with its own name of the field."""
-    message, param, status = str(refusal), refusal.param, refusal.status
-    if param is not None and (own := _OWN_NAMES.get((path, param))):
+    message, param, status, path = str(refusal), refusal.param, refusal.status, with_version(path)
+    if param is not None and (own := own_name(path, param)) != param:
         message, param = own + message.removeprefix(param), own
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     if not path.startswith(MESSAGES):
         return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}
     kind = "api_error" if kind == "server_error" else kind
     return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def own_name(path: str, name: str) -> str:
+    """What the protocol of an address calls a field of a chat, or one inside of it."""
+    for field, own in _OWN_NAMES.get(with_version(path), {}).items():
+        if name == field or name.startswith(f"{field}."):
+            return own + name.removeprefix(field)
+    return name
+
+
+def with_version(path: str) -> str:
+    """An address with the /v1 that clients may leave out."""
+    return "/v1" + path.removeprefix("/v1")
 
 
 def quoted(value: Any) -> str:

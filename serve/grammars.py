@@ -1,6 +1,7 @@
 """What an answer has to look like, by a request: its form, the calls of tools that it asks for, or both.
 
-A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema.
+A call is constrained in the form that mlx-lm's parser of the model reads, and its arguments by the tool's schema. Where
+the model decides whether to call, only a strict tool's calls are: an answer is free up to the beginning of a call.
 """
 
 import json
@@ -29,6 +30,7 @@ class _CallForm(NamedTuple):
     end: str
 
 
+_GAP = r"[ \t\n]{0,40}"  # white space in a call
 _AS_JSON = '{"name": "{}", "arguments": '
 # By mlx-lm's parsers. Those whose arguments are not JSON are missing.
 FORMS = {
@@ -38,20 +40,26 @@ FORMS = {
 }
 
 
-def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar:
+_STRICT = "tools.function.strict"
+
+
+def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar | None:
     """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
 
-    Takes up to seconds where the tokenizer was not used for this before.
+    There is none where tools are strict, and calls of this model are of a form that is not enforced; the request notes
+    this. Takes up to seconds where the tokenizer was not used for this before.
     """
     chat = request if isinstance(request, ChatRequest) else None
     try:
         if chat is not None and chat.callable_names is not None:
             rules = _calls(chat, _functions(chat), model)
         else:
-            assert request.form is not None
-            rules = _text(request.form, request)
-            if chat is not None and chat.offered:
-                rules = _or_calls(model.tokenizer, rules)
+            text = _text(request.form, request) if request.form else []
+            may_call = chat is not None and chat.offered and model.tokenizer.has_tool_calling
+            strict = _strict_calls(chat, model, text) if chat is not None and chat.strict_tools else None
+            if strict is None and not text:
+                return None
+            rules = strict or (_or_calls(model.tokenizer, text) if may_call else text)
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
         raise wrong_grammar(request, error) from error
@@ -61,7 +69,8 @@ def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> Requ
     """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
     has_calls = isinstance(request, ChatRequest) and request.callable_names is not None
     field = "tools" if has_calls or request.form is None else request.form.field
-    return wrong_field(field, str(error).removeprefix("rules: ").removeprefix("grammar: "))
+    name = request.response_format.name if field == "response_format" and request.response_format else ""
+    return wrong_field(field, name + str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
 def _text(form: Form, request: GenerationRequest) -> list[dict[str, Any]]:
@@ -104,13 +113,16 @@ def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
     return [functions[name] for name in names]
 
 
+def _form_of(tokenizer: Any) -> str:
+    """The form in which a model writes calls, by its parser's name."""
+    kind = str(getattr(tokenizer.tool_parser, "__module__", "none of mlx-lm's")).rpartition(".")[2]
+    return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
+
+
 def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedModel) -> list[dict[str, Any]]:
     """The rules of one call or, where one of several tools has to be called, of one or more."""
     tokenizer = model.tokenizer
-    kind = tokenizer.tool_parser.__module__.rpartition(".")[2]
-    if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
-        kind = "mistral[ARGS]"
-    if kind not in FORMS:
+    if (kind := _form_of(tokenizer)) not in FORMS:
         problem = f"expected auto or none, because calls of {model.name} ({kind}) are of a form that is not enforced"
         raise wrong_field("tool_choice", problem)
     form = FORMS[kind]
@@ -127,6 +139,72 @@ def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedMode
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
         rules.append({**_arguments(function, chat)[0], "name": f"tool{i}"})
     return [{"lark_grammar": "\n".join(lines)}, *rules]
+
+
+def _strict_calls(chat: ChatRequest, model: LoadedModel, text: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """The rules of an answer whose calls fit the schemas of strict tools, and that is free before and after them.
+
+    ``text`` has the rules of an answer without calls; none where it is free. Models also write calls as bare JSON, but
+    only at the beginning of an answer. None if no tool's schema can be enforced.
+    """
+    tokenizer, functions = model.tokenizer, [tool["function"] for tool in chat.offered]
+    if (kind := _form_of(tokenizer)) not in FORMS:
+        chat.leave_out(_STRICT)
+        return None
+    schemas = [_enforceable(function, chat, tokenizer) for function in functions]
+    if not any(schemas):
+        return None
+    anything = rules_of("json_schema", {"type": "object"})
+    tools = [{**(schema or anything)[0], "name": f"tool{i}"} for i, schema in enumerate(schemas)]
+    names = [json.dumps(function["name"], ensure_ascii=False) for function in functions]
+    begun = [rf'\{{{_GAP}"name"{_GAP}:{_GAP}{re.escape(name)}'.replace("/", r"\/") for name in names]
+    bare = rf"{_GAP}(```(json)?{_GAP})?({'|'.join(begun)})"
+    marker, end = literal(tokenizer, tokenizer.tool_call_start), literal(tokenizer, tokenizer.tool_call_end or "")
+    is_token, pattern = marker.startswith("<"), re.escape(tokenizer.tool_call_start).replace("/", r"\/")
+    free, no_bare = ("/(?s:.*)/", f"& ~/(?s:{bare}.*)/")
+    no_call = "" if is_token else f"& ~/(?s:.*{pattern}.*)/"
+
+    def up_to_call(name: str, terminal: str) -> str:
+        return f"{name}: {terminal} {marker}" if is_token else f"{name}[suffix={marker}]: {terminal}"
+
+    objects = {
+        "json_tools": f"gap object gap {end}",
+        "mistral": 'gap "[" gap object (gap "," gap object)* gap "]"',
+        "mistral[ARGS]": " | ".join(
+            f"{literal(tokenizer, function['name'] + '[ARGS]')} gap @tool{i}" for i, function in enumerate(functions)
+        ),
+    }
+    alone = f"@text | ({marker} call gap)+" if text else "FIRST | first call (next call)* REST | bare"
+    lines = [
+        f"start: {alone}",
+        f"FIRST: {free} {no_bare} {no_call}",
+        f"REST: {free} {no_call}",
+        up_to_call("first", f"{free} {no_bare}"),
+        up_to_call("next", free),
+        f"call: {objects[kind]}",
+        'bare: fenced (gap object)* gap "```"?',
+        "fenced: " + " | ".join(f"FENCED{i} rest{i}" for i in range(len(tools))),
+        "object: " + " | ".join(f"BEGUN{i} rest{i}" for i in range(len(tools))),
+        f"gap: /{_GAP}/",
+    ]
+    for i, each in enumerate(begun):
+        # One terminal, because the parser follows the longest one and the text is another that begins like this.
+        lines += [f"FENCED{i}: /{_GAP}(```(json)?{_GAP})?{each}/", f"BEGUN{i}: /{each}/"]
+        lines.append(f'rest{i}: gap "," gap ("\\"arguments\\"" | "\\"parameters\\"") gap ":" gap @tool{i} gap "}}"')
+    return [{"lark_grammar": "\n".join(lines)}, *([{**text[0], "name": "text"}, *text[1:]] if text else []), *tools]
+
+
+def _enforceable(function: dict[str, Any], chat: ChatRequest, tokenizer: Any) -> list[dict[str, Any]] | None:
+    """The rules of a strict tool's arguments; None where it is not strict, or this cannot be enforced."""
+    if not function.get("strict"):
+        return None
+    try:
+        rules = _arguments(function, chat)
+        Grammar(tokenizer, "rules", rules)
+        return rules
+    except (RuntimeUnsupported, RequestRefused):
+        chat.leave_out(_STRICT)
+        return None
 
 
 def _or_calls(tokenizer: Any, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:

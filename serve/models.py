@@ -1,8 +1,10 @@
 """A model that is loaded, and what the HTTP side needs to know of it."""
 
+import json
 import os
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
@@ -19,11 +21,13 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
 from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
+from spectool.tokenization.hub_names import cached_snapshot
 from spectool.tokenization.opening import open_tokenizer
 
 MakeDrafter = Callable[[Any], Drafter | Drafters | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
+_ADVISED = {"--temp": "temperature", "--top-p": "top_p", "--top-k": "top_k", "--min-p": "min_p"}
 _MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
@@ -62,6 +66,19 @@ class LoadedModel:
     def longest_token(self) -> int:
         """Characters of the longest token: a text of more than this times n has more than n tokens."""
         return max(map(len, self.tokenizer.get_vocab()), default=1)
+
+
+def advised_sampling(name: str) -> str:
+    """Options of ``serve`` for the sampling in a model's generation_config.json; empty where it has none."""
+    local = Path(name).expanduser()
+    folder = local if local.is_dir() else cached_snapshot(name, "generation_config.json")
+    try:
+        config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")) if folder else {}
+        numbers = {option: float(config.get(key) or 0) for option, key in _ADVISED.items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):  # mlx-lm does without the file, too
+        return ""
+    sampled = numbers["--temp"] > 0 and config.get("do_sample") is not False
+    return " ".join(f"{option} {number:g}" for option, number in numbers.items() if number) if sampled else ""
 
 
 def free_memory(model: Any) -> int:

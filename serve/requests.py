@@ -1,14 +1,24 @@
 """What a request may say: each field as a type that is checked before anything works on it.
 
-A field that is null counts as not given. Fields that are not declared here have no effect; they are named in a header
-of the answer.
+A field that is null counts as not given. Fields that nothing reads, at whatever depth, have no effect; they are named
+in a header of the answer.
 """
 
 import inspect
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
@@ -76,20 +86,68 @@ def _refused(reason: str, *allowed: Any) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def joined(content: Any, field: str) -> str:
-    """The text of a content: a text, or a list of texts and of parts that have one."""
+Reading = Mapping[str, str | Mapping[str, str]]
+"""The fields that are read in the objects at a path, by name, or by the ``type`` of these objects and then by name.
+
+The first type is that of objects without one. What is at a path that is not there is read whole, whatever it is.
+"""
+# The parts of a content, and what is read in them.
+_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+_PARTS |= {"tool_reference": "tool_name", "document": "source title", "search_result": "source title content"}
+# What stands in the result of a tool for a part that cannot be read, by a word in its type.
+_UNREADABLE = {"image": "an image", "screenshot": "an image", "audio": "audio", "document": "a document", "": "a file"}
+
+
+def parts_at(path: str, **others: str) -> Reading:
+    """What is read in a content at this path, with the parts that only this one has."""
+    return {path: {**_PARTS, **others}, f"{path}.source": {"text": "data"}, f"{path}.content": _PARTS}
+
+
+def unread(value: Any, path: str, reading: Reading) -> Iterator[str]:
+    """The paths of the fields in the value at ``path`` that nothing reads; objects of other types by these."""
+    if isinstance(value, list):
+        for each in value:
+            yield from unread(each, path, reading)
+    if not isinstance(value, dict) or path not in reading:
+        return
+    read = reading[path]
+    if not isinstance(read, str):
+        kind = str(value.get("type") or next(iter(read)))
+        if kind not in read:
+            yield f"{path}.{kind}"
+            return
+        read = read[kind]
+    names = read.split()
+    for name, inner in value.items():
+        if name in names:
+            yield from unread(inner, f"{path}.{name}", reading)
+        elif inner is not None and name != "type":
+            yield f"{path}.{name}"
+
+
+def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
+    """The text of a content: a text, or a list of texts and of parts that have one.
+
+    In the result ``of_tool``, a word stands for what is no text, since the client could not do anything about it.
+    """
     if isinstance(content, list):
-        return "".join(joined(part, field) for part in content)
-    text = content
+        return "".join(joined(part, field, of_tool=of_tool) for part in content)
+    text, kind = content, ""
     if isinstance(content, dict):
         kind, source = str(content.get("type", "text")), content.get("source")
-        others = {"refusal": "refusal", "tool_reference": "tool_name"}
-        text = content.get("text" if kind in ("text", "input_text", "output_text") else others.get(kind, ""))
-        if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
-            text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
-    if not isinstance(text, str):
-        raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
-    return text
+        name, title = str(_PARTS.get(kind, "")), content.get("title") or ""
+        text = content.get(name)
+        if kind == "document":
+            data = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+            text = f"{title}\n{data}\n\n" if data is not None else None
+        elif kind == "search_result":
+            text = f"{title}\n{source}\n{joined(content.get('content') or '', field, of_tool=of_tool)}\n\n"
+    if isinstance(text, str):
+        return text
+    if of_tool and isinstance(content, dict):
+        what = next(what for word, what in _UNREADABLE.items() if word in kind)
+        return f"({what}: {content['title']})" if content.get("title") else f"({what})"
+    raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
 
 
 class _Given(BaseModel):
@@ -107,12 +165,23 @@ class Message(_Given):
     """A message of a conversation; fields of the chat template's own are passed on to it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Annotated[str, BeforeValidator(lambda content: joined(content, "messages"))] = ""
+    content: str = ""
     tool_calls: list[dict[str, Any]] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_text(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("content") is None:
+            return data
+        return {
+            **data,
+            "content": joined(data["content"], "messages", of_tool=data.get("role") in ("tool", "function")),
+        }
 
 
 class _Function(_Given):
     name: _Text
+    strict: bool = False  # whether calls have to fit the schema
 
 
 class Tool(_Given):
@@ -133,6 +202,7 @@ class _StreamOptions(_Given):
 
 
 class _Schema(_Given):
+    name: str = ""  # in errors
     content: _JSONSchema = Field(alias="schema")
     strict: bool = False
 
@@ -146,13 +216,19 @@ class _Format(_Given):
     def _schema_inside(cls, data: Any) -> Any:
         """The responses API and llama.cpp's server put the schema next to the type."""
         flat = isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None
-        return {**data, "json_schema": {"strict": data.get("strict"), "schema": data["schema"]}} if flat else data
+        inner = ("name", "strict", "schema")
+        return {**data, "json_schema": {name: data.get(name) for name in inner}} if flat else data
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
         if self.type == "json_schema" and self.json_schema is None:
             raise PydanticCustomError("schema", "Input should have a schema")
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of the schema as errors have it; empty without one."""
+        return f"{self.json_schema.name}: " if self.json_schema and self.json_schema.name else ""
 
 
 class _StructuredOutputs(_Given):
@@ -184,7 +260,33 @@ class _NamedTool(_Given):
     name: _Text
 
 
+class _Thinking(_Given):
+    type: str
+
+
 _Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool, BeforeValidator(_flat)]
+
+
+# What chats and texts have below their own fields. Extra fields of messages and tools may be shown by the template.
+_READING: Reading = {
+    "stream_options": "include_usage",
+    "response_format": "name schema strict json_schema",
+    "response_format.json_schema": "name schema strict",
+    "tool_choice": "name function custom",
+    "tool_choice.function": "name",
+    "tool_choice.custom": "name",
+    "prediction": "content",
+    "thinking": "",
+    "tools": "function",
+    "tools.function": "name description parameters strict",
+    "messages": "role content refusal reasoning reasoning_content tool_call_id tool_calls function_call",
+    "messages.tool_calls": {"function": "id function", "custom": "id custom"},
+    "messages.tool_calls.function": "name arguments",
+    "messages.tool_calls.custom": "name input",
+    "messages.function_call": "name arguments",
+    **parts_at("prediction.content"),
+    **parts_at("messages.content"),
+}
 
 
 class GenerationRequest(_Given):
@@ -219,8 +321,19 @@ class GenerationRequest(_Given):
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
+    store: bool = False
     background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
     _without_effect: set[str] = PrivateAttr(default_factory=set)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        request = handler(data)
+        if request.store:  # nothing is
+            request.leave_out("store")
+        for name, value in data.items() if isinstance(data, dict) else ():
+            request.leave_out(*unread(value, name, _READING))
+        return request
 
     @property
     def limit(self) -> int | None:
@@ -260,9 +373,18 @@ class GenerationRequest(_Given):
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
         return None
 
+    @property
+    def needs_grammar(self) -> bool:
+        """Whether something in an answer has to look like something."""
+        return self.constrained
+
     def leave_out(self, *names: str) -> None:
         """Note what has no effect: fields, or keywords of a schema in one."""
         self._without_effect.update(names)
+
+    def bring_in(self, name: str) -> None:
+        """Note that a field has an effect after all."""
+        self._without_effect.discard(name)
 
 
 class ChatRequest(GenerationRequest):
@@ -277,6 +399,9 @@ class ChatRequest(GenerationRequest):
     prediction: _Prediction | None = None
     logprobs: bool = False
     top_logprobs: int | None = _between(0, 20)
+    reasoning_effort: str | None = None
+    enable_thinking: bool | None = None
+    thinking: bool | _Thinking | None = None
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
@@ -305,6 +430,23 @@ class ChatRequest(GenerationRequest):
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
         return super().constrained or self.callable_names is not None
+
+    @property
+    def strict_tools(self) -> list[str]:
+        """The tools whose arguments have to fit their schemas where the model decides whether to call."""
+        strict = [tool.function.name for tool in self.tools if tool.function.strict]
+        return strict if self.tool_choice == "auto" else []
+
+    @property
+    def needs_grammar(self) -> bool:
+        """Whether something in an answer has to look like something."""
+        return self.constrained or bool(self.strict_tools)
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the model should reason; None where the request does not say."""
+        asked = self.thinking.type != "disabled" if isinstance(self.thinking, _Thinking) else self.thinking
+        return asked if self.enable_thinking is None else self.enable_thinking
 
     @property
     def shown_logprobs(self) -> int | None:

@@ -79,8 +79,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what commands write without ``-o``, and what they find there, apart from the user's cache."""
     folder = tmp_path_factory.mktemp("cache")
+    caches = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("platformdirs.user_cache_dir", lambda name: str(folder / name))
+        patch.setenv("HF_HOME", os.environ.get("HF_HOME", str(caches / "huggingface")))
+        patch.setenv("XDG_CACHE_HOME", str(folder))  # the same for processes
         yield
 
 

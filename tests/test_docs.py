@@ -91,10 +91,23 @@ def test_readme_python_runs(folder: Path) -> None:
     assert "tokens in" in done.stdout
 
 
-def test_every_linked_document_exists() -> None:
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-            assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site write them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_document_and_a_heading_that_is_there() -> None:
+    with_anchor = 0
+    for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
+        for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            if not link.startswith("http"):
+                there = (page.parent / link) if link else page
+                assert there.exists(), f"{page.name}: {link}"
+                assert not anchor or anchor in anchors(there), f"{page.name}: {link}#{anchor}"
+                with_anchor += bool(anchor)
+    assert with_anchor > 30
 
 
 def test_every_command_in_the_documents_has_the_options_that_it_is_given() -> None:

@@ -1,6 +1,7 @@
 """What the core installation does without the optional packages, and what is said where one of them is missing."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -47,6 +48,15 @@ from spectool.cli import main
 done = [CliRunner().invoke(main, shlex.split(line)) for line in json.loads(sys.argv[2])]
 print(json.dumps([[each.exit_code, each.stdout, each.stderr, repr(each.exception)] for each in done]))
 """
+
+
+def test_the_converter_of_benchmarks_is_missed_before_anything_is_fetched(tmp_path: Path) -> None:
+    hide = "import runpy, sys; sys.modules['gguf'] = None; sys.argv[1:] = ['smollm2-135m']"
+    command = [sys.executable, "-c", f"{hide}; runpy.run_path('benchmarks/real_models.py', run_name='__main__')"]
+    environment = {**os.environ, "SPECTOOL_MODELS": str(tmp_path / "models")}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env=environment)
+    assert done.returncode == 1 and "pip install gguf" in done.stderr
+    assert not (tmp_path / "models").exists()
 
 
 def without_extras(lines: list[str], folder: Path) -> dict[str, tuple[int, str, str, str]]:

@@ -101,7 +101,7 @@ def test_offline_commands_need_no_models(tmp_path: Path) -> None:
     sides = ["--draft", OTHER, "--target", TOKENIZER]
     commands = [
         build,
-        ["align", *sides, "-o", "x.align"],
+        ["align", *sides, "--corpus", "text", "-o", "x.align"],
         ["predict", "--dict", "pl.dict", "--history", "--corpus", "sample:pl"],
         ["lab", "ngrams", *sides, "--alignment", "x.align", "--count-on", "text", "--corpus", "text"],
         ["inspect", "pl.dict", "--lookup", "w"],

@@ -58,23 +58,20 @@ def open_tokenizer(source: Any) -> Tokenizer:
             "Give a directory with tokenizer.json, the file itself, or a hub id such as "
             "speakleash/Bielik-11B-v2.5-Instruct"
         )
-    if (cached := cached_snapshot(name, "tokenizer.json", "*.model", "vocab.json")) is not None:
-        return replace(_from_directory(cached), name=name)
+    if (cached := cached_tokenizer(name)) is not None:
+        return cached
     require_on_hub(name)
     return _from_transformers(name, _load_with_transformers(name), ())
 
 
-def open_named(named: str | None, recorded: Mapping[str, Any], whose: str) -> Tokenizer:
-    """The tokenizer that ``--tokenizer`` names, or else the one that an artifact's manifest records.
+def cached_tokenizer(name: str) -> Tokenizer | None:
+    """The tokenizer of a hub id in the local cache, if it is there; nothing is asked of the hub.
 
-    If that has moved, the error asks for ``whose`` tokenizer, such as ``the dictionary's``.
+    Raises:
+        TokenizerError: It is there, and cannot be used.
     """
-    try:
-        return open_tokenizer(named or recorded["name"])
-    except TokenizerError as error:
-        if named:
-            raise
-        raise TokenizerError(f"{error}. Give {whose} tokenizer with --tokenizer") from error
+    folder = cached_snapshot(name, "tokenizer.json", "*.model", "vocab.json")
+    return None if folder is None else replace(_from_directory(folder), name=name)
 
 
 def _from_directory(path: Path) -> Tokenizer:

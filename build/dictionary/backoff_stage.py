@@ -114,8 +114,7 @@ def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibra
         rows = np.flatnonzero(predictions.kept)
         contexts = (counts.spelled(length, rows) - 1).tolist()
         following = (predictions.token[rows] - 1).tolist()
-        count, probability = predictions.count[rows], predictions.stated[rows].astype(np.float64)
+        probability = predictions.stated[rows].astype(np.float64)
         if calibration is not None:
-            probability = calibration(length, count, predictions.stated[rows])
-        for context, token, p, n in zip(contexts, following, probability.tolist(), count.tolist(), strict=True):
-            yield Entry(context, token, p, n)
+            probability = calibration(length, predictions.count[rows], predictions.stated[rows])
+        yield from map(Entry, contexts, following, probability.tolist())

@@ -10,7 +10,7 @@ from spectool.artifacts.dictionary import Entry, dictionary_arrays
 from spectool.build.corpus_reading import Progress
 
 _ALL = 1 << 40  # entries
-_BYTES_PER_ENTRY = 6.8  # first guess; then what the arrays turn out to take
+_BYTES_PER_ENTRY = 5.8  # first guess; then what the arrays turn out to take
 _AIM, _ENOUGH = 0.985, 0.97  # of the bytes allowed: what the next trial is to take, and what ends the trials
 _TRIALS = 8
 

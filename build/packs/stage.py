@@ -76,14 +76,15 @@ def _within(limit: int, found: PieceCounts, progress: Progress) -> tuple[dict[st
     """The arrays of the most useful n-grams that fit into the size limit, and what the manifest says of them."""
     progress("smoothing")
     candidates = Candidates(found)
-    everything, most = sum(len(level.count) for level in found.counts.levels), int(limit / _BYTES_AN_NGRAM)
+    everything = sum(len(level.count) for level in found.counts.levels)
+    most = min(everything, int(limit / _BYTES_AN_NGRAM))
     for trial in range(_TRIALS):
         progress(f"choosing {most:,} n-grams")
         arrays, shape = _arrays(candidates.best(most))
         size = sum(values.nbytes for values in arrays.values())
         if size <= limit and (most >= everything or size >= _ENOUGH * limit or trial > 2):
             break
-        most = max(1, int(most * _AIM * limit / size))
+        most = min(everything, max(1, int(most * _AIM * limit / size)))
     return arrays, shape
 
 
@@ -126,6 +127,9 @@ def compile_and_build(
         SpectoolError: It does not fit into memory.
     """
     parts, held_out = list[Counts](), list[str]()
+    if corpus is not None:  # first, because it may be refused
+        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
+        parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.path.name}")
         counts, merged = compile_pack(pack, tokenizer, options.max_context + 1)
@@ -135,9 +139,6 @@ def compile_and_build(
                 "less often than from a dictionary of the text itself"
             )
         parts.append(counts)
-    if corpus is not None:
-        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
-        parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     counts = add_counts(parts, tokenizer.size)
     inputs = {"packs": described(packs)} | ({} if corpus is None else describe_corpus(corpus))
     return build_backoff(tokenizer, counts, inputs, out, options, progress, held_out)
@@ -145,18 +146,21 @@ def compile_and_build(
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
     """What the manifest of a dictionary says of its packs."""
-    return [{"name": pack.path.name, "sha256": pack.file.sha256} for pack in packs]
+    return [
+        {"name": pack.path.name, "sha256": pack.file.sha256, "language": str(pack.manifest.inputs.get("language", ""))}
+        for pack in packs
+    ]
 
 
 def open_pack(name: str) -> Pack:
-    """The pack at a path, or the bundled one of a language.
+    """The pack at a path, or the bundled one of a language, such as ``pl`` or ``pl.pack``.
 
     Raises:
         ArtifactError: There is none, or it is damaged.
     """
     path = Path(name).expanduser()
-    if not path.exists() and name in (known := bundled_packs()):
-        path = known[name]
+    if not path.exists() and (language := name.removesuffix(".pack")) in (known := bundled_packs()):
+        path = known[language]
     elif not path.exists():
         raise ArtifactError(
             f"{name}: no such pack. Bundled: {', '.join(known)}. Build one of another language from text: "

@@ -13,7 +13,7 @@ import tokenizers
 from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.atomic import atomic_directory
+from spectool.artifacts.atomic import atomic_directory, require_space
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress, describe_corpus, encoded, sample_texts, with_progress
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
@@ -62,6 +62,7 @@ def prune_model(
     configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
     in_model = max(whole.backend.get_vocab(with_added_tokens=False).values()) + 1
     weights = open_weights(model, configs["config.json"], in_model)
+    require_space(out, weights.size_with(0))  # before the work; exactly as soon as the tokens are chosen
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
@@ -80,6 +81,7 @@ def prune_model(
         choice = choose_ids(whole, counts, needed - without_row, ids)
         content, new = pruned_spec(spec, choice.kept | without_row)
         rows = [old for old in new if old not in without_row]
+        require_space(out, weights.size_with(len(rows)))
         progress("writing the tokenizer and comparing it with the whole one on the text")
         configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))
         for name, config in configs.items():

@@ -43,6 +43,11 @@ class Weights(NamedTuple):
         """Bytes of all tensors."""
         return sum(tensor.size for tensors, _ in self.files.values() for tensor in tensors.values())
 
+    def size_with(self, rows: int) -> int:
+        """Bytes of all tensors if those with a row for every id had this many."""
+        tensors = [item for found, _ in self.files.values() for item in found.items()]
+        return sum(t.size // self.rows * rows if name in self.by_id else t.size for name, t in tensors)
+
 
 def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weights:
     """Find the embedding and the output matrix of a model by their names and shapes.

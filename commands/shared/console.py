@@ -15,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import SpectoolError, escaped_name
-from spectool.artifacts.atomic import require_writable
-from spectool.artifacts.default_paths import default_path
+from spectool import SpectoolError, escaped_name, printable
 from spectool.artifacts.manifest import Manifest
 from spectool.tokenization.fingerprint import short
 
 if TYPE_CHECKING:
     from spectool.corpora import Corpus
-    from spectool.tokenization.tokenizer import Tokenizer
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -39,7 +35,7 @@ def without_colours() -> bool:
 
 def say(message: str) -> None:
     """Write a note to stderr."""
-    click.echo(message, err=True)
+    click.echo(printable(message, "\n"), err=True)
 
 
 def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
@@ -59,38 +55,6 @@ def require_there(name: str, load: Callable[[str], object]) -> None:
 
     if not (looks_like_hub_id(name) or os.path.lexists(Path(name).expanduser())):
         load(name)
-
-
-def tokenizer_with_notes(source: str | Path) -> "Tokenizer":
-    """The tokenizer of that name, with a note on stderr of which text it does not keep."""
-    from spectool.tokenization.opening import open_tokenizer
-    from spectool.tokenization.round_trips import limits
-
-    say(f"opening {source}")
-    tokenizer = open_tokenizer(source)
-    if changes := limits(tokenizer):
-        say(f"{tokenizer.name} keeps ordinary text as it is, with these exceptions: {'; '.join(changes)}")
-    return tokenizer
-
-
-def open_tokenizers(format_name: str, out: Path | None, **names: str) -> "list[Tokenizer]":
-    """The tokenizers of a stage by role, with notes, if they are there and ``out`` may be written for them.
-
-    Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
-    """
-    from spectool.artifacts.artifact import require_replaceable  # imports numpy, which no help text needs
-    from spectool.tokenization.opening import open_tokenizer
-
-    if out is None:
-        require_writable(default_path("new"))
-    else:
-        require_replaceable(out, format_name)
-    for name in names.values():
-        require_there(name, open_tokenizer)
-    opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
-    if out is not None:
-        require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})
-    return list(opened.values())
 
 
 @contextmanager
@@ -117,11 +81,11 @@ def show(facts: Mapping[str, Any], as_json: bool, err: bool = False) -> None:
     """Print facts as aligned ``key  value`` lines, with a line for each element of a list or mapping, or as JSON."""
     if as_json:
         named = {key.replace(" ", "_"): value for key, value in facts.items()}
-        click.echo(json.dumps(named, ensure_ascii=False, indent=1))
+        click.echo(printable(json.dumps(named, ensure_ascii=False, indent=1), "\n", json.dumps))
         return
     width = max(map(len, facts), default=0)
     for key, value in facts.items():
-        lines = [line for part in _in_words(value) or ["none"] for line in _wrapped(without_controls(part))]
+        lines = [line for part in _in_words(value) or ["none"] for line in _wrapped(printable(part))]
         for name, line in zip_longest([key], lines, fillvalue=""):
             click.echo(f"{name:<{width}}  {line}", err=err)
 
@@ -146,11 +110,6 @@ def _named(key: str, value: Any, depth: int) -> str:
     words = ", ".join(_in_words(value, depth)) or "none"
     name = key if "." in key else key.replace("_", " ")  # files keep their names
     return f"{name} ({words})" if name and isinstance(value, Mapping) else f"{name} {words}".lstrip()
-
-
-def without_controls(text: str) -> str:
-    """Text with control characters escaped, because a stranger's could rewrite the terminal, and what is no UTF-8."""
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> None:
@@ -183,7 +142,9 @@ def guarded() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except KeyboardInterrupt as stop:
-        say(str(stop) or "Interrupted. No file was left half-written.")
+        context = click.get_current_context(silent=True)
+        writes = context is not None and "out" in context.params
+        say(str(stop) or f"Interrupted.{' No file was left half-written.' * writes}")
         sys.exit(130)
     except (click.ClickException, click.exceptions.Exit):
         raise
@@ -197,9 +158,9 @@ def guarded() -> Iterator[None]:
 def _in_a_line(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, SpectoolError):
-        return without_controls(str(error))
+        return printable(str(error))
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
-        return f"{what}{error.strerror or error}. Check the disk and permissions"
-    first = (str(error).strip().splitlines() or [""])[0][:300]
+        return printable(f"{what}{error.strerror or error}. Check the disk and permissions")
+    first = printable((str(error).strip().splitlines() or [""])[0][:300])
     return f"unexpected {type(error).__name__}: {first}. `spectool --debug …` shows where; please report it"

@@ -44,6 +44,23 @@ def some_text(given: str) -> str:
         raise click.BadParameter(f"{error}.") from error
 
 
+_CODES = {"polish": "pl", "polski": "pl", "ukrainian": "uk", "ua": "uk", "crimean tatar": "crh", "english": "en"}
+
+
+def language_code(given: str) -> str:
+    """A language by its code, in small letters.
+
+    >>> language_code("PL")
+    'pl'
+    """
+    code = given.lower()
+    if code in _CODES:
+        raise click.BadParameter(f"expected the code of a language, got {given!r}. Give {_CODES[code]}.")
+    if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", code):
+        raise click.BadParameter(f"expected the code of a language, such as pl or crh, got {given!r}.")
+    return code
+
+
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object."""
     try:
@@ -81,6 +98,19 @@ class _Option(click.Option):
         return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
 
 
+_OF_MLX_LM = (
+    *("--max-kv-size", "--prefill-response", "--image", "--kv-group-size", "--min-tokens-to-keep", "--verbose"),
+    *("--prefill-step-size", "--quantize-activations", "--quantized-kv-start", "--use-default-chat-template"),
+    *("--trust-remote-code", "--prompt-concurrency", "--xtc-probability", "--xtc-threshold"),
+)
+_INSTEAD = {  # of other options of mlx_lm
+    "--extra-eos-token": "--stop TEXT",
+    "--allowed-origins": "--allowed-origin URL",
+    "--chat-template-args": "--chat-template-config JSON",
+    "--decode-concurrency": "--batch N",
+}
+
+
 class SectionedCommand(click.Command):
     """A command with ``--json`` and errors of one line, whose help lists options by heading, in their order."""
 
@@ -88,6 +118,16 @@ class SectionedCommand(click.Command):
         super().__init__(*args, **kwargs)
         if json:
             self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; an option that only mlx_lm has is not taken for a mistyped one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if (name := error.option_name) not in (*_OF_MLX_LM, *_INSTEAD):
+                raise
+            instead = f"Give {_INSTEAD[name]}" if name in _INSTEAD else "Leave it out"
+            raise click.UsageError(f"{name} of mlx_lm is not supported. {instead}", ctx) from error
 
     @guarded()
     def invoke(self, ctx: click.Context) -> Any:

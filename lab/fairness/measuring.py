@@ -129,7 +129,8 @@ def _alignments_of(
         if not fitting:
             raise ArtifactError(
                 f"{path}: expected an alignment of one of {', '.join(d.name for d in drafts.values())} with "
-                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} -o pair.align"
+                f"{target.name}. Make one: spectool align --draft DRAFT --target {target.name} --corpus TEXT "
+                "-o pair.align"
             )
         found |= dict.fromkeys(fitting, path)
     return found

@@ -61,8 +61,8 @@ def pairing_of(draft: Tokenizer, target: Tokenizer, alignment: Path | None) -> P
     if alignment is None:
         raise SpectoolError(
             f"{draft.name}: has another vocabulary than {target.name}, so their probabilities can only be compared "
-            f"through an alignment. Make one (spectool align --draft {draft.name} --target {target.name} -o X.align) "
-            "and give --alignment X.align"
+            f"through an alignment. Make one (spectool align --draft {draft.name} --target {target.name} --corpus TEXT "
+            "-o X.align) and give --alignment X.align"
         )
     opened = Alignment(find_artifact(alignment, ".align"))
     opened.require(draft, target)

@@ -47,8 +47,9 @@ def command_of(run: Run, one: Result) -> str:
 
 
 def summary_table(verdict: Verdict) -> str:
-    """A row for each configuration; a speed-up without an interval is left out, as it may mislead."""
-    rows = [one._asdict() | ({} if one.low else {"speedup": None}) for one in verdict.results]
+    """A row for each configuration; a speed-up without an interval, or without drafts, may mislead and is left out."""
+    unsure = dict.fromkeys(("speedup", "low", "high"))
+    rows = [one._asdict() | (unsure if None in (one.low, one.acceptance) else {}) for one in verdict.results]
     return table([name.replace("_", " ") for name in Result._fields], [list(map(_cell, row.values())) for row in rows])
 
 

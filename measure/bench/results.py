@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spectool.artifacts.atomic import naming
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST, LEVEL, speedup_interval
 
 RUN_FILE, PAGE = "run.jsonl", "report.md"
@@ -125,7 +126,7 @@ class Run:
         begin = [] if self.blocks else [{"options": asdict(self.options), **self.facts}]
         self.blocks.append(block)
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / RUN_FILE).open("a", encoding="utf-8") as stream:
+        with naming(file := self.path / RUN_FILE), file.open("a", encoding="utf-8") as stream:
             stream.writelines(json.dumps(line, default=str) + "\n" for line in [*begin, asdict(block)])
 
 
@@ -185,8 +186,10 @@ def verdict_of(run: Run) -> Verdict:
         return Verdict(results, f"{TOO_SHORT}: {short}--count {ENOUGH_PROMPTS} and --ignore-eos.{said}")
     drafted = [one for one in results if one.acceptance is not None]  # of the others, a difference in speed is chance
     if not drafted:
-        said = f" No guess was likely enough to be drafted, for what passes over several tokens cost here.{said}"
-    best = max(drafted or results, key=lambda one: one.speedup)
+        why = "No guess was worth its cost here, so none was checked"
+        best = max(results, key=lambda one: one.speedup)
+        return Verdict(results, f"{_SAYS[False]}. {why}.{said}", False, best)
+    best = max(drafted, key=lambda one: one.speedup)
     slower = all(one.high is not None and one.high < 1 for one in drafted)
     pays = False if slower else True if best.low is not None and best.low > 1 else None
     ends = "too few for an interval" if best.low is None else f"95% interval {best.low:.2f} to {best.high:.2f}"

@@ -6,9 +6,11 @@ the prompt meanwhile. Draft models forget it in between, so every configuration 
 """
 
 import copy
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -20,7 +22,7 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import SpectoolError, __version__
-from spectool.artifacts.atomic import require_new
+from spectool.artifacts.atomic import naming, require_new
 from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
@@ -45,7 +47,10 @@ _WARM_UP = 8  # tokens
 
 
 def run_benchmark(options: Options, out: Path, say: Callable[[str], object], progress: StartProgress) -> Run:
-    """Measure a run into the new folder ``out``, and write its page. After Ctrl-C the page has what was measured."""
+    """Measure a run into the new folder ``out``, and write its page.
+
+    After Ctrl-C or SIGTERM, the page has what was measured so far.
+    """
     require_new(out)
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
     say(f"loading {options.model}")
@@ -55,7 +60,8 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     facts = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_of(model)}
     facts["versions"] = f"spectool {__version__}, mlx {version('mlx')}, mlx-lm {version('mlx-lm')}"
     run = Run(out, options, facts)
-    with progress(f"measuring {Path(options.model).name}", len(prompts), "prompts") as done:
+    title = f"measuring {Path(options.model).name}"
+    with _terminated_as_by_ctrl_c(), progress(title, len(prompts), "prompts") as done:
         try:
             for number, prompt in enumerate(prompts):
                 ids = ids_of_prompt(prompt, tokenizer)
@@ -63,17 +69,35 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
                 if number == 0:  # compile passes and load data, with another prompt than this
                     short = replace(options, tokens=min(_WARM_UP, options.tokens))
                     replace(target, options=short).measure([*ids[1:], ids[0]], 0)
+                began = time.perf_counter()
                 measured = tuple(target.measure(ids, number))
                 run.append(Block(prompt.name, options.prompts, prompt.kind, options.temp, len(ids), measured))
                 done(1)
+                if number == 0 and len(prompts) > 1:
+                    left = (time.perf_counter() - began) * (len(prompts) - 1)
+                    say(f"the other prompts take about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'}")
         except KeyboardInterrupt as stopped:
             see = f", for which see {out / PAGE}" if run.blocks else ""
             stopped.args = (f"Interrupted after {len(run.blocks)} of {len(prompts)} prompts{see}.",)
             raise
         finally:
             if run.blocks:
-                (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
+                with naming(out / PAGE):
+                    (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
     return run
+
+
+@contextmanager
+def _terminated_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does; only the main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _drafters(options: Options, tokenizer: Any, say: Callable[[str], object]) -> dict[str, Drafters]:

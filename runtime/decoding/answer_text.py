@@ -35,11 +35,14 @@ class AnswerText:
         stop_tokens: Collection[int] = (),
         max_tokens: int = -1,
         own_text: bool = False,
+        reasoning: bool = False,
+        thinks: bool = False,
     ) -> None:
         """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``; its ends are those of `stream_generate`.
 
         If it is ``own_text``, not the continuation of another one, its first space is left out where the tokenizer
-        begins every text with a space.
+        begins every text with a space. With ``reasoning``, stop strings do not end what the model thinks before it
+        answers; it ``thinks`` from the beginning if the prompt ends in the marker of that.
         """
         self.written = self.certain = 0
         self.end: str | None = None
@@ -49,7 +52,8 @@ class AnswerText:
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
-        self._stops = StopStrings(stop_strings)
+        markers = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
+        self._stops = StopStrings(stop_strings, reasoning=markers, thinks=thinks)
 
     def add(self, token: int) -> str:
         """The text that is certain now that ``token`` is there; all of it if it ends the answer."""

@@ -69,7 +69,8 @@ def generate_step(
             the model does not have a token of the prompt, the cached tokens or a logit bias.
     """
     if unknown := settings.keys() - GenerationSettings.__dataclass_fields__.keys():
-        raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}")
+        instead = ": give drafter=load_drafter(tokenizer, draft_model=…)" * ("draft_model" in unknown)
+        raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}{instead}")
     if (follower := follower_of(model)) is not None:
         return follower.tokens(settings.get("prompt_cache"))
     with call(model, opens=True):

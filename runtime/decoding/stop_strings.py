@@ -13,8 +13,11 @@ class StopStrings:
     (('one ', ''), ('', ''), ('ENT two ', 'END'))
     """
 
-    def __init__(self, strings: Sequence[str]) -> None:
+    def __init__(self, strings: Sequence[str], *, reasoning: tuple[str, str] = ("", ""), thinks: bool = False) -> None:
         """End at any of ``strings``, or at a single one.
+
+        What stands between the markers of ``reasoning`` before an answer ends nothing, nor do line ends after them.
+        The text begins with the first marker, or without it if it ``thinks`` already.
 
         Raises:
             RuntimeUnsupported: They are no texts.
@@ -23,6 +26,9 @@ class StopStrings:
         if wrong := [string for string in each if not isinstance(string, str)]:
             raise RuntimeUnsupported(f"stop_strings: expected a text or texts, got {wrong[0]!r}")
         self._strings = [string for string in each if string]
+        begin, end = reasoning if self._strings else ("", "")
+        self._begin, self._up_to, self._end = ("", end, end) if thinks else (begin, "", end)
+        self._skips = False
         self._held = ""
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:
@@ -33,6 +39,28 @@ class StopStrings:
         """
         text = self._held + text
         self._held = ""
+        if self._begin:
+            begun = text.lstrip()
+            if len(begun) < len(self._begin) and self._begin.startswith(begun) and not last:
+                self._held = text
+                return "", ""
+            self._up_to = self._end if begun.startswith(self._begin) else ""
+            self._begin = ""
+        if self._up_to and (place := text.find(self._up_to)) < 0:
+            kept = len(text) - (0 if last else overlap(text, self._up_to))
+            self._held = text[kept:]
+            return text[:kept], ""
+        free = ""
+        if self._up_to:
+            free, text = text[: place + len(self._up_to)], text[place + len(self._up_to) :]
+            self._up_to, self._skips = "", True
+        if self._skips:
+            answer = text.lstrip("\n")
+            free, text, self._skips = free + text[: len(text) - len(answer)], answer, not answer
+        certain, string = self._up_to_string(text, last)
+        return free + certain, string
+
+    def _up_to_string(self, text: str, last: bool) -> tuple[str, str]:
         found = [(place + len(each), place, each) for each in self._strings if (place := text.find(each)) >= 0]
         if found:
             _, place, string = min(found)

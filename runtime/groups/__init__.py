@@ -7,7 +7,8 @@ they make no choice, so ranks cannot choose differently.
                pass over 5 tokens with cache 3               tells what was recorded, then computes
     others     receive, do the same, compute the same pass, and wait for the next message
 
-`mirrored` operations take numbers, and objects that have a number of their own. `forward` is the only place where ranks
-meet: one message, then the pass, and nothing of MLX is under way before or after. So collectives come in one order on
-all ranks. Without a group, both do what they say and nothing more.
+`mirrored` operations take numbers, and objects that have a number of their own. Ranks meet in `forward`: one message,
+then the pass, and nothing of MLX is under way before or after. They also meet in `alike`, for work that makes passes of
+its own, and where a call begins or ends. So collectives come in one order on all ranks. Without a group, all of these
+do what they say and nothing more.
 """

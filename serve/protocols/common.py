@@ -150,32 +150,24 @@ def metrics(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> dict[str, Any]:
-    """The field ``tools`` of a chat, with those that the client runs itself, and fields that name the others.
+def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> list[dict[str, Any]]:
+    """The tools of a chat that the client runs itself. The parameters of a tool stand in its field ``schema``.
 
-    OpenAI or Anthropic would run these. Clients always offer some, so they are no reason to refuse. The parameters of a
-    tool stand in its field ``schema``.
+    OpenAI or Anthropic would run the others. Clients always offer some, so they are no reason to refuse.
     """
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
-    fields = {"name": "name", "description": "description", schema: "parameters"}
-    found: dict[str, Any] = {"tools": []}
+    fields = {"name": "name", "description": "description", schema: "parameters", "strict": "strict"}
+    found = []
     for index, tool in enumerate(tools):
         if not is_own(tool):
-            found[f"tools.{tool.get('type')}"] = tool
             continue
         if not isinstance(tool.get("name"), str) or not tool["name"]:
             problem = f"tools[{index}].name: expected the name of a function, got {quoted(tool.get('name'))}"
             raise RequestRefused(400, problem, param="tools")
-        function = {name: tool[field] for field, name in fields.items() if tool.get(field) is not None}
-        function |= {"strict": True} if tool.get("strict") is True else {}
-        found["tools"].append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
+        function = {name: tool[field] for field, name in fields.items() if tool.get(field) not in (None, False)}
+        found.append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
     return found
-
-
-def unused(name: str, value: dict[str, Any], *used: str) -> dict[str, Any]:
-    """What of a field that is an object is not ``used``, by names that say where it was."""
-    return {f"{name}.{inner}": value[inner] for inner in value if inner not in used and value[inner] is not None}
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -6,47 +6,69 @@ from typing import Any
 
 from spectool.serve.answers import Answer
 from spectool.serve.errors import MESSAGES, checked, quoted, wrong_field
-from spectool.serve.protocols.common import Block, BlockWriter, Event, called, counts, metrics, own_tools, unused
-from spectool.serve.requests import ChatRequest, joined
+from spectool.serve.protocols.common import Block, BlockWriter, Event, called, counts, metrics, own_tools
+from spectool.serve.requests import ChatRequest, Reading, joined, parts_at, unread
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
 _OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
+_BLOCKS = {
+    "text": "text",
+    "document": "source title",
+    "search_result": "source title content",
+    "thinking": "thinking",
+    "tool_use": "id name input",
+    "tool_result": "tool_use_id content",
+    "tool_reference": "tool_name",
+    "refusal": "refusal",
+}
+_READING: Reading = {
+    **parts_at("system"),
+    **parts_at("messages.content.content"),
+    "messages": "role content",
+    "messages.content": _BLOCKS,
+    "messages.content.source": {"text": "data"},
+    "tools": {"custom": "name description input_schema strict"},
+    "tool_choice": "name disable_parallel_tool_use",
+    "output_config": "format effort",
+    "thinking": "",
+}
 # What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
 _FOR_ANTHROPIC = "x-anthropic-billing-header:"
+# Of reasoning. Clients take reasoning without any for a text of the user's.
+_SIGNATURE = "spectool"
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
     """A body of this protocol as a request to a chat."""
-    body = dict(body)
+    names = ("system", "messages", "tools", "tool_choice", "output_config")
+    sent = {name: body[name] for name in names if body.get(name) is not None}
+    body = {name: value for name, value in body.items() if name not in names}
     chat: dict[str, Any] = {"messages": []}
-    system = body.pop("system", None) or []
+    system, choice = sent.get("system") or [], sent.get("tool_choice") or {"type": "auto"}
     texts = [joined(block, "system") for block in (system if isinstance(system, list) else [system])]
     if system := "".join(text for text in texts if not text.startswith(_FOR_ANTHROPIC)):
         chat["messages"].append({"role": "system", "content": system})
-    messages = body.pop("messages", None)
+    messages = sent.get("messages")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise wrong_field("messages", f"expected a list of messages, got {quoted(messages)}")
     for message in messages:
         chat["messages"] += _messages(message)
     chat["stop"] = body.pop("stop_sequences", None)
-    tools = body.pop("tools", None) or []
-    chat |= own_tools(tools, lambda tool: "input_schema" in tool, "input_schema")
-    choice = body.pop("tool_choice", None) or {"type": "auto"}
+    chat["tools"] = own_tools(sent.get("tools") or [], lambda tool: "input_schema" in tool, "input_schema")
     kind = choice.get("type") if isinstance(choice, dict) else choice
     if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
         chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
     chat["tool_choice"] = {"any": "required", "tool": choice}.get(str(kind), kind)
-    config, form = body.get("output_config"), body.pop("output_format", None)  # as it was called before
+    config, form = sent.get("output_config"), body.pop("output_format", None)  # as it was called before
     if isinstance(config, dict):
-        form = config.get("format") or form
-        chat |= unused("output_config", body.pop("output_config"), "format")
+        form, chat["reasoning_effort"] = config.get("format") or form, config.get("effort")
+    elif config is not None:
+        raise wrong_field("output_config", f"expected an object, got {quoted(config)}")
     chat["response_format"] = form
-    thinking, variables = body.get("thinking"), body.get("chat_template_kwargs") or {}
-    if isinstance(thinking, dict) and isinstance(variables, dict):
-        chat |= unused("thinking", body.pop("thinking"), "type")
-        chat["chat_template_kwargs"] = {"enable_thinking": thinking.get("type") != "disabled", **variables}
-    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
+    request = checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
+    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, _READING)))
+    return request
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -65,7 +87,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
             own.setdefault("tool_calls", []).append(called(block.get("id"), block.get("name"), arguments))
         elif kind == "tool_result":
-            result = joined(block.get("content") or "", "messages")
+            result = joined(block.get("content") or "", "messages", of_tool=True)
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
         elif kind not in _OTHERS_SIDE and not str(kind).endswith("_tool_result"):
             texts.append(block)
@@ -102,7 +124,13 @@ class MessageWriter(BlockWriter):
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty, and a call gets its input at once."""
         content = _content(block)
-        shown = {**content, "input": {}} if block.call else content
+        shown = (
+            {**content, "input": {}}
+            if block.call
+            else {**content, "signature": ""}
+            if block.kind != "text"
+            else content
+        )
         yield {"type": "content_block_start", "index": block.index, "content_block": shown}
         if block.call:
             delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
@@ -114,7 +142,10 @@ class MessageWriter(BlockWriter):
         yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{name}_delta", name: text}}
 
     def close(self, block: Block) -> Iterator[Event]:
-        """The end of a block."""
+        """The end of a block, after the signature of one of reasoning."""
+        if block.kind == "reasoning":
+            delta = {"type": "signature_delta", "signature": _SIGNATURE}
+            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
         yield {"type": "content_block_stop", "index": block.index}
 
     def _message(self) -> dict[str, Any]:
@@ -136,7 +167,7 @@ def _content(block: Block) -> dict[str, Any]:
         arguments = json.loads(block.call.arguments)
         return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": arguments}
     if block.kind == "reasoning":
-        return {"type": "thinking", "thinking": block.text, "signature": ""}
+        return {"type": "thinking", "thinking": block.text, "signature": _SIGNATURE}
     return {"type": "text", "text": block.text}
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's responses, which Codex speaks. Nothing is stored, so every request brings the whole conversation."""
+"""OpenAI's responses, which Codex speaks. A request brings the whole conversation, or items of it by their ids."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,38 +15,92 @@ from spectool.serve.protocols.common import (
     metrics,
     new_id,
     own_tools,
-    unused,
 )
-from spectool.serve.requests import ChatRequest, joined
+from spectool.serve.protocols.kept_items import KeptItems
+from spectool.serve.requests import ChatRequest, Reading, joined, parts_at, unread
 from spectool.serve.tool_calls import CUSTOM
 
-# What a server has thought or searched for earlier in a conversation; what came of it stands in its messages.
-_OTHERS_SIDE = ("reasoning", "web_search_call", "file_search_call")
+_OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
+_TOOL = "name description parameters strict"
+_CUSTOM_TOOL = "name description"
+_READING: Reading = {
+    "input": {
+        "message": "role content",
+        "function_call": "call_id name namespace arguments",
+        "function_call_output": "call_id output",
+        "custom_tool_call": "call_id name namespace input",
+        "custom_tool_call_output": "call_id output",
+        "reasoning": "content summary",
+    },
+    "input.summary": {"summary_text": "text"},
+    "text": "format",
+    "reasoning": "effort",
+    "tools": {"function": _TOOL, "custom": _CUSTOM_TOOL, "namespace": "name tools"},
+    "tools.tools": {"function": _TOOL, "custom": _CUSTOM_TOOL},
+    **parts_at("input.content", reasoning_text="text"),
+    **parts_at("input.output"),
+    **parts_at("instructions"),
+}
 
 
-def chat_of(body: dict[str, Any]) -> ChatRequest:
-    """A body of this protocol as a request to a chat."""
+class Responses:
+    """The protocol of one server, which remembers the items that it has given out."""
+
+    path = RESPONSES
+
+    def __init__(self) -> None:
+        self._kept = KeptItems()
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        """A body as a request to a chat."""
+        return chat_of(body, self._kept)
+
+    def __call__(self, request: ChatRequest) -> "ResponseWriter":
+        """What writes the answer to a request."""
+        return ResponseWriter(request, self._kept)
+
+
+def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
+    """A body of this protocol as a request to a chat, which may name items that are ``kept``."""
     body = {name: value for name, value in body.items() if value is not None}
     chat: dict[str, Any] = {}
     for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
         raise wrong_field(name, "expected none, because nothing is stored. Send the whole conversation")
-    text = body.pop("text", None) or {}
+    sent = {name: body.pop(name) for name in ("text", "reasoning", "input", "instructions", "tools") if name in body}
+    text, reasoning, given = sent.get("text", {}), sent.get("reasoning", {}), sent.get("input")
     chat["response_format"] = text.get("format") if isinstance(text, dict) else text
-    chat |= unused("text", text, "format") if isinstance(text, dict) else {}
+    chat["reasoning_effort"] = reasoning.get("effort") if isinstance(reasoning, dict) else reasoning
     chat["max_completion_tokens"] = body.pop("max_output_tokens", None)
-    given, instructions = body.pop("input", None), body.pop("instructions", None)
+    instructions = sent.get("instructions")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
-    chat["messages"] = first + _messages(items)
-    tools = body.pop("tools", [])
+    chat["messages"] = first + _messages([_whole(item, kept) if _is_reference(item) else item for item in items])
+    sent["input"] = [item for item in items if not _is_reference(item)]
+    tools = sent.get("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
         tools = [{**tool, "parameters": CUSTOM} if _is(tool, "custom") else tool for tool in tools]
-    chat |= own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    return checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
+    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
+    request = checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
+    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, _READING)))
+    if any(_is(item, "reasoning") and _thought(item.get("content")) and item.get("summary") for item in items):
+        request.leave_out("input.summary")
+    return request
+
+
+def _is_reference(item: dict[str, Any]) -> bool:
+    return item.get("type") == "item_reference" or item.keys() == {"id"}
+
+
+def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
+    """The item that is kept in the place of which a reference stands."""
+    if kept is None or (found := kept.get(item.get("id"))) is None:
+        problem = "expected items of the latest responses of this server, or whole ones (store: false)"
+        raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
+    return found
 
 
 def _flattened(tool: Any) -> list[Any]:
@@ -66,39 +120,57 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages that a list of items stands for; calls that follow one another are of one message."""
+    """The messages that items stand for; reasoning, a text and calls of the assistant's in a row are one message."""
     messages: list[dict[str, Any]] = []
+
+    def own(*others: str) -> dict[str, Any]:
+        """The message of the assistant's that goes on, unless it has one of these already."""
+        if not messages or messages[-1]["role"] != "assistant" or any(messages[-1].get(name) for name in others):
+            messages.append({"role": "assistant", "content": ""})
+        return messages[-1]
+
     for item in items:
         kind = item.get("type") or "message"
         if kind in ("function_call", "custom_tool_call"):
             # A custom tool takes one text instead of arguments.
             arguments = item.get("arguments") if kind == "function_call" else json.dumps({"input": item.get("input")})
             name = _full_name(item.get("namespace"), item.get("name"))
-            call = called(item.get("call_id"), name, arguments)
-            if not messages or messages[-1]["role"] != "assistant":
-                messages.append({"role": "assistant", "content": ""})
-            messages[-1].setdefault("tool_calls", []).append(call)
+            own().setdefault("tool_calls", []).append(called(item.get("call_id"), name, arguments))
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            result = joined(item.get("output") or "", "input")
+            result = joined(item.get("output") or "", "input", of_tool=True)
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
+        elif kind == "reasoning":
+            if thought := _thought(item.get("content")) or _thought(item.get("summary")):
+                message = own("content", "tool_calls")
+                message["reasoning_content"] = message.get("reasoning_content", "") + thought
         elif kind == "message":
-            messages.append({"role": item.get("role"), "content": joined(item.get("content") or "", "input")})
+            content = joined(item.get("content") or "", "input")
+            if item.get("role") == "assistant":
+                own("content", "tool_calls")["content"] = content
+            else:
+                messages.append({"role": item.get("role"), "content": content})
         elif kind not in _OTHERS_SIDE:
-            problem = "expected messages, calls of functions and custom tools, their outputs and reasoning"
-            raise wrong_field("input", f"{problem}, all of them whole (store: false), got {quoted(kind)}")
+            problem = "expected messages, reasoning, calls of functions and custom tools, and their outputs"
+            raise wrong_field("input", f"{problem}, got {quoted(kind)}")
     return messages
+
+
+def _thought(parts: Any) -> str:
+    """The text of reasoning, or of what another server tells of it."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
     path, prefix = RESPONSES, "resp_"
-    read = staticmethod(chat_of)
     # Codex shortens a conversation only if a stream says so.
     codes_in_stream = ("context_length_exceeded",)
 
-    def __init__(self, request: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest, kept: KeptItems | None = None) -> None:
         super().__init__(request)
+        self._kept = kept
         self._base = {"id": self.id, "object": "response", "created_at": self.created, "model": request.model}
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
@@ -129,6 +201,8 @@ class ResponseWriter(BlockWriter):
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block) for block in self.blocks]
+        if self._kept is not None:
+            self._kept.keep(output)
         figures = {"usage": usage, "metrics": metrics(answers)}
         return {**self._response(status), **reason, "output": output, **figures}
 

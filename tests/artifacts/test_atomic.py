@@ -1,16 +1,19 @@
 """Writing files and directories: what is refused, and what a failed or killed run leaves."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_directory, atomic_file, require_new, require_writable
+from spectool.artifacts.atomic import atomic_directory, atomic_file, naming, require_new, require_writable
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -24,6 +27,21 @@ def test_what_fails_leaves_the_old_file(tmp_path: Path, error: type[BaseExceptio
         (folder / "data").write_text("half")
         raise error
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("write", [atomic_file, atomic_directory, naming])
+def test_a_full_disk_names_the_file(tmp_path: Path, write: Callable[[Path], Any]) -> None:
+    """Here it is a limit for files, at which the system refuses in the same way."""
+    out, (soft, hard) = tmp_path / "x", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught, write(out) as partial:
+            file = out if partial is None else partial / "data" if partial.is_dir() else partial
+            file.write_bytes(bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(out)
+    assert write is naming or list(tmp_path.iterdir()) == []
 
 
 def test_links_stay_links(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def bind(path: Path) -> None:
         made.bind(str(path))
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, bind, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("make", [os.mkfifo, bind, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_plain_file(tmp_path: Path, make: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that nobody writes to would be waited for without an end."""
     monkeypatch.chdir(tmp_path)  # a socket's path is short

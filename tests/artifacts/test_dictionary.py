@@ -32,7 +32,7 @@ from .parts import Parts, edit, edit_manifest
 
 Entries = Mapping[tuple[int, ...], tuple[int, float]]
 VOCABULARY = 100_000
-ARRAYS = ("alphabet", "contexts", "next_token", "probability", "count")
+ARRAYS = ("alphabet", "contexts", "next_token", "probability")
 SMALL: Entries = {
     (1,): (2, 0.5),
     (1, 2): (3, 1.0),
@@ -42,7 +42,7 @@ SMALL: Entries = {
 
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
-    arrays, shape = dictionary_arrays([Entry(context, *value, 100) for context, value in entries.items()])
+    arrays, shape = dictionary_arrays([Entry(context, *value) for context, value in entries.items()])
     tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": size}}
     Dictionary.write(out, arrays, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
     return Dictionary(out)
@@ -114,7 +114,6 @@ def test_entries_gives_everything_back(tmp_path: Path) -> None:
     for context, (token, probability) in SMALL.items():
         assert found[context].token == token
         assert found[context].probability == pytest.approx(probability, abs=1 / 256)
-        assert found[context].count == pytest.approx(100, rel=0.05)
 
 
 def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
@@ -197,7 +196,7 @@ def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[
         (lambda p: p.set("next_token", [1] * 4, "uint32"), "next_token: uint32 4, expected uint16 4"),
         (lambda p: p.set("alphabet", [1], "int64"), "alphabet: int64 1, expected uint32 any"),
         (lambda p: p.set("probability", [1] * 5), "probability: uint8 5, expected uint8 4"),
-        (lambda p: p.arrays.pop("count"), "count: missing"),
+        (lambda p: p.arrays.pop("probability"), "probability: missing"),
         (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "not a readable marisa trie (a key is empty)"),
         (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x03" * 300]), "(a key is longer than 256 bytes)"),
     ],
@@ -213,9 +212,9 @@ def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[P
 
 def test_a_trie_begins_where_its_numbers_can_be_read(tmp_path: Path) -> None:
     """The library reads words of eight bytes in place."""
-    arrays, shape = dictionary_arrays([Entry((1,), 2, 0.5, 3)])
+    arrays, shape = dictionary_arrays([Entry((1,), 2, 0.5)])
     tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 9}}
-    trie_last = {name: arrays[name] for name in ("alphabet", "next_token", "probability", "count", "contexts")}
+    trie_last = {name: arrays[name] for name in ("alphabet", "next_token", "probability", "contexts")}
     path = tmp_path / "x.dict"
     Dictionary.write(path, trie_last, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
     with pytest.raises(ArtifactError, match="does not begin at a multiple of 8"):
@@ -251,15 +250,24 @@ def test_long_contexts_are_not_written(tmp_path: Path) -> None:
     open_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 
 
-def test_another_version_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "sources"),
+    [
+        ({}, "--corpus CORPUS"),
+        ({"corpus": "my texts"}, "--corpus 'my texts'"),
+        ({"packs": [{"name": "pl.pack"}, {"name": "a b.pack"}]}, "--pack pl.pack --pack 'a b.pack'"),
+        ({"packs": [{"name": "pl.pack"}, 7], "corpus": "t"}, "--pack pl.pack --corpus t"),
+    ],
+)
+def test_another_version_is_not_read(tmp_path: Path, inputs: dict[str, Any], sources: str) -> None:
     path = tmp_path / "x.dict"
     write(path, SMALL)
-    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1))
+    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1, inputs=inputs))
     with pytest.raises(
         ArtifactError, match=f"version {Dictionary.version + 1} .*reads version {Dictionary.version}"
     ) as caught:
         Dictionary(path)
-    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small --corpus CORPUS -o {path}")
+    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small {sources} -o {path}")
 
 
 def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:

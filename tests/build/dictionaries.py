@@ -7,7 +7,7 @@ from typing import Any
 from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
-Row = tuple[Sequence[int], int, float, int]
+Row = tuple[Sequence[int], int, float]
 
 
 def written(

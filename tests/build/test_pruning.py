@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -202,6 +203,18 @@ def test_the_directory_is_a_model(tmp_path: Path) -> None:
     for damaged in ("{", "[]", "5"):
         (small / RECORD).write_text(damaged)
         assert read_record(small) is None
+
+
+@pytest.mark.parametrize(("free", "steps"), [(10**5, False), (2 * 10**5, True)])
+def test_a_full_disk_is_named_before_the_work_on_it(
+    free: int, steps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free))
+    result = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
+    message = error_of(result)
+    assert f"{tmp_path / 'small'}: needs" in message and f"disk of {tmp_path}" in message
+    assert ("choosing ids" in result.stderr) is steps and "writing" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:

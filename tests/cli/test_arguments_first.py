@@ -25,8 +25,11 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("build-dict --tokenizer BAD --corpus gone.txt", "gone.txt"),
         ("build-dict --tokenizer BAD --corpus sample:pl --max-bytes much", "'much' is not a size"),
-        ("align --draft BAD --target nope -o new", "nope: no such file or directory"),
-        ("align --draft BAD --target BAD -o taken", "taken: exists and is not a whole artifact of spectool"),
+        ("align --draft BAD --target nope --corpus sample:pl -o new", "nope: no such file or directory"),
+        (
+            "align --draft BAD --target BAD --corpus sample:pl -o taken",
+            "taken: exists and is not a whole artifact of spectool",
+        ),
         ("align --draft BAD --target BAD --corpus gone.txt", "gone.txt"),
         ("prune-draft --draft BAD --corpus sample:pl -o taken", "taken: exists already"),
         ("prune-draft --draft BAD --corpus gone.txt -o new", "gone.txt"),
@@ -68,7 +71,7 @@ def test_what_is_cheap_to_check_is_checked_first(
     "command",
     [
         "build-dict --tokenizer BAD --corpus sample:pl",
-        "align --draft BAD --target BAD",
+        "align --draft BAD --target BAD --corpus sample:pl",
         "doctor --model BAD",
     ],
 )

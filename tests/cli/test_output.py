@@ -74,7 +74,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     assert steps[-1].startswith(f"next: spectool generate --model MODEL --dict {tmp_path / 'x.dict'}")
     emulated = process("predict", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
     assert emulated.returncode == 0
-    assert emulated.stderr == f"opening {TOKENIZER}\n", "no progress bar where nobody looks"
+    assert emulated.stderr == "opening the dictionary's tokenizer\n", "no progress bar where nobody looks"
 
 
 @pytest.mark.nightly
@@ -179,7 +179,9 @@ def test_a_pair_of_which_no_text_is_kept_gets_no_figures(tmp_path: Path) -> None
 
 
 def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
-    result = run("align", "--draft", TOKENIZER, "--target", TOKENIZER, "-o", tmp_path / "x.align")
+    result = run(
+        "align", "--draft", TOKENIZER, "--target", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "x.align"
+    )
     assert result.exit_code == 2, result.output
     assert "no alignment is needed" in result.stderr
     assert not (tmp_path / "x.align").exists()

@@ -45,3 +45,16 @@ def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
     text.write_text("trzy cztery " * 9)
     found = run("build-dict", *tokenizer, "--corpus", text, "-o", tmp_path / "a.dict")
     assert found.exit_code == 1 and "only unknown or special tokens" in found.stderr
+
+
+@pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])
+def test_a_tokenizer_that_stops_at_unknown_text_is_refused_before_the_work(
+    tmp_path: Path, source: tuple[str, str]
+) -> None:
+    """A Unigram without ``unk_id``."""
+    file = tmp_path / "tokenizer.json"
+    Backend(models.Unigram([("a", -1.0), (" ", -1.0)])).save(str(file))
+    found = run("build-dict", "--tokenizer", file, *source, "-o", tmp_path / "a.dict")
+    problem = f"Error: {file}: cannot encode a text (Encountered an unknown token but `unk_id` is missing)"
+    assert found.exit_code == 1
+    assert [line.partition(". ")[0] for line in found.stderr.splitlines()] == [f"opening {file}", problem]

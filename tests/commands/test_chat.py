@@ -134,6 +134,24 @@ def test_a_path_in_a_pipe_is_a_turn_like_any_other(path: str, loaded: tuple[Any,
     assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "/etc/passwd"}], 5) + "\n"
 
 
+def test_commands_do_not_go_to_the_model(path: str) -> None:
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="/help\n/exit\nMost\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.splitlines()[-1].startswith("Type a message") and "/exit" in result.stderr
+
+
+def test_a_letter_ends_a_chat_that_is_typed_and_is_text_in_a_pipe(
+    path: str, loaded: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="q\n")
+    assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "q"}], 5) + "\n"
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda prompt: "q")  # for ever
+    with pytest.raises(SystemExit) as ended:
+        main(["chat", "--model", path, "-m", "5"])
+    assert ended.value.code == 0
+
+
 def test_ctrl_c_forgets_the_turn_that_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter([KeyboardInterrupt(), "Hej ty", EOFError()])
 

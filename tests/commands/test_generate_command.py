@@ -4,13 +4,15 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from spectool.cli import main
+from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.commands.chatting import chat_model
 
@@ -46,14 +48,17 @@ def test_generate_refuses(arguments: list[str], message: str) -> None:
     assert message in result.output
 
 
-def test_an_interrupted_text_ends_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object, **options: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(text="Most w")
+def test_an_interrupted_text_ends_its_line_and_has_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[GenerationResponse]:
+        yield from islice(stream_generate(*arguments, **options), 3)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("spectool.runtime.decoding.streaming.stream_generate", interrupted)
     result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most"])
-    assert (result.exit_code, result.stdout) == (130, "Most w\n")
+    assert result.exit_code == 130 and result.stdout.endswith("\n")
+    *figures, last = result.stderr.splitlines()
+    found = dict(re.split("  +", line, maxsplit=1) for line in figures if "  " in line)
+    assert (found["tokens"], found["finish"], last) == ("3", "interrupted", "Interrupted.")
 
 
 def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

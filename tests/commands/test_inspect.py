@@ -1,5 +1,6 @@
 """``inspect`` of artifacts, damaged ones too, and what names without a folder find."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from spectool.tokenization.opening import open_tokenizer
 def dictionary(tmp_path: Path) -> Path:
     path = tmp_path / "sample-pl.8d3f21ab.backoff-0c55d1.dict"
     inputs = {"corpus": "sample:pl", "documents": 1, "characters": 9}
-    rows = [((5,), 6, 0.5, 3), ((6, 5), 7, 0.5, 3)]
+    rows = [((5,), 6, 0.5), ((6, 5), 7, 0.5)]
     return written(path, rows, open_tokenizer(TOKENIZER).identity, {"method": "merge"}, inputs).path
 
 
@@ -38,9 +39,18 @@ def test_names_are_looked_up_in_the_cache(dictionary: Path, tmp_path: Path, monk
         assert find_artifact(Path(name), ".dict") == Path(name)
 
 
-def test_control_characters_of_a_manifest_are_spelled(dictionary: Path) -> None:
-    edit_manifest(dictionary, lambda manifest: manifest["inputs"].update(corpus="a\x1b[2J\x9b\rb"))
-    assert r"corpus a\x1b[2J\x9b\rb" in run("inspect", dictionary, "--tokenizer", TOKENIZER).stdout
+def test_characters_of_a_manifest_that_show_no_sign_are_spelled(dictionary: Path) -> None:
+    """They could move the cursor, turn the direction of text, or look like a line of our own."""
+    hostile = "a\x1b[2J\x9b\r\u202eb\u2066\u2028\nnext: x"
+    edit_manifest(dictionary, lambda manifest: manifest["inputs"].update(corpus=hostile))
+    edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(name=hostile))
+    inspect = ("inspect", dictionary, "--tokenizer", TOKENIZER)
+    assert r"corpus a\x1b[2J\x9b\r\u202eb\u2066\u2028\nnext: x" in run(*inspect).stdout
+    shown = run(*inspect, "--json").stdout
+    assert json.loads(shown)["inputs"]["corpus"] == hostile
+    edit_manifest(dictionary, lambda manifest: manifest.update(version=1))
+    for printed in (shown, error_of(run(*inspect))):
+        assert all(char.isprintable() for line in printed.split("\n") for char in line)
 
 
 def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
@@ -48,3 +58,9 @@ def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
     edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
     edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
     assert "with 1,099,511,627,776 ids" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
+
+
+def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "pl.bench").mkdir()
+    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
+    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))

@@ -23,7 +23,7 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     rows = []
     for context, following, probability in entries:
         (ids, whole) = tokenizer.encode_after_space([context, context + following])
-        rows.append(Entry(ids, whole[len(ids)], probability, 100))
+        rows.append(Entry(ids, whole[len(ids)], probability))
     return written(path, rows, tokenizer.identity, {"method": "backoff"})
 
 

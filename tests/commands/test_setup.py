@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from spectool.build.alignment import check
+from spectool.build.alignment.replayed_text import Written, written
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
@@ -22,6 +24,7 @@ from spectool.measure.bench.results import Block, Verdict, verdict_of
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
+from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
@@ -40,6 +43,25 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     return Path(shutil.copy(sample_path("pl"), tmp_path / "own.txt"))
+
+
+@pytest.fixture
+def other_draft(tmp_path: Path) -> Path:
+    """A draft model with another tokenizer than the target's."""
+    out = tmp_path / "other-draft"
+    done = run("prune-draft", "--draft", DRAFT_MODEL, "--corpus", "sample:pl", "--ids", 400, "-o", out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+@pytest.fixture
+def german(tmp_path: Path) -> Path:
+    """A pack of a language in which spectool has neither text nor prompts."""
+    lines = ["Der Fluss fließt durch die Stadt und die Leute gehen über die Brücke nach Hause."] * 20
+    (tmp_path / "de.txt").write_text("\n".join(lines), encoding="utf-8")
+    done = run("pack", tmp_path / "de.txt", "--language", "de", "-o", tmp_path / "de.pack")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "de.pack"
 
 
 def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
@@ -102,15 +124,25 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
     ("arguments", "named"),
     [
         (("no/where", "--language", "pl"), "no/where"),
+        (("model.gguf", "--language", "pl"), "GGUF files cannot be read"),
+        (("models/model.gguf", "--language", "pl"), "GGUF files cannot be read"),  # no hub id
+        (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         ((TARGET, "--language", "cs"), "--corpus"),
+        ((TARGET, "--language", "cs"), "spectool pack"),
+        ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
         ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),
         ((TARGET, "--language", "pl", "--corpus", "sample:pl", "--draft-model", "nowhere"), "nowhere"),
     ],
 )
 def test_what_is_not_there_is_named_before_anything_is_made(
-    cache: Path, arguments: Sequence[object], named: str, monkeypatch: pytest.MonkeyPatch
+    cache: Path, arguments: Sequence[object], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    for name in ("model.gguf", "models/model.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    (tmp_path / "cp1250.txt").write_bytes("Zażółć gęślą jaźń, mówi ktoś.\n".encode("cp1250") * 9)
     assert named in error_of(run("setup", *arguments))
     assert not list(cache.rglob("*"))
 
@@ -122,13 +154,54 @@ def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypa
 
 
 def test_without_text_and_without_datasets_both_ways_out_are_named(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, other_draft: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    message = error_of(run("setup", TARGET, *BRIEF, "--draft-model", DRAFT_MODEL))  # alone, counts are enough
+    message = error_of(run("setup", TARGET, *BRIEF, "--draft-model", other_draft))  # alone, counts are enough
     assert "wiki-pl" in message and "pip install" in message
     assert message.count("Or name text of your own: --corpus FILE") == 1
     assert not list(cache.rglob("*.dict"))
+
+
+def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_text_nor_stages(
+    cache: Path, german: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    asked = ("setup", TARGET, "--language", "DE", "--pack", german, "--seconds", 0.5)
+    found = figures(*asked, "--draft-model", DRAFT_MODEL)
+    assert kept(found) == [("build-dict", False), ("doctor", False)] and list(cache.glob("*.dict"))
+    assert (found["pays"], found["recommended"], found["run"]) == (None, None, None)
+    used = ["spectool", "generate", "--model", str(TARGET), "--draft-model", str(DRAFT_MODEL)]
+    assert shlex.split(found["command"]) == used
+    said = run(*asked).stdout
+    assert "Not measured" in said and "--corpus FILE" in said and "Every model with this tokenizer" in said
+
+
+def test_an_alignment_that_failed_its_check_is_not_used_by_the_next_run(
+    cache: Path, german: Path, other_draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_ids(tokenizer: Tokenizer, texts: list[str]) -> object:
+        return (Written(ids[::-1], ends) for ids, ends in written(tokenizer, texts))
+
+    asked = ["setup", TARGET, "--language", "de", "--pack", german, "--corpus", german.with_suffix(".txt")]
+    asked += ["--draft-model", other_draft, "--no-prune"]
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "written", other_ids)
+        first = run(*asked)
+    again = run(*asked)
+    assert "there already: spectool align" in again.stderr
+    for done in (first, again):
+        assert done.exit_code == 1 and "drafts are lost" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("polish", "Give pl"), ("UA", "Give uk"), ("deutsch", "such as pl"), ("../pl", "such as pl"), ("", "such as pl")],
+)
+@pytest.mark.parametrize("command", ["setup", "pack"])
+def test_a_language_is_a_code(command: str, given: str, told: str) -> None:
+    refused = run(command, TARGET, "--language", given, *(["-o", "x.pack"] if command == "pack" else []))
+    assert refused.exit_code == 2 and "'--language': expected" in refused.stderr and told in refused.stderr
 
 
 def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -> None:
@@ -186,10 +259,10 @@ def timed(number: int, speeds: Sequence[float], loops: bool = False) -> Block:
 @pytest.mark.nightly
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_written(
-    tmp_path: Path, sent: signal.Signals
+    tmp_path: Path, other_draft: Path, sent: signal.Signals
 ) -> None:
     command = [sys.executable, "-m", "spectool.cli", "setup", str(TARGET), *map(str, BRIEF)]
-    command += ["--corpus", "sample:pl", "--draft-model", str(DRAFT_MODEL), "--json"]
+    command += ["--corpus", "sample:pl", "--draft-model", str(other_draft), "--json"]
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
     for number, step in enumerate(STEPS):

@@ -29,6 +29,7 @@ def blocks(raw: bytes, *, piece: int = 7) -> list[tuple[int, str]]:
         ("цілий\tрядок\n", "цілий\tрядок\n", {}),
         ("nul\0i del\x7f i \x85 csi\x9b", "nuli del i \n csi", {"control_characters": 4}),
         ("a\r\nb", "a\nb", {}),
+        ("кінець\ufeffпочаток", "кінецьпочаток", {"control_characters": 1}),
         ("старий\rмак\x0cсторінка", "старий\nмак\nсторінка", {"control_characters": 2}),
         ("и\u0306", "й", {"not_nfc": 1}),
         ("и\u0306\0", "й", {"not_nfc": 1, "control_characters": 1}),
@@ -65,9 +66,11 @@ def test_blocks_hold_all_lines_whatever_the_pieces(lines: list[str], piece: int)
     assert [rebuilt.get(number, "") for number in range(1, len(expected) + 1)] == expected
 
 
-def test_a_byte_order_mark_goes_only_at_the_start() -> None:
-    found = blocks(b"\xef\xbb\xbf" + "один\n\ufeffдва\r\n".encode(), piece=1)
-    assert found == [(1, "один"), (2, "\ufeffдва")]
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_byte_order_marks_go_where_lines_begin(piece: int) -> None:
+    """Those that are not at the start are of files that were joined."""
+    found = blocks("\ufeffодин\n\ufeffдва\r\n\ufefftrzy".encode(), piece=piece)
+    assert "\n".join(block for _, block in found) == "один\nдва\ntrzy"
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])

@@ -105,3 +105,9 @@ def test_a_mark_alone_is_no_text(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(CorpusError, match="expected text, found none"):
         texts(tmp_path / "a.txt")
+
+
+def test_joined_files_have_marks_where_they_began(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "raz"}\n'.encode("utf-8-sig") * 2)
+    assert texts(path) == ["raz", "raz"]

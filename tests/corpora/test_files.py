@@ -102,6 +102,14 @@ def test_another_format_under_the_suffix_is_an_error(tmp_path: Path, suffix: str
         read(path, suffix)
 
 
+def test_a_long_window_is_no_damage(tmp_path: Path) -> None:
+    """A frame with a window of 2^28 bytes, which the library does not unpack, in a block that is not compressed."""
+    path = tmp_path / "a b.txt.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd\x00\x90" + (len(TEXT) << 3 | 1).to_bytes(3, "little") + TEXT)
+    with pytest.raises(CorpusError, match=r"made with `zstd --long`.* zstd -d --long=31 '.*a b\.txt\.zst'$"):
+        list(open_corpus(str(path)))
+
+
 @archive
 def test_truncation_stops_a_corpus(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"

@@ -22,7 +22,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         for cut in range(1, len(window)):
             following[tuple(window[:cut])][window[cut]] += 1
     entries = [
-        Entry(context, token, times / counts.total(), counts.total())
+        Entry(context, token, times / counts.total())
         for context, counts in following.items()
         for token, times in counts.most_common(1)
     ]

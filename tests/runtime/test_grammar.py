@@ -208,6 +208,25 @@ def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], prob
 
 
 @pytest.mark.parametrize(
+    ("escaped", "allowed", "others"),
+    [
+        (r"[\-]", "-", "\\a"),
+        (r"[+\-a]", "+-a", "*,b"),
+        (r"[\U0001F600-\U0010FFFF]", "\U0001f600\U0010ffff", "a\uffff"),
+        (r"[\u00e9-\u0119]", "éę", "eź"),
+        (r'"\u00e9"', "é", "e"),
+        (r'"\xe9"', "é", "e"),
+        (r'"\u0022" | "\\" | [\x5d]', '"\\]', "[/"),
+    ],
+)
+def test_characters_that_gbnf_escapes_are_meant(escaped: str, allowed: str, others: str) -> None:
+    grammar = Grammar(demo()[1], "grammar", f"root ::= {escaped}")
+    for each in allowed + others:
+        ids = spelled(grammar, each)
+        assert (grammar.matcher().validate_tokens(ids) == len(ids)) == (each in allowed), each
+
+
+@pytest.mark.parametrize(
     ("schema", "text"),
     [
         ({"type": "object", "patternProperties": {"": False}}, "{}"),

@@ -11,7 +11,7 @@ import pytest
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers import PreTrainedTokenizerFast
 
-from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError
+from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError, TokenizerError
 from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
@@ -93,7 +93,7 @@ def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
 def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:
     with pytest.raises(RuntimeUnsupported) as error:
         load_drafter(target[1], draft_model=other)
-    command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')} -o pair.align"
+    command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')} --corpus TEXT -o pair.align"
     assert command in str(error.value)
 
 
@@ -112,6 +112,8 @@ def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Pa
     for options, kind, message in refused:
         with pytest.raises(kind, match=message):
             load_drafter(tokenizer, **options)
+    with pytest.raises(TokenizerError, match="MODEL: no such file or directory"):
+        load_drafter("MODEL")  # which would draft from the history alone
 
 
 def test_a_model_whose_module_ends_the_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ PARAMETERS = {
 }
 ATTRIBUTES = {
     "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "
-    "has_thinking think_start think_end",
+    "has_thinking think_start think_end structural_markers",
     "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
 }
 

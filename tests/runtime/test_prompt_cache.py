@@ -103,6 +103,20 @@ def test_what_is_no_saved_prompt_of_this_model_is_refused(tmp_path: Path) -> Non
             load_prompt_cache(file, of, name)
 
 
+def test_the_path_that_a_saved_prompt_names_is_compared_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a stranger's, and lead to another machine."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "m").symlink_to("real")
+    model = tiny_model()
+    path = saved(tmp_path / "a.safetensors", model)
+    assert load_prompt_cache(path, model, str(tmp_path / "m"))
+    with pytest.raises(RuntimeUnsupported, match="got one of m"):
+        load_prompt_cache(path, model, "real")
+
+
 def test_bits_that_differ_from_those_asked_for_are_named(tmp_path: Path) -> None:
     model, path = tiny_model(), tmp_path / "a.safetensors"
     quantised = [layer.to_quantized(group_size=32, bits=4) for layer in read(model)]

@@ -34,8 +34,8 @@ NAME = "spectool.runtime.vllm_proposer.DictionaryProposer"
 @pytest.fixture(scope="module")
 def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vllm") / "x.dict"
-    rows = [([a], (a * 7 + 1) % 50, 0.5, 9) for a in range(40)]
-    rows += [([b, a], (a + b) % 50, 0.9, 4) for a in range(40) for b in range(0, 40, 3)]
+    rows = [([a], (a * 7 + 1) % 50, 0.5) for a in range(40)]
+    rows += [([b, a], (a + b) % 50, 0.9) for a in range(40) for b in range(0, 40, 3)]
     return written(path, rows, open_tokenizer(TOKENIZER).identity).path
 
 

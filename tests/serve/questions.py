@@ -63,8 +63,11 @@ def chatting_model(folder: Path) -> str:
 
 
 @contextmanager
-def writing_down(server: Server, *texts: str) -> Iterator[None]:
-    """Let the server's model write these texts, one answer after the other, whatever it is asked."""
+def writing_down(server: Server, *texts: str, constrained: bool = False) -> Iterator[None]:
+    """Let the server's model write these texts, one answer after the other, whatever it is asked.
+
+    If it is ``constrained``, the answer follows its grammar all the same.
+    """
     tokenizer = server.engine.model.tokenizer
     left = list(texts)
 
@@ -74,9 +77,11 @@ def writing_down(server: Server, *texts: str) -> Iterator[None]:
 
         def write(history: mx.array, logits: mx.array) -> mx.array:
             token = tokens[min(history.size - before, len(tokens) - 1)]
-            return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, -math.inf)[None]
+            others = logits - 100 if constrained else mx.full(logits.shape, -math.inf)
+            return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, others)
 
-        return open_text(prompt, model, replace(settings, logits_processors=[write], grammar=None))
+        grammar = settings.grammar if constrained else None
+        return open_text(prompt, model, replace(settings, logits_processors=[write], grammar=grammar))
 
     with patch("spectool.serve.engine.open_text", opened):
         yield

@@ -87,6 +87,23 @@ def test_tools_of_messages(chatting: Server) -> None:
     assert api.count_tokens(model="demo", messages=asked["messages"]).input_tokens > 5
 
 
+def test_reasoning_of_messages_is_signed(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pydantic-ai sends reasoning back as the user's text if it has no signature."""
+    tokenizer = chatting.engine.model.tokenizer
+    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
+    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
+    asked: Any = {"model": "demo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 200}
+    asked["stop_sequences"] = ["Hm", "."]  # ends the answer, and not what precedes it
+    with writing_down(chatting, *["<think>Hm.</think>Tak. Nie."] * 2):
+        whole = anthropic(chatting).messages.create(**asked)
+        with anthropic(chatting).messages.stream(**asked) as stream:
+            final = stream.get_final_message()
+    for message in (whole, final):
+        thinking, text = message.content
+        assert thinking.type == "thinking" and (thinking.thinking, bool(thinking.signature)) == ("Hm.", True)
+        assert text.type == "text" and (text.text, message.stop_sequence) == ("Tak", ".")
+
+
 def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
     from anthropic import BadRequestError
 
@@ -136,6 +153,20 @@ def test_models_as_both_clients_list_them(chatting: Server) -> None:
         == same.created
         == anthropic(chatting).models.retrieve(same.id).created_at.timestamp()
     )
+
+
+def test_v1_may_be_left_out_of_every_address(chatting: Server) -> None:
+    openai = client(chatting).with_options(base_url=chatting.url)
+    said: Any = {"model": "demo", "max_tokens": 3, "messages": [{"role": "user", "content": "a"}]}
+    assert openai.models.retrieve("demo").id == next(iter(openai.models.list())).id == "demo"
+    assert (
+        openai.chat.completions.create(**said).choices and openai.completions.create(model="demo", prompt="a").choices
+    )
+    assert openai.responses.create(model="demo", input="a", max_output_tokens=3).output
+    for path, body in (("/messages", said), ("/messages/count_tokens", said)):
+        assert exchange(chatting, post(path, body))[0] == 200
+    status, _, data = exchange(chatting, post("/messages", {**said, "temperature": 5}))
+    assert (status, json.loads(data)["type"]) == (400, "error")
 
 
 def test_responses(chatting: Server) -> None:
@@ -198,7 +229,8 @@ def test_tools_of_responses(chatting: Server) -> None:
     api = client(chatting).responses
     with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
         raw = api.with_raw_response.create(**asked, extra_body={"verbose": True})
-        assert raw.headers["x-spectool-ignored-fields"] == "text.verbosity, tools.web_search, verbose"
+        named = "input.web_search_call, text.verbosity, tools.web_search, verbose"
+        assert raw.headers["x-spectool-ignored-fields"] == named
         whole = raw.parse()
         with api.stream(**asked) as stream:
             final = stream.get_final_response()

@@ -18,6 +18,7 @@ from spectool.tests.serve.questions import (
     writing_down,
 )
 from spectool.tests.serve.servers import client, exchange, post
+from spectool.tests.serve.test_call_forms import SCHEMAS, as_written, tokenizer_of
 
 pytestmark = pytest.mark.nightly
 
@@ -229,3 +230,33 @@ def test_reasoning_has_both_names_and_calls_have_identifiers_that_mistral_s_temp
         )
     (call,) = message.tool_calls
     assert len(call.id) == 9 and call.id.isalnum()
+
+
+@pytest.mark.parametrize("kind", ["qwen3_coder", "glm47", "kimi_k2", "pythonic"])
+def test_every_protocol_gets_a_file_as_it_was_written_and_no_part_of_it(
+    chatting: Server, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for name in ("tool_parser", "tool_call_start", "tool_call_end"):
+        monkeypatch.setattr(chatting.engine.model.tokenizer, f"_{name}", getattr(tokenizer_of(kind), name))
+    arguments = {"path": "/a", "content": "    return x\n\n</parameter>\n# zażółć \"'\n"}
+    text = as_written(kind, [("write", arguments)])
+    tool = {"name": "write", "parameters": SCHEMAS["write"]}
+    messages = [{"role": "user", "content": "a"}]
+    chat: Any = {"model": "demo", "messages": messages, "tools": [{"type": "function", "function": tool}]}
+    response: Any = {"model": "demo", "input": "a", "tools": [{"type": "function", **tool}]}
+    message: Any = {"messages": messages, "tools": [{"name": "write", "input_schema": SCHEMAS["write"]}]}
+    for tokens, ends in ((400, ("tool_calls", "completed", "tool_use")), (35, ("length", "incomplete", "max_tokens"))):
+        with writing_down(chatting, *[text] * 5):
+            choice = client(chatting).chat.completions.create(**chat, max_tokens=tokens).choices[0]
+            _, end, calls = streamed(chatting, **chat, max_tokens=tokens)
+            whole = client(chatting).responses.create(**response, max_output_tokens=tokens)
+            *_, last = client(chatting).responses.create(**response, max_output_tokens=tokens, stream=True)
+            raw = json.loads(exchange(chatting, post("/v1/messages", {**message, "max_tokens": tokens}))[2])
+        items = [item for each in (whole, last.response) for item in each.output if item.type == "function_call"]
+        found = [call.function for call in [*(choice.message.tool_calls or ()), *calls]] + items
+        inputs = [json.loads(each.arguments) for each in found]
+        inputs += [block["input"] for block in raw["content"] if block["type"] == "tool_use"]
+        assert inputs == [arguments] * (5 if tokens == 400 else 0)
+        assert (choice.finish_reason, whole.status, raw["stop_reason"]) == ends
+        assert (end, last.response.status) == ends[:2]
+        assert not choice.message.content and not whole.output_text

@@ -1,92 +1,227 @@
 """Every field of the APIs' clients does what it says, is refused, or is named in the header."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
-from openai.types.completion_create_params import CompletionCreateParamsStreaming as Text
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Response
 
-from spectool.serve.errors import RequestRefused, checked
+from spectool.serve.errors import RequestRefused, checked, own_name
 from spectool.serve.grammars import grammar_of
 from spectool.serve.options import ServerOptions
+from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest, without_effect
 from spectool.serve.server import Server
-from spectool.tests.serve.questions import TOOLS
+from spectool.tests.serve.request_types import fields_of, samples
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-FUNCTION = TOOLS[0]["function"]
-# What clients of each API may send; every value asks for something else than the default.
-ANY: dict[str, Any] = {"metadata": {"a": "b"}, "model": "demo", "stream": True, "temperature": 0.5, "top_p": 0.5}
-OPENAI = ANY | {
-    "frequency_penalty": 1, "logit_bias": {"5": 1}, "max_tokens": 5, "n": 2, "presence_penalty": 1, "seed": 5,
-    "service_tier": "flex", "stop": "a", "store": True, "stream_options": {"include_usage": True}, "user": "me",
-    "prompt_cache_key": "k", "prompt_cache_options": {"mode": "explicit"}, "prompt_cache_retention": "24h",
-    "safety_identifier": "me", "moderation": {"model": "m"}, "parallel_tool_calls": False,
-}  # fmt: skip
-CHAT: dict[str, Any] = OPENAI | {
-    "messages": [{"role": "user", "content": "b"}], "audio": {"format": "mp3", "voice": "ash"}, "function_call": "auto",
-    "functions": [FUNCTION], "logprobs": True, "max_completion_tokens": 5, "modalities": ["audio"], "verbosity": "low",
-    "prediction": {"type": "content", "content": "a"}, "reasoning_effort": "high", "tools": TOOLS, "top_logprobs": 2,
-    "response_format": {"type": "json_object"}, "tool_choice": "required", "web_search_options": {},
-}  # fmt: skip
-TEXT: dict[str, Any] = OPENAI | {"best_of": 2, "echo": True, "logprobs": 3, "prompt": "b", "suffix": " c"}
-RESPONSE: dict[str, Any] = OPENAI | {
-    "access_programs": ["a"], "background": True, "background_options": {}, "context_management": [{}],
-    "conversation": "c", "image": {"a": 1}, "include": ["message.output_text.logprobs"], "input": "b",
-    "instructions": "c", "max_output_tokens": 5, "max_tool_calls": 1, "previous_response_id": "r",
-    "prompt": {"id": "p"},
-    "reasoning": {"effort": "high"}, "text": {"format": {"type": "json_object"}}, "tool_choice": "required",
-    "tools": [{"type": "function", **FUNCTION}], "top_logprobs": 2, "truncation": "auto",
-}  # fmt: skip
-MESSAGE: dict[str, Any] = ANY | {
-    "cache_control": {"type": "ephemeral"}, "container": "c", "diagnostics": {"a": 1}, "inference_geo": "eu",
-    "max_tokens": 5, "messages": [{"role": "user", "content": "b"}], "output_config": {"effort": "low"},
-    "service_tier": "priority", "speed": "fast", "stop_sequences": ["a"], "system": "c",
-    "thinking": {"type": "disabled"},
-    "tool_choice": {"type": "any"}, "tools": [{"name": "f", "input_schema": SCHEMA}], "top_k": 5,
-    "user_profile_id": "u",
-    "workspace_id": "w", "betas": ["b"], "billing_policy": {"a": 1}, "compaction": {"a": 1},
-    "context_management": {"edits": []}, "fallback_credit_token": "t", "fallbacks": [{"model": "m"}],
-    "mcp_servers": [{"name": "m"}], "thread": {"id": "t"},
-}  # fmt: skip
 USER = {"messages": [{"role": "user", "content": "a"}]}
+# What a template of a model that reasons and calls tools shows.
+SHOWN = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{{ enable_thinking }}{{ reasoning_effort }}"
+    "{% for m in messages %}[{{ m.role }}]{{ m.reasoning_content or '' }}|{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}"
+    "{% endfor %}"
+)
+# What errors name, and what brings results of tools into the order of their calls: two tests of their own.
+NAMES = {"response_format.json_schema.name", "text.format.name"}
+IDS = {"messages.tool_calls.id", "messages.tool_call_id", "input.call_id"}
+IDS |= {"messages.content.id", "messages.content.tool_use_id"}
 
 
-def message_params() -> Any:
+def chats() -> Any:
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
+
+    return [Chat]
+
+
+def texts() -> Any:
+    from openai.types.completion_create_params import CompletionCreateParamsStreaming as Text
+
+    return [Text]
+
+
+def responses_() -> Any:
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Response
+
+    return [Response]
+
+
+def messages_() -> Any:
     from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
     from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
 
-    return Message.__annotations__ | Beta.__annotations__
+    return [Message, Beta]
+
+
+class Walk:
+    """Asks of each field of a client's types what a server makes of it."""
+
+    def __init__(
+        self, server: Server, read: Callable[[Any], GenerationRequest], path: str, least: dict[str, Any]
+    ) -> None:
+        self.server, self.read, self.path, self.least = server, read, path, least
+        self.outcomes = Counter[str]()
+        self.silent: list[str] = []
+        self._seen = dict[str, Any]()
+
+    def outcome(self, body: dict[str, Any]) -> Any:
+        """What becomes of a body: a text where it is refused, or names and what the model is asked for."""
+        key = json.dumps(body)
+        if key not in self._seen:
+            try:
+                request = self.read(json.loads(key))
+                prompts = read_prompts(
+                    request, self.server.engine.model, ServerOptions(model="a", max_prompt_tokens=10**6)
+                )
+            except RequestRefused as refusal:
+                self._seen[key] = str(refusal)
+            else:
+                shown = {
+                    "messages",
+                    "tools",
+                    "functions",
+                    "response_format",
+                    "reasoning_effort",
+                    "enable_thinking",
+                    "thinking",
+                }
+                settings = request.model_dump(include=type(request).model_fields.keys() - shown)
+                asked = [(prompt.tokens, prompt.grammar is None) for prompt in prompts]
+                names = {own_name(self.path, name) for name in without_effect(request)}
+                self._seen[key] = (names, settings, request.form, getattr(request, "callable_names", 0), asked)
+        return self._seen[key]
+
+    def ask(self, kind: Any, place: str, put: Callable[[Any], Any], above: frozenset[Any]) -> None:
+        """Ask of the field at a place, and of those inside of what it may hold."""
+        name = place.rpartition(".")[2]
+        for value, inner in samples(kind, name):
+            got = self.outcome(put(value))
+            types = [
+                each.get("type") for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)
+            ]
+            if isinstance(got, str):
+                self.outcomes["refused"] += 1
+            elif {place, *(f"{place}.{each}" for each in types)} & got[0]:
+                self.outcomes["named"] += 1
+            else:
+                others = [self.outcome(put(other)) for other in (None, *OTHERS.get(type(value), ()))]
+                if not inner and all(other == got for other in others) and place not in NAMES | IDS:
+                    self.silent.append(f"{place} = {json.dumps(value)[:80]}")
+                self.outcomes["acts"] += 1
+                for field, (hint, with_it) in inner.items():
+                    step = (field, str(hint))
+                    if step not in above:
+                        self.ask(hint, f"{place}.{field}", lambda one, f=with_it: put(f(one)), above | {step})
+
+
+OTHERS: dict[type, Any] = {str: ("other",), bool: (False,), int: (1,), float: (0.0,), dict: ({},), list: ([],)}
 
 
 @pytest.mark.parametrize(
-    ("fields", "samples", "read", "least"),
+    ("kinds", "read", "path", "least"),
     [
-        (lambda: Chat.__annotations__, CHAT, lambda body: checked(ChatRequest, body), USER),
-        (lambda: Text.__annotations__, TEXT, lambda body: checked(CompletionRequest, body), {"prompt": "a"}),
-        (lambda: Response.__annotations__, RESPONSE, responses.chat_of, {"input": "a"}),
-        (message_params, MESSAGE, messages.chat_of, USER),
+        (chats, partial(checked, ChatRequest), "/v1/chat/completions", USER),
+        (texts, partial(checked, CompletionRequest), "/v1/completions", {"prompt": "a"}),
+        (responses_, responses.chat_of, "/v1/responses", {"input": "a"}),
+        (messages_, messages.chat_of, "/v1/messages", USER),
     ],
     ids=["chat", "text", "responses", "messages"],
 )
-def test_a_field_does_what_it_says_or_is_refused_or_is_named(
-    fields: Callable[[], Any], samples: Any, read: Callable[[Any], GenerationRequest], least: Any
+def test_a_field_at_any_depth_does_what_it_says_or_is_refused_or_is_named(
+    chatting: Server,
+    kinds: Callable[[], Any],
+    read: Callable[[Any], GenerationRequest],
+    path: str,
+    least: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain = read(least).model_dump(include=set(type(read(least)).model_fields))
-    for field in fields():
-        assert field in samples, f"{field}: the client has a field of which this test has no value"
-        try:
-            request = read({**least, field: samples[field]})
-        except RequestRefused as refusal:
-            assert field in str(refusal).partition(",")[0], refusal
-            continue
-        named = any(name.partition(".")[0] == field for name in without_effect(request))
-        does = request.model_dump(include=set(type(request).model_fields)) != plain
-        assert named or does, f"{field} is taken silently"
+    monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
+    walk = Walk(chatting, read, path, least)
+    for kind in kinds():
+        for name, hint in fields_of(kind).items():
+            walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
+    print(walk.outcomes)
+    assert not walk.silent, "\n".join(walk.silent)
+
+
+def read_by(chatting: Server, request: GenerationRequest) -> str:
+    """What the model gets to read of a request."""
+    model = chatting.engine.model
+    (prompt,) = read_prompts(request, model, ServerOptions(model="a"))
+    return str(model.tokenizer.decode(prompt.tokens))
+
+
+def test_results_of_tools_come_in_the_order_of_their_calls(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose they are is not shown by every template."""
+    monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
+    ids, results = ("x", "y"), (("y", "later"), ("x", "first"))
+    calls = [{"id": each, "type": "function", "function": {"name": each, "arguments": "{}"}} for each in ids]
+    chat = [*USER["messages"], {"role": "assistant", "tool_calls": calls}]
+    chat += [{"role": "tool", "tool_call_id": each, "content": text} for each, text in results]
+    items: list[Any] = [*USER["messages"]]
+    items += [{"type": "function_call", "call_id": each, "name": each, "arguments": "{}"} for each in ids]
+    items += [{"type": "function_call_output", "call_id": each, "output": text} for each, text in results]
+    uses = [{"type": "tool_use", "id": each, "name": each, "input": {}} for each in ids]
+    blocks = [{"type": "tool_result", "tool_use_id": each, "content": text} for each, text in results]
+    own = [*USER["messages"], {"role": "assistant", "content": uses}, {"role": "user", "content": blocks}]
+    for request in (
+        checked(ChatRequest, {"messages": chat}),
+        responses.chat_of({"input": items}),
+        messages.chat_of({"messages": own}),
+    ):
+        assert "|later" in read_by(chatting, request).partition("|first")[2]
+        for message in request.messages:  # a result of another call leaves the others where they are
+            message.tool_call_id = "z" if getattr(message, "tool_call_id", None) == "x" else "y"  # type: ignore[attr-defined]
+        assert "|first" in read_by(chatting, request).partition("|later")[2]
+
+
+def test_the_name_of_a_schema_is_in_errors(chatting: Server) -> None:
+    schema = {"name": "osoba", "schema": {"type": "strin"}}
+    for request in (
+        checked(ChatRequest, {**USER, "response_format": {"type": "json_schema", "json_schema": schema}}),
+        responses.chat_of({"input": "a", "text": {"format": {"type": "json_schema", **schema}}}),
+    ):
+        with pytest.raises(RequestRefused, match=r"^response_format: osoba: .*strin"):
+            read_by(chatting, request)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "shown", "named"),
+    [
+        ("/v1/chat/completions", {"reasoning_effort": "high"}, "True high", set()),
+        ("/v1/chat/completions", {"reasoning_effort": "none"}, "False none", set()),
+        ("/v1/chat/completions", {"enable_thinking": False}, "False ", set()),
+        ("/v1/chat/completions", {"thinking": {"type": "disabled"}}, "False ", set()),
+        ("/v1/chat/completions", {"thinking": {"type": "enabled"}}, "True ", set()),
+        ("/v1/chat/completions", {"chat_template_kwargs": {"reasoning_effort": "low"}}, " low", set()),
+        ("/v1/responses", {"reasoning": {"effort": "low", "summary": "auto"}}, "True low", {"reasoning.summary"}),
+        ("/v1/messages", {"thinking": {"type": "disabled"}}, "False ", set()),
+        ("/v1/messages", {"thinking": {"type": "enabled", "budget_tokens": 5}}, "True ", {"thinking.budget_tokens"}),
+        ("/v1/messages", {"output_config": {"effort": "low"}}, "True low", set()),
+    ],
+)
+def test_how_much_to_reason_reaches_templates_that_know_it(
+    chatting: Server, path: str, fields: Any, shown: str, named: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = {"/v1/responses": responses.chat_of, "/v1/messages": messages.chat_of}.get(
+        path, partial(checked, ChatRequest)
+    )
+    least: dict[str, Any] = {"input": "a"} if path == "/v1/responses" else USER
+    for known in ("{{ thinking }} {{ reasoning_effort }}", "{{ enable_thinking }} {{ reasoning_effort }}", ""):
+        template = known + "{% for m in messages %}|{{ m.content }}{% endfor %}"
+        monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", template)
+        request = read({**least, **fields})
+        text = read_by(chatting, request)
+        names = {own_name(path, name) for name in without_effect(request)}
+        if known:  # mlx-lm sets enable_thinking for every model
+            assert text.removeprefix("False" if shown.startswith(" ") else "") == f"{shown}|a" and names == named
+        else:
+            assert text == "|a" and {name.partition(".")[0] for name in names} == fields.keys()
 
 
 def named_by(body: dict[str, Any]) -> list[str]:
@@ -97,13 +232,13 @@ def test_promises_are_not_taken_silently() -> None:
     with pytest.raises(RequestRefused, match=r"background: .*nothing is stored.*, got true"):
         named_by({"background": True})
     assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
-    assert named_by({"background": False}) == []
+    assert named_by({"background": False, "store": False}) == []
     assert named_by({"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}) == [
         "text.verbosity",
         "tools.web_search",
     ]
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 5}, "output_config": {"effort": "low"}}
-    assert without_effect(messages.chat_of({**USER, **thinking})) == ["output_config.effort", "thinking.budget_tokens"]
+    assert without_effect(messages.chat_of({**USER, **thinking})) == ["thinking.budget_tokens"]
 
 
 @pytest.mark.parametrize(

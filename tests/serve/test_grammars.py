@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,15 @@ from openai import APIError, BadRequestError
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, literal
+from spectool.serve import grammars
+from spectool.serve.errors import checked
 from spectool.serve.grammars import FORMS, grammar_of
-from spectool.serve.requests import ChatRequest
+from spectool.serve.requests import ChatRequest, without_effect
 from spectool.serve.server import Server
 from spectool.serve.tool_calls import Splitter
 from spectool.tests.serve.questions import MESSAGES, TOOLS, writing_down
 from spectool.tests.serve.servers import client, exchange, post
+from spectool.tests.serve.test_call_forms import tokenizer_of
 
 PERSON: Any = {
     "type": "object",
@@ -165,21 +167,17 @@ def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) 
 
 
 @pytest.mark.parametrize("kind", list(FORMS))
-def test_forms_of_calls_are_what_the_parsers_read(chatting: Server, kind: str) -> None:
-    parser = import_module(f"mlx_lm.tool_parsers.{kind.removesuffix('[ARGS]')}")
-    form = FORMS[kind]
-    arguments = [{"city": "Kraków"}, {"city": "Київ"}]
+def test_calls_that_are_enforced_are_read(kind: str) -> None:
+    form, arguments = FORMS[kind], [{"city": "Kraków"}, {"city": "Київ"}]
     calls = [form.before.replace("{}", "weather") + json.dumps(each) + form.after for each in arguments]
-    text = form.begin + form.between.join(calls) + form.end
-    found = []
-    while parser.tool_call_start in text:
-        text = text.partition(parser.tool_call_start)[2]
-        body, _, text = text.partition(parser.tool_call_end) if parser.tool_call_end else (text, "", "")
-        parsed = parser.parse_tool_call(body, TOOL)
-        found += parsed if isinstance(parsed, list) else [parsed]
-    names = {call["name"].removeprefix("functions.") for call in found}
-    assert names == {"weather"} and len(found) in (1, 2)
-    assert found[0]["arguments"] == arguments[0]
+    tokenizer = tokenizer_of(kind.removesuffix("[ARGS]"))
+    whole = Splitter(tokenizer, TOOL, reasoning=True, thinks=False).add(
+        form.begin + form.between.join(calls) + form.end, last=True
+    )
+    assert [(call.name, json.loads(call.arguments)) for call in whole.calls] == [
+        ("weather", each) for each in arguments
+    ]
+    assert not whole.text.strip()
 
 
 def test_an_answer_may_be_a_call_where_tools_are_offered(chatting: Server) -> None:
@@ -195,7 +193,13 @@ def enforced(server: Server, tool: dict[str, Any], text: str) -> bool:
     """Whether an answer that has to call ``tool`` may be ``text``, to its end."""
     model, function = server.engine.model, {"type": "function", "function": tool}
     request = ChatRequest(messages=MESSAGES, tools=[function], tool_choice=named(tool["name"]))  # type: ignore[list-item]
-    grammar = grammar_of(request, model, thinks=False)
+    return follows(server, grammar_of(request, model, thinks=False), text)
+
+
+def follows(server: Server, grammar: Grammar | None, text: str) -> bool:
+    """Whether an answer of this grammar may be ``text``, to its end."""
+    assert grammar is not None
+    model = server.engine.model
     constraint = grammar.constraint(model.vocabulary)
     try:
         constraint.commit(grammar.vocabulary.trie.greedy_tokenize(text))
@@ -206,6 +210,93 @@ def enforced(server: Server, tool: dict[str, Any], text: str) -> bool:
 
 def call_of(name: str, arguments: str) -> str:
     return f'<tool_call>\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}\n</tool_call>'
+
+
+def strict_and_not(schema: Any = CITY) -> ChatRequest:
+    functions = [{"name": "weather", "strict": True, "parameters": schema}, {"name": "a/b", "parameters": CITY}]
+    tools = [{"type": "function", "function": function} for function in functions]
+    return checked(ChatRequest, {"messages": [{"role": "user", "content": "a"}], "tools": tools})
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make_one(
+    chatting: Server, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = chatting.engine.model.tokenizer
+    if kind != "json_tools":
+        monkeypatch.setattr(tokenizer, "_tool_call_start", "[TOOL_CALLS]")
+        monkeypatch.setattr(tokenizer, "_tool_call_end", "")
+        monkeypatch.setattr(grammars, "_form_of", lambda _: kind)
+    form, request = FORMS[kind], strict_and_not()
+    grammar = grammar_of(request, chatting.engine.model, thinks=False)
+    fits, wrong = '{"city": "Kraków"}', '{"city": "Kraków", "foo": true}'
+
+    def called(name: str, *arguments: str) -> str:
+        calls = form.between.join(form.before.replace("{}", name) + each + form.after for each in arguments)
+        return form.begin + calls + form.end
+
+    def bare(name: str, arguments: str) -> str:
+        return f'{{"name": "{name}", "arguments": {arguments}}}'
+
+    for text, follow in {
+        "": True,
+        "Nie wiem. <tool i [TOOL": True,
+        called("weather", fits, fits): True,
+        f"Sprawdzam. {called('weather', fits)}": True,
+        called("a/b", wrong): True,
+        called("weather", wrong): False,
+        called("weather", fits, wrong): False,
+        f"Sprawdzam. {called('weather', wrong)}": False,
+        f"Sprawdzam. {called('weather', fits)}{called('weather', wrong)}": False,
+        called("other", fits): False,
+        bare("weather", fits): True,
+        f"```json\n{bare('weather', fits)}\n{bare('a/b', wrong)}\n```": True,
+        bare("weather", wrong): False,
+        f"{bare('a/b', wrong)}\n{bare('weather', wrong)}": False,
+        f"```json\n{bare('weather', wrong)}": False,
+        f"To jest {bare('weather', wrong)}": True,  # no call, because text precedes it
+        bare("other", wrong): True,  # nor is this one
+    }.items():
+        assert follows(chatting, grammar, text) == follow, text
+    assert without_effect(request) == []
+
+
+def test_an_answer_of_a_schema_may_be_a_strict_call_instead(chatting: Server) -> None:
+    request = strict_and_not()
+    form = {"response_format": FORM, "messages": MESSAGES, "tools": [tool.model_dump() for tool in request.tools]}
+    grammar = grammar_of(checked(ChatRequest, form), chatting.engine.model, thinks=False)
+    for text, follow in {
+        '{"imię": "Ala", "wiek": 3}': True,
+        call_of("weather", '{"city": "Kraków"}') * 2: True,
+        call_of("weather", '{"city": 5}'): False,
+        f"Nie wiem. {call_of('weather', '{}')}": False,
+        "Nie wiem.": False,
+    }.items():
+        assert follows(chatting, grammar, text) == follow, text
+
+
+def test_a_strict_tool_that_cannot_be_enforced_is_named(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = strict_and_not({"type": "object", "propertyNames": {"pattern": "a"}})
+    assert grammar_of(request, chatting.engine.model, thinks=False) is None
+    assert without_effect(request) == ["tools.function.strict"]
+    monkeypatch.setattr(grammars, "_form_of", lambda _: "glm47")
+    request = strict_and_not()
+    assert grammar_of(request, chatting.engine.model, thinks=False) is None
+    assert without_effect(request) == ["tools.function.strict"]
+
+
+@pytest.mark.nightly
+def test_a_model_that_breaks_a_strict_schema_is_kept_to_it(chatting: Server) -> None:
+    tools = [{"type": "function", "function": {"name": "weather", "strict": True, "parameters": CITY}}]
+    wrong = '{"city": 5, "foo": true}'
+    for text in (call_of("weather", wrong), f'{{"name": "weather", "arguments": {wrong}}}'):
+        for asked in (tools, json.loads(json.dumps(tools).replace("true", "false"))):
+            with writing_down(chatting, text, constrained=True):
+                (call,) = ask(chatting, tools=asked, temperature=0).choices[0].message.tool_calls
+            city = json.loads(call.function.arguments)["city"]
+            assert city in (("Kraków", "Київ") if asked is tools else (5,))
+    with writing_down(chatting, "Nie wiem.", constrained=True):
+        assert ask(chatting, tools=tools).choices[0].message.content == "Nie wiem."
 
 
 def test_enforced_calls_are_calls_that_are_read(chatting: Server) -> None:

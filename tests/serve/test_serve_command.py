@@ -1,5 +1,6 @@
 """`spectool serve` as a process: it says where it listens, drafts as told, logs, and ends on Ctrl-C."""
 
+import json
 import re
 import signal
 import socket
@@ -22,6 +23,8 @@ from openai import OpenAI
 
 from spectool.cli import main
 from spectool.runtime.demo_models import demo_path
+from spectool.serve.models import advised_sampling
+from spectool.tests.commands.chatting import chat_model
 
 pytestmark = pytest.mark.nightly
 
@@ -70,6 +73,28 @@ def test_it_serves_until_ctrl_c_in_the_middle_of_an_answer(tmp_path: Path) -> No
         assert running.returncode == 0
         assert "Stopped." in rest.splitlines()
         assert "Traceback" not in rest
+
+
+def test_the_sampling_that_the_authors_advise_is_said_and_not_taken(tmp_path: Path) -> None:
+    model = Path(chat_model(tmp_path))
+    config = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "do_sample": True}
+    file = model / "generation_config.json"
+    for written, advised in (
+        (json.dumps(config), "--temp 0.6 --top-p 0.95 --top-k 20"),
+        (json.dumps({**config, "do_sample": False}), ""),
+        *((text, "") for text in ("{}", "[]", "{", '{"temperature": "hot"}', '{"temperature": [1]}', "\xff")),
+        (json.dumps({**config, "top_k": 10**400}), ""),
+    ):
+        file.write_text(written, encoding="latin-1")
+        assert advised_sampling(str(model)) == advised, written
+    assert advised_sampling(TARGET) == advised_sampling(str(tmp_path / "none")) == ""
+    file.write_text(json.dumps(config))
+    for options, lines in (([], 1), (["--temp", "0.7"], 0)):
+        with process("--model", str(model), *options) as (running, client):
+            client.models.list()
+            running.send_signal(signal.SIGINT)
+            said = "".join(running.stderr or ())  # with what was read ahead
+            assert said.count("Its authors advise: --temp 0.6 --top-p 0.95 --top-k 20") == lines, said
 
 
 def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
@@ -146,6 +171,14 @@ def test_a_dictionary_of_another_tokenizer_is_refused_before_weights_are_read(
         result = CliRunner().invoke(main, [*arguments, "--model", TARGET, "--dict", str(tmp_path / "other.dict")])
         assert result.exit_code == 1
         assert "other.dict: built for tokenizer" in result.stderr, result.stderr
+
+
+def test_requests_that_are_answered_one_after_the_other_are_not_promised_to_share() -> None:
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--batch", "2", "--kv-bits", "8"])
+    assert result.exit_code == 2 and "--batch 2" in result.stderr and "one after the other" in result.stderr
+    alone = "--batch", "1", "--kv-bits", "8"
+    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *alone])
+    assert result.exit_code == 1 and "./nowhere: no such directory" in result.stderr
 
 
 def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:

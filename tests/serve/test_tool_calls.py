@@ -1,7 +1,6 @@
 """What a chat model writes, taken apart piece by piece."""
 
 import json
-import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,12 +187,13 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
         (CALL + '\n<tool_call>\n{"name": "weather", "argu', ""),
         (CALL + "<tool_call>", ""),
         (CALL + "\n<tool", ""),
+        ('<tool_call>{"name": "weather", "arguments": {"a": "</tool_call>", "b": ', ""),
         ('Sprawdzam. <tool_call>{"name": "wea', "Sprawdzam. "),
         ("It begins with <tool_call> and goes on", "It begins with <tool_call> and goes on"),
     ],
 )
 def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
-    calls = [("weather", {})] * text.count("</tool_call>")
+    calls = [("weather", {})] * text.count(CALL)
     assert said(text, cut=True) == (kept, calls)
     assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
 
@@ -205,28 +205,3 @@ def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(pie
     parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
     assert "".join(part.reasoning for part in parts) == "Hm."
     assert "".join(part.text for part in parts) == "Tak."
-
-
-def test_nothing_is_lost_of_any_text() -> None:
-    """Whatever is written, cut into any pieces, text and calls are the same, and without calls the text is whole."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    pieces = [
-        "<tool_call>",
-        "</tool_call>",
-        '{"name": "weather"',
-        ', "arguments": ',
-        "{}",
-        "}",
-        '"',
-        "\n",
-        "a",
-        "<tool",
-        "[",
-    ]
-    for _ in range(3000):
-        text = "".join(rng.choices([*pieces, CALL, CALL[11:-12]], k=rng.randint(0, 9)))
-        whole = said(text)
-        assert said(text, size=rng.randint(1, 9)) == whole, text
-        assert whole[1] or whole[0] == text, text

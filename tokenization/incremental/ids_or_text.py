@@ -11,6 +11,7 @@ from typing import Any
 from spectool import TokenizerError
 from spectool.tokenization.round_trips import unread
 from spectool.tokenization.running_text import RunningText
+from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
 # Kinds of steps, by section, and why a side with one goes through text; empty where ids are joined.
@@ -52,17 +53,27 @@ def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*of_kinds, *_of_options(tokenizer)]))
 
 
+def _spells(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the model has a token for each character of a text, or for each byte of those without one."""
+    id_of = tokenizer.backend.token_to_id
+    if tokenizer.kind == "byte-level BPE":
+        symbols = {byte: symbol for symbol, byte in byte_symbols().items()}
+        return None not in (id_of(symbols[byte]) for byte in text.encode())
+    lone = (char for char in text.replace(" ", tokenizer.space_sign) if id_of(char) is None)
+    return tokenizer.byte_tokens.issuperset(id_of(f"<0x{byte:02X}>") for char in lone for byte in char.encode())
+
+
 def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
-    spaced, lone, id_of = tokenizer.leading_space, tokenizer.kind == "BPE", tokenizer.backend.token_to_id
+    spaced = tokenizer.leading_space
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
     running = RunningText(tokenizer)
     for index, text in running.added.items():
         if spaced and contents[index].startswith(" "):
             yield f"its added token {text!r} begins with the space that is put before every text"
-        if lone and None in map(id_of, text.replace(" ", tokenizer.space_sign)):
+        if not _spells(tokenizer, text):
             yield f"its added token {text!r} has characters that no token of its model has"
     # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
     # the normalizer prepends ``▁``, and those with the id of another token.

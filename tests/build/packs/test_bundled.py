@@ -9,7 +9,7 @@ from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.options import PackOptions
 from spectool.build.packs.pieces import split
-from spectool.build.packs.stage import build_pack, bundled_packs
+from spectool.build.packs.stage import build_pack, bundled_packs, open_pack
 from spectool.corpora import open_corpus
 
 LANGUAGES = ("pl", "uk", "crh")
@@ -86,3 +86,7 @@ def test_no_sentence_of_real_text_can_be_read_out(shared: Path, language: str) -
     read = [pieces for pieces in rare if read_on(best, pieces[:3], 12) == pieces]
     assert len(rare) > 2_000
     assert len(read) <= len(rare) / 1000, "\n".join("".join(pieces) for pieces in read[:20])
+
+
+def test_a_bundled_pack_is_found_as_manifests_call_it() -> None:
+    assert open_pack("pl.pack").path == open_pack("pl").path == bundled_packs()["pl"]

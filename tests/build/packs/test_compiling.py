@@ -68,6 +68,6 @@ def test_text_counts_on_top_of_a_pack(tmp_path: Path) -> None:
     tokens = []
     for name, corpus in (("pack.dict", None), ("both.dict", open_corpus(str(own)))):
         manifest = compile_and_build(tokenizer, [pack], corpus, tmp_path / name, BackoffOptions(), quiet)
-        assert manifest.inputs["packs"] == [{"name": "x.pack", "sha256": pack.file.sha256}]
+        assert manifest.inputs["packs"] == [{"name": "x.pack", "sha256": pack.file.sha256, "language": "pl"}]
         tokens.append(manifest.statistics["tokens"])
     assert tokens[1] > tokens[0] > 0

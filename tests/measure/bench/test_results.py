@@ -120,7 +120,8 @@ def test_a_difference_in_speed_is_chance_where_nothing_was_drafted() -> None:
     none: dict[str, Any] = {"proposed": (0,) * 64, "accepted": (0,) * 64}
     idle = [(generation(PLAIN, 0, 1.2), generation("qwen", 4, 1.0, **none)) for _ in range(12)]
     verdict = verdict_of(run_of([block(f"p{number}", pair) for number, pair in enumerate(idle)]))
-    assert verdict.pays is False and "No guess was likely enough to be drafted" in verdict.sentence
+    assert verdict.pays is False and "No guess was worth its cost" in verdict.sentence
+    assert "1.2" not in verdict.sentence + summary_table(verdict), "the speed"
     both = [[*pair, generation("history", 4, 1.1)] for pair in idle]
     verdict = verdict_of(run_of([block(f"p{number}", ran) for number, ran in enumerate(both)]))
     assert verdict.fastest is not None and verdict.fastest.drafter == "history", "qwen drafted nothing"

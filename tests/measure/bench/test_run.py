@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -90,6 +94,25 @@ def test_what_was_measured_has_a_page_after_ctrl_c(work: Path, monkeypatch: pyte
     stopped = run(*options(work, work / "nothing.bench"))
     assert stopped.exit_code == 130 and "report.md" not in stopped.stderr
     assert not (work / "nothing.bench").exists()
+
+
+def test_what_was_measured_has_a_page_after_sigterm(work: Path) -> None:
+    out = work / "terminated.bench"
+    command = [sys.executable, "-m", "spectool.cli", *options(work, out, "--prompts", "pl", "--tokens", 400)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+        while not (out / RUN_FILE).exists() and running.poll() is None:
+            time.sleep(0.05)
+        running.terminate()
+        _, said = running.communicate(timeout=60)
+    measured = len(read_run(out).blocks)
+    assert running.returncode == 130 and f"Interrupted after {measured} of 60 prompts" in said
+    assert f"{measured} from" in (out / PAGE).read_text(encoding="utf-8")
+
+
+def test_a_run_says_how_long_it_takes(work: Path) -> None:
+    done = run(*options(work, work / "timed.bench"))
+    (seconds,) = re.findall(r"the other prompts take about (\d+) s", done.stderr)
+    assert int(seconds) < 60
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"options": {"drafters": {}}}', "[1]"])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spectool.measure.chips import ChipCosts, published, rows_for
-from spectool.measure.precision import flatter_forms
+from spectool.measure.chips import ChipCosts, cheaper_weight_formats, published, rows_for
+from spectool.runtime.policy.curve import PassCurve
 
 ROW: dict[str, Any] = {
     "chips": ["M9"],
@@ -69,14 +69,40 @@ def test_any_other_value_is_a_row_or_a_validation_error(field: str, value: objec
         assert ChipCosts.model_validate_json(json.dumps(ROW | {field: value})).curves
 
 
-def test_rows_of_a_generation_hold_for_its_larger_chips_unless_those_have_their_own() -> None:
-    assert {row.source for row in rows_for("M2 Max")} == {row.source for row in rows_for("M2")}
-    assert rows_for("M4") == []
-    assert all("M3 Ultra" in row.chips for row in rows_for("M3 Ultra"))
+@pytest.mark.parametrize(
+    ("chip", "measured_on"),
+    [
+        ("M2 Max", {"M1", "M2"}),
+        ("M3", {"M3 Max", "M3 Ultra"}),
+        ("M3 Ultra", {"M3 Ultra"}),  # it has its own
+        ("M4", {"M4 Pro", "M4 Max"}),
+        ("M5 Pro", {"M5 Max"}),
+        ("M9", set()),
+    ],
+)
+def test_a_chip_that_nobody_measured_has_the_rows_of_its_generation(chip: str, measured_on: set[str]) -> None:
+    assert {each for row in rows_for(chip) for each in row.chips} == measured_on
 
 
-def test_flatter_forms_are_named_with_what_they_cost() -> None:
-    assert any("mxfp4" in note and "--q-mode mxfp4" in note for note in flatter_forms("M2 Air", 4, "affine"))
-    (note,) = flatter_forms("M4 Pro", 4, "affine")
-    assert "8-bit" in note and "1.9 times as long" in note  # 8.5 for 4.5 bits a weight
-    assert flatter_forms("M4 Pro", 8, "affine") == flatter_forms("nothing", 4, "affine") == []
+def test_a_form_that_was_not_measured_on_a_chip_has_the_rows_of_its_neighbours() -> None:
+    on_max = {(row.bits, row.chips) for row in rows_for("M4 Max")}
+    assert on_max == {(4, ("M4 Max",)), (8, ("M4 Pro",)), (2, ("M4 Pro",))}
+
+
+@pytest.mark.parametrize(
+    ("chip", "bits", "named"),
+    [
+        ("M2 Air", 4, ["mxfp4", "nvfp4"]),  # as long a plain pass, and two thirds of the time for four rows
+        ("M4 Pro", 4, []),  # 8 bits are flatter, but every pass takes 1.9 times as long
+        ("M4 Pro", 2, []),
+        ("M4 Pro", 8, []),  # fewer bits would be another text
+        ("M5 Max", 4, []),
+        ("nothing", 4, []),
+    ],
+)
+def test_only_weights_that_win_in_tokens_a_second_are_recommended(chip: str, bits: int, named: list[str]) -> None:
+    notes = cheaper_weight_formats(chip, bits, "affine")
+    assert [note.partition(" weights")[0].removeprefix("Drafts cost less with ") for note in notes] == named
+    assert all(f"--q-mode {name}" in note and "not 3.1" in note for note, name in zip(notes, named, strict=True))
+    flat = PassCurve({0: {1: 1.0, 4: 1.1}}, {0: 1.0})
+    assert cheaper_weight_formats(chip, bits, "affine", flat) == [], "as it was measured, whatever was published"

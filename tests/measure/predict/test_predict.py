@@ -1,6 +1,7 @@
 """What is predicted of a machine, against a replay that was written apart from it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Policy
-from spectool.tests.measure.predict.predicting import TARGET, figures
+from spectool.tests import running as commands
+from spectool.tests.measure.predict.predicting import TARGET, figures, run
 from spectool.tokenization.opening import open_tokenizer
 
 ROWS = published()
@@ -83,22 +85,50 @@ def test_a_range_has_what_lies_between(documents: list[list[int]]) -> None:
     assert wide.counts.tokens == sum(map(len, documents))
 
 
-def test_steep_curves_promise_nothing() -> None:
-    assert Forecast(0.97, 1.04, DraftStatistics()).in_words.startswith("no gain expected")
-    assert not Forecast(1.1, 1.2, DraftStatistics()).in_words.startswith("no gain")
+@pytest.mark.parametrize(
+    ("low", "high", "plain", "said"),
+    [
+        (0.97, 1.04, (), "No gain expected: 0.97 to 1.04 times as fast as plain decoding."),
+        (1.15, 1.23, (), "About 1.2 times as fast: 20 tokens a second would become 24. The range is 1.15 to 1.23."),
+        (
+            1.4,
+            1.6,
+            (11.0,),
+            "About 1.5 times as fast: 11 tokens a second would become 16.5. The range is 1.40 to 1.60.",
+        ),
+    ],
+)
+def test_what_is_expected_is_a_sentence(low: float, high: float, plain: tuple[float, ...], said: str) -> None:
+    assert Forecast(low, high, DraftStatistics()).sentence(*plain) == said
 
 
 def test_size_and_context_that_were_not_measured_are_named() -> None:
     (machine,) = machines_on("M4 Max", 4, "affine").values()
-    assert list(machine.not_known("M4 Max", 27, 8000)) == []
-    assert [note.split(":")[0] for note in machine.not_known("M4 Max", 8, 20_000)] == ["context", "size"]
-    assert ["--size" in note for note in machine.not_known("M4 Max", None, 0)] == [True]
+    assert list(machine.not_known(27, 8000)) == []
+    assert [note.split(":")[0] for note in machine.not_known(8, 20_000)] == ["context", "size"]
+    assert ["--size" in note for note in machine.not_known(None, 0)] == [True]
+    (matrix,) = machines_on("M2", 4, "affine").values()
+    assert [note.split(":")[0] for note in matrix.not_known(400, 9000)] == ["model"]
 
 
-def test_one_matrix_and_another_chip_of_a_generation_are_named() -> None:
-    (machine,) = machines_on("M2 Max", 4, "affine").values()
-    assert [note.split(":")[0] for note in machine.not_known("M2 Max", 400, 9000)] == ["chip", "model"]
-    assert [note.split(":")[0] for note in machine.not_known("M2", 8, 0)] == ["model"]
+@pytest.mark.parametrize(
+    ("chip", "size", "sizes"),
+    [
+        ("M3 Ultra", None, [None, 31]),
+        ("M3 Ultra", 40, [31]),  # a whole model of about that size says more than a matrix
+        ("M3 Ultra", 3, [None]),
+        ("M4 Pro", 8, [None, None, 8]),  # that one was measured after 8,000 tokens
+        ("M5 Max", 8, [None]),
+        ("M4 Max", 1, [27]),  # nothing else was measured
+    ],
+)
+def test_measurements_of_far_other_sizes_are_left_out(chip: str, size: float | None, sizes: list[float | None]) -> None:
+    rows = [machine.row for machine in machines_on(chip, 4, "affine", size=size).values()]
+    assert [row and row.parameters for row in rows] == sizes
+
+
+def test_a_matrix_is_left_out_where_a_whole_model_was_measured_after_as_many_tokens() -> None:
+    assert len(machines_on("M4 Pro", 4, "affine", size=8, context=8000)) == 1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +136,7 @@ def test_one_matrix_and_another_chip_of_a_generation_are_named() -> None:
     [
         ("MacBook Air", False, "MacBook Air"),
         ("M2", True, "of experts cost on M2"),
-        ("M9", False, "M3 Max 4-bit"),
+        ("M9", False, "with such weights: M1, M2, M3 Max"),
     ],
 )
 def test_nothing_is_guessed(chip: str, experts: bool, named: str) -> None:
@@ -118,8 +148,44 @@ def test_nothing_is_guessed(chip: str, experts: bool, named: str) -> None:
 def test_the_command_spans_all_measurements_of_a_chip(replaying: list[object]) -> None:
     facts = figures(*replaying, "--on", "MacBook Pro M4 Pro", "--size", "8")
     assert len(facts["by_measurement"]) == 3, "two matrices and a model"
-    assert facts["low"] <= facts["high"] and facts["speed"]
-    assert any("8-bit" in note and "--q-bits 8" in note for note in facts["other_forms"])
+    assert facts["low"] <= facts["high"] and f"{facts['low']:.2f} to " in facts["summary"]
+    assert facts["other_weights"] == []
+
+
+def test_the_command_says_where_a_chip_of_its_own_generation_stands_for_it(replaying: list[object]) -> None:
+    printed = run(*replaying, "--on", "M4", "--max-tokens", 300).stdout
+    assert "Nobody has published this of M4: it is a range over M4 Pro, M4 Max." in printed.splitlines()[0]
+    assert "summary" not in printed and "\nlow" not in printed
+
+
+@pytest.mark.parametrize("language", ["pl", "uk"])
+def test_the_text_is_in_the_language_of_the_dictionarys_pack(tmp_path: Path, language: str) -> None:
+    out, text = tmp_path / "words.dict", sample_path(language)
+    build_dictionary(small_pack(tmp_path, language, text), out)
+    assert figures("--dict", out, "--tokenizer", TARGET, "--max-tokens", 50)["corpus"] == f"sample:{language}"
+
+
+def test_a_text_is_asked_for_where_none_in_the_language_is_bundled(tmp_path: Path) -> None:
+    packs = [small_pack(tmp_path, language, sample_path("uk")) for language in ("crh", "uk")]
+    for pack in packs:
+        build_dictionary(pack, pack.with_suffix(".dict"))
+    for others, none in ([], ", none in 'crh'"), (["--dict", packs[1].with_suffix(".dict")], ""):
+        refused = run("--dict", packs[0].with_suffix(".dict"), *others)
+        said = " ".join(refused.stderr.split())
+        assert refused.exit_code == 2 and said.endswith(f"Bundled are sample:pl and sample:uk{none}")
+        assert "--corpus FILE" in said
+    assert "--corpus FILE" in run("--tokenizer", TARGET).stderr
+
+
+def small_pack(folder: Path, language: str, text: Path) -> Path:
+    made = commands.run("pack", text, "--language", language, "-o", folder / f"{language}.pack")
+    assert made.exit_code == 0, made.output
+    return folder / f"{language}.pack"
+
+
+def build_dictionary(pack: Path, out: Path) -> None:
+    made = commands.run("build-dict", "--tokenizer", TARGET, "--pack", pack, "-o", out)
+    assert made.exit_code == 0, made.output
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_options_that_do_not_go_together(arguments: list[str], says: str) -> Non
     assert says in result.stderr
 
 
-@pytest.mark.parametrize("machine", [["--on", "M4"], ["--on", "M4 Max", "--bits", "8"]])
+@pytest.mark.parametrize("machine", [["--on", "M3", "--bits", "8"], ["--on", "M9", "--bits", "8"]])
 def test_no_figure_is_guessed(machine: list[str], replaying: list[object]) -> None:
     message = error_of(run(*replaying, *machine))
-    assert f"on {machine[1]}." in message and "M4 Pro 8-bit" in message and "spectool doctor" in message
+    assert f"on {machine[1]} or" in message and "with such weights: M4 Pro" in message and "spectool doctor" in message

@@ -131,6 +131,8 @@ def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
 def test_an_unknown_argument_is_refused_by_its_name(model: Any) -> None:
     with pytest.raises(TypeError, match=r"generate_step\(\) got an unexpected keyword argument 'temp'"):
         generate_step([1], model, temp=0.5)
+    with pytest.raises(TypeError, match=r"'draft_model': give drafter=load_drafter\(tokenizer, draft_model=…\)"):
+        generate_step([1], model, draft_model=model)
 
 
 class _Nameless(Drafter):

@@ -60,3 +60,30 @@ def test_only_what_may_begin_a_stop_is_held_back() -> None:
 def test_examples_run(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed
+
+
+@pytest.mark.parametrize(
+    ("text", "thinks", "shown", "string"),
+    [
+        ("<think>one END two</think>\n\nthree END four", False, "<think>one END two</think>\n\nthree ", "END"),
+        ("\n<think>\n\none</think>\n\ntwo\n\nthree", False, "\n<think>\n\none</think>\n\ntwo", "\n\n"),
+        ("one END </thin</think>two END", True, "one END </thin</think>two ", "END"),
+        ("one END", True, "one END", ""),
+        ("<thinEND", False, "<thin", "END"),
+        ("one <think> END </think>", False, "one <think> ", "END"),
+        ("<think", False, "<think", ""),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_stop_string_in_reasoning_ends_nothing(text: str, thinks: bool, shown: str, string: str, size: int) -> None:
+    stops = StopStrings(["END", "\n\n"], reasoning=("<think>", "</think>"), thinks=thinks)
+    said, ended = "", ""
+    for piece in [text[at : at + size] for at in range(0, len(text), size)]:
+        certain, ended = stops.add(piece)
+        said += certain
+        if ended:
+            break
+    else:
+        certain, ended = stops.add("", last=True)
+        said += certain
+    assert (said, ended) == (shown, string)

@@ -20,10 +20,10 @@ from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 
 CHAIN = [
-    Entry((1,), 2, 0.5, 10),
-    Entry((2,), 3, 0.5, 10),
-    Entry((1, 2), 4, 0.75, 10),
-    Entry((4,), 1, 0.25, 10),
+    Entry((1,), 2, 0.5),
+    Entry((2,), 3, 0.5),
+    Entry((1, 2), 4, 0.75),
+    Entry((4,), 1, 0.25),
 ]
 
 
@@ -144,10 +144,10 @@ def test_equal_to_looking_up_the_whole_history(chain: Dictionary) -> None:
 
 
 OTHER_CHAIN = [
-    Entry((1,), 3, 0.5, 10),
-    Entry((4,), 7, 0.75, 10),
-    Entry((3, 2), 1, 1.0, 10),
-    Entry((7,), 1, 0.125, 10),
+    Entry((1,), 3, 0.5),
+    Entry((4,), 7, 0.75),
+    Entry((3, 2), 1, 1.0),
+    Entry((7,), 1, 0.125),
 ]
 
 

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Backend
 from spectool import TokenizerError
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.ids_or_text import _KINDS, _REFUSED, reasons_for_text
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.token_bytes import DECODERS, byte_symbols
@@ -204,6 +205,25 @@ def test_other_reasons_to_go_through_text(byte_level: Backend, sentence_piece: B
         assert f"its added token {added!r}" in reasons(backend) and reason in reasons(backend)
     byte_level.add_tokens([AddedToken("word", single_word=True)])
     assert "'word' is looked for between words" in reasons(byte_level)
+
+
+@pytest.mark.parametrize("kind", ["byte-level BPE", "SentencePiece BPE"])
+def test_an_added_token_with_bytes_that_no_token_has_goes_through_text(
+    kind: str, byte_level: Backend, sentence_piece: Backend
+) -> None:
+    """`<` is in no id, so that ids do not tell `<sep` from `sep`; its text does."""
+    spec = json.loads((sentence_piece if kind.startswith("S") else byte_level).to_str())
+    spec["model"]["vocab"]["no <"] = spec["model"]["vocab"].pop("<0x3C>" if kind.startswith("S") else "<")
+    backend = Backend.from_str(json.dumps(spec))
+    backend.add_tokens([AddedToken("<sep>", normalized=False)])
+    tokenizer = made(backend)
+    assert tokenizer.kind == kind
+    assert "has characters that no token of its model has" in " ".join(reasons_for_text(tokenizer))
+    text = b"kot<sep>kot<sep>"
+    for at in range(len(text)):
+        ids = tokenizer.encode(text[:at].decode())
+        start, tail = TailReencoder(tokenizer).join(ids, text[:at], text[at:])
+        assert [*ids[:start], *tail] == tokenizer.encode(text.decode()), at
 
 
 @pytest.mark.parametrize(

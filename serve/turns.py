@@ -1,0 +1,218 @@
+"""The text of a conversation by the model's chat template, whatever the template takes and shows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from spectool.runtime.chat_template import TemplateRefused, hidden_in, rendered_text, variables_of
+from spectool.serve.call_forms import is_harmony
+from spectool.serve.errors import wrong_field
+from spectool.serve.requests import ChatRequest, Message, without_effect
+
+_MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it; others count as not shown
+_Messages = list[dict[str, Any]]
+
+
+class Conversation(NamedTuple):
+    """What the template is given, and the text that it makes of it."""
+
+    messages: _Messages
+    variables: dict[str, Any]
+    text: str
+
+
+def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> Conversation:
+    """A request's messages and tools as a text; ``usual`` are the server's variables for the template.
+
+    The request notes which of its fields the template does not show.
+
+    Raises:
+        RequestRefused: The template refuses the messages, or there is no turn in which it shows one of them.
+    """
+    messages = _in_order([_for_template(message) for message in request.messages])
+    tools = request.offered
+    variables = {**usual, **_variables(request, tokenizer, usual)}
+
+    def rendered(*left_out: str) -> Conversation:
+        others = [_without(message, "messages", left_out) for message in messages]
+        shown = [_without(tool, "tools", left_out) for tool in tools] or None
+        return _rendered(request, tokenizer, others, {**variables, "tools": shown})
+
+    inner = {f"messages.{name}" for message in messages for name in message}
+    inner |= {f"tools.{name}" for tool in tools for name in tool}
+    inner |= {f"tools.function.{name}" for tool in tools for name in tool["function"]}
+    extras = sorted(inner.intersection(without_effect(request)))  # which nobody knows but perhaps the template
+    whole = rendered()
+    if extras and rendered(*extras).text != whole.text:
+        for name in extras[:_MOST_EXTRAS]:
+            if rendered(name).text != whole.text:
+                request.bring_in(name)
+    return whole
+
+
+def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the template that a request sets; it notes those that the template does not read."""
+    known, effort, thinks = variables_of(tokenizer), request.reasoning_effort, request.thinks
+    switches = {"enable_thinking", "thinking"} & known
+    variables: dict[str, Any] = {} if thinks is None else dict.fromkeys(switches, thinks)
+    if effort is not None and thinks is None:  # how much to reason says less clearly whether to do so
+        variables = {name: effort != "none" for name in switches if effort == "none" or name not in usual}
+    if effort is not None and "reasoning_effort" in known:
+        variables["reasoning_effort"] = effort
+    elif effort is not None and (effort != "none" or not switches):
+        request.leave_out("reasoning_effort")
+    if not switches:
+        request.leave_out(*request.model_fields_set & {"enable_thinking", "thinking"})
+    request.leave_out(*(f"chat_template_kwargs.{name}" for name in request.chat_template_kwargs.keys() - known))
+    return variables | request.chat_template_kwargs
+
+
+def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> Conversation:
+    """The messages as a text. What the template leaves out of them is shown in turns of its own, as text."""
+    try:
+        messages, text = _accepted(tokenizer, messages, variables)
+        hidden = hidden_in(tokenizer, messages, variables)
+        if beside := _beside_calls(messages, hidden):
+            with suppress(TemplateRefused):
+                messages, text = _accepted(tokenizer, _apart(messages, {place for place, _ in beside}), variables)
+                hidden = hidden_in(tokenizer, messages, variables)
+        if hidden - _beside_calls(messages, hidden):
+            if any(field == "tool_calls" or messages[place]["role"] == "tool" for place, field in hidden):
+                messages = _without_tools(messages)
+            users = [
+                {**message, "role": "user"} if (place, "content") in hidden and "tool_calls" not in message else message
+                for place, message in enumerate(messages)
+            ]
+            messages, text = _accepted(tokenizer, users, variables)
+            hidden = hidden_in(tokenizer, messages, variables)
+    except TemplateRefused as error:
+        raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
+    if beside := _beside_calls(messages, hidden):
+        hidden -= beside
+        request.leave_out("messages.content")
+    if hidden:
+        roles = ", ".join(sorted({str(messages[place]["role"]) for place, _ in hidden}))
+        raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")
+    return Conversation(messages, variables, text)
+
+
+def _beside_calls(messages: _Messages, hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """What is hidden of the texts that stand beside calls which are shown."""
+    return {
+        (place, field)
+        for place, field in hidden
+        if field == "content" and "tool_calls" in messages[place] and (place, "tool_calls") not in hidden
+    }
+
+
+def _apart(messages: _Messages, places: set[int]) -> _Messages:
+    """Messages with the texts at these places in messages of their own, before the calls beside them."""
+    result = []
+    for place, message in enumerate(messages):
+        if place in places:
+            result.append({name: value for name, value in message.items() if name != "tool_calls"})
+            message = {"role": message["role"], "content": "", "tool_calls": message["tool_calls"]}
+        result.append(message)
+    return result
+
+
+def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> tuple[_Messages, str]:
+    """The messages as the template takes them, and their text."""
+    try:
+        return messages, rendered_text(tokenizer, messages, variables)
+    except TemplateRefused:
+        messages = _alternating(
+            messages if tokenizer.has_tool_calling or is_harmony(tokenizer) else _without_tools(messages)
+        )
+        return messages, rendered_text(tokenizer, messages, variables)
+
+
+def _alternating(messages: Sequence[dict[str, Any]]) -> _Messages:
+    """Messages for templates that want one system message, as the first, and another one after it.
+
+    Later system messages become the user's, and so does one that stands alone.
+    """
+    result: _Messages = []
+    for message in messages:
+        last = result[-1] if result else message
+        role = "user" if message["role"] == "system" != last["role"] else message["role"]
+        if result and role == last["role"] != "tool" and not last.get("tool_calls"):
+            joined = "\n\n".join(filter(None, (last["content"], message["content"])))
+            result[-1] = {**last, **message, "role": role, "content": joined}
+        else:
+            result.append({**message, "role": role})
+    return [{**result[0], "role": "user"}] if [message["role"] for message in result] == ["system"] else result
+
+
+def _without_tools(messages: Sequence[dict[str, Any]]) -> _Messages:
+    """Messages for a template without tools: the calls of another model as text, and their results as the user's."""
+    result = []
+    for message in messages:
+        others = {name: value for name, value in message.items() if name != "tool_calls"}
+        content = _with_calls(message["content"], message.get("tool_calls", ()))
+        result.append({**others, "role": "user" if message["role"] == "tool" else message["role"], "content": content})
+    return result
+
+
+def _with_calls(text: str, calls: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(filter(None, (text, *(json.dumps(call.get("function"), ensure_ascii=False) for call in calls))))
+
+
+def _in_order(messages: _Messages) -> _Messages:
+    """Messages with the results of tools in the order of their calls, as many templates do not show whose they are."""
+    ids: list[Any] = []
+    result: _Messages = []
+    for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
+        some = list(group)
+        if is_result and all(message.get("tool_call_id") in ids for message in some):
+            some.sort(key=lambda message: ids.index(message.get("tool_call_id")))
+        elif not is_result:
+            ids = [call.get("id") for call in some[-1].get("tool_calls", ())]
+        result += some
+    return result
+
+
+def _without(value: dict[str, Any], place: str, left_out: Sequence[str]) -> dict[str, Any]:
+    """A message or a tool without the fields at some paths."""
+    return {
+        name: _without(inner, f"{place}.function", left_out) if name == "function" else inner
+        for name, inner in value.items()
+        if f"{place}.{name}" not in left_out
+    }
+
+
+def _for_template(message: Message) -> dict[str, Any]:
+    """A message as chat templates read it: arguments of calls as objects, and fields by the names that they use."""
+    fields = message.model_dump(exclude_unset=True)
+    fields["role"] = {"developer": "system", "function": "tool"}.get(message.role, message.role)
+    fields["content"] = "\n".join(filter(None, (message.content, str(fields.pop("refusal", None) or ""))))
+    if "reasoning" in fields:
+        fields.setdefault("reasoning_content", fields["reasoning"])
+    given = fields.pop("tool_calls", [])  # templates take an empty list for calls
+    if "function_call" in fields:
+        given = [{"type": "function", "function": fields.pop("function_call")}]
+    calls, broken = _Messages(), _Messages()
+    for call in map(_call_for_template, given):
+        function = call.get("function")
+        (broken if isinstance(function, dict) and isinstance(function["arguments"], str) else calls).append(call)
+    fields["content"] = _with_calls(fields["content"], broken)
+    return {**fields, "tool_calls": calls} if calls else fields
+
+
+def _call_for_template(call: dict[str, Any]) -> dict[str, Any]:
+    """A call with an object for arguments; what is none stays a text, as a model has written it."""
+    if isinstance(custom := call.get("custom"), dict):
+        return {**call, "type": "function", "function": {**custom, "arguments": {"input": custom.get("input")}}}
+    if not isinstance(function := call.get("function"), dict):
+        return call
+    given = function.get("arguments") or {}
+    arguments: Any = given
+    with suppress(ValueError):
+        arguments = (from_json(given) if isinstance(given, str) else given) or {}
+    if not isinstance(arguments, dict):
+        arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": arguments}}
