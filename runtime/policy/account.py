@@ -73,11 +73,11 @@ class Trials:
         self.left, self._share = 1.0, MAX_LOSS
         self._spent = 0.0  # by the latest one
 
-    def costs(self, costs: Sequence[float], usual: Sequence[float]) -> list[float]:
-        """The ``costs`` of a cycle by draft length, or ``usual`` ones where those are far above and can be tried."""
+    def costs(self, costs: Sequence[float], hoped: Sequence[float]) -> list[float]:
+        """The ``costs`` of a cycle by draft length, or ``hoped`` ones where those are far above and can be tried."""
         self.left = min(SURPLUS, self.left + self._share)
         most = 1.0 + self.left
-        return [low if FAR_OFF * low < cost <= most else cost for cost, low in zip(costs, usual, strict=True)]
+        return [low if FAR_OFF * low < cost <= most else cost for cost, low in zip(costs, hoped, strict=True)]
 
     def begin(self, cost: float) -> None:
         """Try a pass that should take ``cost`` plain ones."""

@@ -122,8 +122,8 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
     key = model_key(model)
     try:
         require_writable(costs_path(key))
-        often = "once" if before is None else "again"
-        print(f"measuring {often} what passes of this model cost on this machine", file=sys.stderr)
+        often, why = ("once", "") if before is None else ("again", ", to be sure")
+        print(f"measuring {often} what passes of this model cost on this machine{why}", file=sys.stderr)
         mx.eval(model.parameters())
         bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
         with bar:

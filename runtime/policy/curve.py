@@ -7,7 +7,7 @@ drafted and found nothing.
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
@@ -15,6 +15,7 @@ _NOISE = 1.2  # times as long as a pass over more rows: less is noise, and more 
 _OUTLIER = 2.0  # a pass that takes longer than this many times the usual was disturbed, and counts as this many
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _STEP = 6  # bits: what 64 more tokens of context change is not worth working out again
+_HOPED = 0.05  # plain passes for each row where rows are cheap
 _FEWEST = 4  # passes of each kind before they are compared
 _NEAR = 1.0 + (FAR_OFF - 1.0) / 2  # what was far off is so no longer from here on, so that it does not come and go
 
@@ -84,14 +85,14 @@ class Drift:
     """
 
     def __init__(self, doubt: Callable[[], object] = lambda: None) -> None:
-        """Begin with the curve as it is; ``doubt`` is called once it is far off."""
+        """Begin with the curve as it is; ``doubt`` is called where it is far off."""
         self.factor = 1.0
         self._ratios = {True: 1.0, False: 1.0}  # of passes with drafts, and of others, to what was expected
         self._seen = {True: 0, False: 0}
         self._shares: dict[int, tuple[int, float]] = {}  # by rows: passes with drafts, and their ratio to others'
         self._cheaper: dict[int, float] = {}  # these ratios where they are far below 1
         self._rows: set[int] = set()  # the first pass of a size prepares the others
-        self._doubt, self._doubted = doubt, False
+        self._doubt, self._warned = doubt, False
 
     @property
     def wants_plain(self) -> bool:
@@ -99,7 +100,11 @@ class Drift:
         return self._seen[False] < _FEWEST and self._seen[True] >= _FEWEST * (1 + self._seen[False])
 
     def corrected(self, costs: list[float], rows: int) -> list[float]:
-        """Plain passes by draft length, ``rows`` without drafts: none is far above what was seen of as many or more."""
+        """Plain passes by draft length, ``rows`` without drafts, after what was seen.
+
+        None is far above what was seen of as many or more rows. If the most rows of which anything was seen were too
+        dear, more than these are taken to cost in proportion.
+        """
         most = math.inf
         for length in reversed(range(len(costs))) if self._cheaper else ():
             if (share := self._cheaper.get(rows + length)) is not None:
@@ -107,7 +112,16 @@ class Drift:
             elif rows + length not in self._shares and costs[length] > FAR_OFF * most:
                 costs[length] = most
             most = min(most, costs[length])
+        top = max(self._shares, default=0)
+        if top in self._cheaper and (seen := top - rows) < len(costs):
+            slope = (costs[seen] - 1.0) / max(1, top - 1)
+            costs[seen:] = [min(cost, costs[seen] + slope * more) for more, cost in enumerate(costs[seen:])]
         return costs
+
+    def hoped(self, costs: Sequence[float], rows: int) -> list[float]:
+        """The same ``costs``, but hardly any for the rows of which nothing was seen."""
+        unseen = [rows + length not in self._shares for length in range(len(costs))]
+        return [min(cost, 1.0 + _HOPED * at) if unseen[at] else cost for at, cost in enumerate(costs)]
 
     def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> bool:
         """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds.
@@ -126,7 +140,7 @@ class Drift:
             self._shares[rows] = count + 1, share
             if share * (_NEAR if rows in self._cheaper else FAR_OFF + 1.0 / (count + 1)) < 1.0:
                 self._cheaper[rows] = share
-                self._warn("%.2f times as long as measured", share, "more tokens")
+                self._doubt()
             else:
                 self._cheaper.pop(rows, None)
         if rows not in self._cheaper:
@@ -144,18 +158,13 @@ class Drift:
         far = FAR_OFF if self.factor == 1.0 else _NEAR  # it does not come and go
         far += 1.0 / max(1, self._seen[True])  # of a few passes, one may have been disturbed
         self.factor = found if min(self._seen.values()) >= _FEWEST and found > far else 1.0
-        if self.factor > 1.0:
-            self._warn("%.1f times as long as measured", found, "fewer tokens")
-
-    def _warn(self, times: str, found: float, drafted: str) -> None:
-        if not self._doubted:
-            self._doubted = True
+        if self.factor > 1.0 and not self._warned:
+            self._warned = True
             self._doubt()
             logging.getLogger(__name__).warning(
-                f"passes with drafts take {times} on this machine, so %s are drafted. They are measured again at the "
-                "next start; if it is cool and idle, `spectool doctor` does so thoroughly.",
+                "passes with drafts take %.1f times as long as measured on this machine, so fewer tokens are drafted. "
+                "They are measured again at the next start. If it is cool and idle, run `spectool doctor` again.",
                 found,
-                drafted,
             )
 
 

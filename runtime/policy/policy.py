@@ -141,7 +141,7 @@ class Policy:
         self._cycles += 1
         limit = min(limit, self.longest)
         costs = self.costs(limit, context, refed=refed)
-        tried = self.trials.costs(costs, ASSUMED.costs(limit, context, refed=refed, drift=self.drift().factor))
+        tried = costs if self.curve is ASSUMED else self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
         look_ups = [each for each in drafters if not each.is_model]
         length, (best,), worth = self.best([self.candidates(look_ups, limit)], tried)
         found = best.cut(length)

@@ -167,6 +167,16 @@ def test_a_policy_of_the_demo_knows_its_draft_model() -> None:
     assert perf_counter() - began < 10
 
 
+def test_draft_models_have_costs_of_their_own() -> None:
+    target, small, large = tiny_model(), tiny_model(), tiny_model("gemma3_text")
+    drafter = Drafters([ModelDrafter(small), ModelDrafter(large), ModelDrafter(small)])
+    assert drafter.name == "model, model 2, model"
+    assert Drafters(drafter.members).name == drafter.name
+    policy = new_policy(target, drafter, measure=False)
+    assert policy.record("model") is not policy.record("model 2")
+    assert policy.record("model").cost.token == 1.0 != policy.record("model 2").cost.token
+
+
 def test_a_drafter_with_passes_of_its_own_kind_has_a_usual_cost() -> None:
     drafter = Fixed([1], "own")
     drafter.costs_a_pass = True
