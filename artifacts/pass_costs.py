@@ -71,6 +71,8 @@ class PassCosts:
 
     def with_another(self, other: "PassCosts") -> "PassCosts":
         """The least times of this and ``other`` measurements of the same model; final if both say about the same."""
+        if not self.whole:
+            return replace(self, seconds=other.seconds, plain=other.plain, final=False)
         seconds = {
             depth: _least(self.seconds.get(depth, {}), other.seconds.get(depth, {}))
             for depth in sorted(self.seconds | other.seconds)
@@ -82,7 +84,7 @@ class PassCosts:
             for rows, time in self.seconds[depth].items()
             if rows in other.seconds[depth]
         ]
-        final = self.whole and other.whole and all(1 / ALIKE <= share <= ALIKE for share in shares)
+        final = other.whole and all(1 / ALIKE <= share <= ALIKE for share in shares)
         return replace(self, seconds=seconds, plain=plain, final=final)
 
 

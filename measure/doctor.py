@@ -56,7 +56,7 @@ def measure_costs(
     progress("timing passes")
     found, plain, apart = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
     if apart > ALIKE:
-        progress(f"two passes over the same tokens took times that differ {apart:.1f} times: this machine is busy")
+        progress(f"the same pass takes up to {apart:.1f} times as long, so other programs keep this machine busy")
     progress("comparing bits")
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
     same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), until)

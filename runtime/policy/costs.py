@@ -12,7 +12,7 @@ import sys
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import mlx.core as mx
@@ -69,15 +69,17 @@ def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure
     What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.
     """
     costs = costs_of(model, measure=measure)
+    whole = costs if costs is not None and costs.whole else None
     policy = Policy(ASSUMED)
-    if costs is not None and costs.whole:
-        policy = Policy(PassCurve(costs.seconds, costs.plain, costs.final), doubt=lambda: _doubt(model))
+    if whole is not None:
+        curve = PassCurve(whole.seconds, whole.plain, whole.final)
+        policy = Policy(curve, doubt=cache(partial(_doubt, model_key(model))))
     if costs is not None and costs.exact:
         policy.longest = costs.longest_exact
     for member in members_of(drafter):
         if member.costs_a_pass:
             draft = None if member.cache is None else member.cache.model
-            policy.record(member.name).begin_model(_draft_cost(draft, model, costs, measure))
+            policy.record(member.name).begin_model(_draft_cost(draft, model, whole, measure))
     return policy
 
 
@@ -102,12 +104,12 @@ def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     return _measured(model, found)
 
 
-def _doubt(model: Any) -> None:
+def _doubt(key: str) -> None:
     """Have a model measured again at the next start, because its passes take another time than was measured."""
-    costs = known_costs(model)
-    if costs is not None and costs.final:
-        with suppress(OSError):
-            save_costs(model_key(model), replace(costs, final=False))
+    with suppress(OSError, ArtifactError):
+        costs = load_costs(key)
+        if costs is not None and costs.final:
+            save_costs(key, replace(costs, final=False))
 
 
 @cache
@@ -133,11 +135,7 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
         name = type(model).__module__.rpartition(".")[2]
         costs = PassCosts(name, machine_of(model), seconds, plain, (), final=False)
         if before is not None:
-            costs = (
-                before.with_another(costs)
-                if before.whole
-                else replace(before, seconds=seconds, plain=plain, final=False)
-            )
+            costs = before.with_another(costs)
         save_costs(key, costs)
         _measured_here.add(key)
         if advice := blas_advice(model):
@@ -153,7 +151,7 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
     if draft is None:  # a drafter of another kind, which is taken to be a small model
         return DraftCost(0.1, 0.0)
     costs = costs_of(draft, measure=measure)
-    if costs is None or known is None:
+    if costs is None or known is None or not costs.whole:
         share = weight_bytes(draft) / max(1, weight_bytes(target))
         return DraftCost(share, share / 8)
     plain = known.plain[min(known.plain)]

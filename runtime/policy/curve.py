@@ -37,6 +37,8 @@ class PassCurve:
         self._depths = sorted(seconds)
         self._points = {depth: _smoothed(seconds[depth], _NOISE if final else math.inf) for depth in self._depths}
         self._plain = {depth: min(plain[depth], self._points[depth][1]) for depth in self._depths}
+        if not final:  # a lone pass over a row takes hardly longer
+            self._points = {depth: {**points, 1: self._plain[depth]} for depth, points in self._points.items()}
         self._drawn: dict[tuple[int, int], float] = {}
         self._costs: dict[tuple[int, int, int, int], list[float]] = {}
 
@@ -85,7 +87,7 @@ class Drift:
     """
 
     def __init__(self, doubt: Callable[[], object] = lambda: None) -> None:
-        """Begin with the curve as it is; ``doubt`` is called where it is far off."""
+        """Begin with the curve as it is; ``doubt`` is called, perhaps often, where it is far off."""
         self.factor = 1.0
         self._ratios = {True: 1.0, False: 1.0}  # of passes with drafts, and of others, to what was expected
         self._seen = {True: 0, False: 0}
@@ -119,9 +121,9 @@ class Drift:
         return costs
 
     def hoped(self, costs: Sequence[float], rows: int) -> list[float]:
-        """The same ``costs``, but hardly any for the rows of which nothing was seen."""
-        unseen = [rows + length not in self._shares for length in range(len(costs))]
-        return [min(cost, 1.0 + _HOPED * at) if unseen[at] else cost for at, cost in enumerate(costs)]
+        """The same ``costs``, but hardly any for rows of which little was seen."""
+        seen = [self._shares.get(rows + at, (0, 0.0))[0] for at in range(len(costs))]
+        return [min(cost, 1.0 + _HOPED * at) if seen[at] < _FEWEST else cost for at, cost in enumerate(costs)]
 
     def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> bool:
         """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds.

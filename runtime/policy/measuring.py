@@ -5,7 +5,7 @@ The context is not read but made up: what a pass costs depends on how many token
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import mlx.core as mx
 
@@ -59,28 +59,16 @@ class Passes:
         return mx.array([ids], dtype=mx.int32)
 
 
-class Timed(NamedTuple):
-    """What was timed.
-
-    Attributes:
-        seconds: Seconds of a pass, by tokens of context and then by rows.
-        plain: Seconds of a plain pass, by context.
-        apart: How many times as long as the shortest pass of a size the next one took, where that is most.
-    """
-
-    seconds: dict[int, dict[int, float]]
-    plain: dict[int, float]
-    apart: float
-
-
 def time_passes(
     model: Any,
     seconds: Callable[[float], float],
     *,
     depths: Sequence[int] = DEPTHS,
     progress: Callable[[float], object] = lambda share: None,
-) -> Timed:
-    """Seconds of passes by context and rows, and of plain passes by context.
+) -> tuple[dict[int, dict[int, float]], dict[int, float], float]:
+    """Seconds of passes by context and rows, of plain passes by context, and how far the two shortest are apart.
+
+    That is how many times as long the second one took, in the size where it is most: where nothing disturbs them, 1.
 
     The least of several times is taken, because other programs only ever make a pass longer, and sizes take turns.
     Sizes that there is no time to measure twice are left out. What the first pass of a size takes longer than expected
@@ -128,11 +116,9 @@ def time_passes(
         found[depth] = times
     repeated = [*plain.values(), *(each for times in found.values() for each in times.values())]
     two = [sorted(each)[:2] for each in repeated if len(each) > 1]
-    return Timed(
-        {depth: {rows: min(times[rows]) for rows in sorted(times)} for depth, times in found.items()},
-        {depth: min(each) for depth, each in plain.items()},
-        max(following / shortest for shortest, following in two),
-    )
+    least = {depth: {rows: min(times[rows]) for rows in sorted(times)} for depth, times in found.items()}
+    apart = max((following / shortest for shortest, following in two if shortest), default=1.0)
+    return least, {depth: min(each) for depth, each in plain.items()}, apart
 
 
 @mirrored

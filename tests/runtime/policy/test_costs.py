@@ -14,7 +14,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy import costs as module
 from spectool.runtime.policy.costs import SHORT, known_costs, model_key, new_policy, policy_for
 from spectool.runtime.policy.curve import ASSUMED
-from spectool.runtime.policy.measuring import Timed, time_passes
+from spectool.runtime.policy.measuring import time_passes
 from spectool.runtime.settings import LONGEST_DRAFT
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
@@ -72,7 +72,7 @@ def test_it_is_measured_once_and_kept(capsys: pytest.CaptureFixture[str], monkey
 
 def start(model: Any, monkeypatch: pytest.MonkeyPatch, times: dict[int, float] | None) -> PassCosts:
     """What is kept after a start at which passes take these ``times``; None: nothing may be measured."""
-    timed = None if times is None else (lambda *args, **options: Timed({64: times}, {64: times[1]}, 1.0))
+    timed = None if times is None else (lambda *args, **options: ({64: times}, {64: times[1]}, 1.0))
     monkeypatch.setattr(module, "time_passes", timed)
     monkeypatch.setattr(module, "_measured_here", set())
     new_policy(model)
