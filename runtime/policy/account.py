@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spectool.runtime.policy.curve import FAR_OFF
 
-MAX_LOSS = 0.01  # of the time that drafting may lose in all; with the allowance, 4.5% of the first 64 tokens
+MAX_LOSS = 0.01  # of the time that drafting may lose in all, besides the allowance
 ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
 SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
 DECAY = 0.98  # weight of what was learnt, from one time to the next: the last 50 count, because texts change

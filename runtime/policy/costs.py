@@ -31,7 +31,7 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
-_SECONDS = 0.3  # that it may take in any case, for the more often it is repeated, the less noise is left
+SECONDS = 0.3  # that it may take in any case, for the more often it is repeated, the less noise is left
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
 
 
@@ -130,7 +130,7 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
         bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
         with bar:
             seconds, plain, _ = time_passes(
-                model, lambda each: max(SHORT * each, _SECONDS), progress=lambda at: bar.update(at - bar.n)
+                model, lambda each: max(SHORT * each, SECONDS), progress=lambda at: bar.update(at - bar.n)
             )
         name = type(model).__module__.rpartition(".")[2]
         costs = PassCosts(name, machine_of(model), seconds, plain, (), final=False)
