@@ -21,15 +21,15 @@ rate: Charnov 1976, the marginal value theorem.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter
-from spectool.runtime.policy.account import DECAY, LossAccount
-from spectool.runtime.policy.curve import FREE, Drift, PassCurve
+from spectool.runtime.policy.account import DECAY, LossAccount, Trials
+from spectool.runtime.policy.curve import ASSUMED, FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
@@ -91,13 +91,19 @@ class Policy:
         curve: What passes cost.
         longest: The most draft tokens in a pass.
         account: What drafting may still lose.
+        trials: What drafts against the curve may still lose.
     """
 
-    def __init__(self, curve: PassCurve = FREE, longest: int = LONGEST_DRAFT) -> None:
-        """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised."""
+    def __init__(
+        self, curve: PassCurve = FREE, longest: int = LONGEST_DRAFT, doubt: Callable[[], object] = lambda: None
+    ) -> None:
+        """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised.
+
+        Calls ``doubt`` when passes take another time than ``curve`` says.
+        """
         self.curve, self.longest = curve, longest
-        self.account = LossAccount()
-        self._drifts = defaultdict[int, Drift](Drift)  # by the number of texts in a pass
+        self.account, self.trials = LossAccount(), Trials()
+        self._drifts = defaultdict[int, Drift](lambda: Drift(doubt))  # by the number of texts in a pass
         self._records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
         self._cycles, self._usual_cycles = 0, _TEXT  # of this text, and of texts on average
@@ -135,9 +141,13 @@ class Policy:
         self._cycles += 1
         limit = min(limit, self.longest)
         costs = self.costs(limit, context, refed=refed)
+        tried = costs if self.curve is ASSUMED else self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
         look_ups = [each for each in drafters if not each.is_model]
-        length, (best,), worth = self.best([self.candidates(look_ups, limit)], costs)
+        length, (best,), worth = self.best([self.candidates(look_ups, limit)], tried)
         found = best.cut(length)
+        if tried[length] < costs[length]:
+            self.trials.begin(costs[length])
+            return Choice(found.proposal, tried[length], found, tried[length])
         asked, count, reading, expected = self._model_to_ask(drafters, limit, costs, worth)
         if asked is None:
             return Choice(found.proposal, costs[length], found, costs[length])
@@ -148,7 +158,9 @@ class Policy:
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
-        return self.curve.costs(longest, context, texts=texts, refed=refed, drift=self.drift(texts).factor)
+        drift = self.drift(texts)
+        found = self.curve.costs(longest, context, texts=texts, refed=refed, drift=drift.factor)
+        return drift.corrected(found, 1 + refed)
 
     def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
@@ -204,7 +216,8 @@ class Policy:
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
         if self.is_automatic:
-            self.drift(texts).observe(rows, seconds, self.curve.seconds(rows * texts, context), drafted=drafted)
+            expected = self.curve.seconds(rows * texts, context)
+            self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
 
     def settle(self, cost: float, tokens: float) -> None:
         """Learn from a pass of several texts that took ``cost`` plain ones, and committed ``tokens`` of each text."""
