@@ -91,7 +91,7 @@ class Drift:
 
     def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> None:
         """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds."""
-        if rows not in self._rows:
+        if rows not in self._rows or not (seconds > 0 and expected > 0):  # a clock may stand still
             self._rows.add(rows)
             return
         self._seen[drafted] += 1

@@ -4,10 +4,11 @@ import json
 import random
 import sys
 import time
-from functools import partial
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm.generate import generate_step
 
 from spectool.runtime import Sampling, generate, load_drafter, new_policy
 from spectool.runtime.grammar import Grammar
@@ -44,7 +45,16 @@ def main(settings: dict[str, Any]) -> None:
         load_drafter(tokenizer, **sources),
     ]
     policy = new_policy(model, look_ups)  # measures passes, on rank 0 alone
-    write = partial(generate, model, tokenizer, max_tokens=TOKENS)
+    begun: list[Any] = []  # loops of mlx-lm's, which have left a pass under way
+
+    def write(prompt: str, **options: Any) -> str:
+        if settings["unfinished"]:
+            begun.append(generate_step(mx.array(tokenizer.encode(prompt)), model))
+            list(islice(begun[-1], 1 + len(found) % 40))
+            if len(found) % 2:
+                begun.clear()
+        return generate(model, tokenizer, prompt, max_tokens=TOKENS, **options)
+
     plain: dict[Any, str] = {}
     found = []
     for number in range(settings["generations"]):
