@@ -52,7 +52,7 @@ class Link(Meeting):
         """
         super().__init__(group, joined())
         self._model, self._digest = model, 0
-        met = self.gathered([until_stopped, repr(getattr(model, "args", None))])
+        met = self.gathered(until_stopped, repr(getattr(model, "args", None)))
         for rank, (_, arguments) in enumerate(met):
             if arguments != met[0][1]:
                 raise RuntimeUnsupported(f"rank {rank} has a model with {arguments}, and rank 0 one with {met[0][1]}")

@@ -27,16 +27,16 @@ def world() -> Any:
         SpectoolError: This process cannot join it.
     """
     rank, addresses = os.environ.get("MLX_RANK", ""), addresses_of_ranks()
-    if len(addresses) > 1:  # said beforehand, since MLX lets no other thread run while it waits
-        others = ", ".join(f"rank {each} ({at})" for each, at in enumerate(addresses) if str(each) != rank)
+    names = {str(each): f"rank {each} ({at})" for each, at in enumerate(addresses)}
+    if len(names) > 1:  # said beforehand, since MLX lets no other thread run while it waits
+        others = ", ".join(name for each, name in names.items() if each != rank)
         print(f"rank {rank} of {len(addresses)} is waiting for {others}", file=sys.stderr, flush=True)
     try:
         return mx.distributed.init()
     except (RuntimeError, ValueError) as error:
-        own = addresses[int(rank)] if rank.isdigit() and int(rank) < len(addresses) else "unknown"
         raise SpectoolError(
-            f"rank {rank} cannot join the group ({error}). Its own address is {own}: check that nothing else uses it, "
-            "that no rank was started twice and that the others are running, then start all of them again"
+            f"{names.get(rank, f'rank {rank}')} cannot join the group ({error}). Check that nothing else uses its "
+            "address, that no rank was started twice and that the others are running, then start all of them again"
         ) from error
 
 
@@ -51,11 +51,11 @@ def joined() -> Watch:
     watch = Watch(group.rank(), addresses_of_ranks())
     meeting = Meeting(group, watch)
     versions = ", ".join(f"{name} {version(name)}" for name in ("spectool", "mlx", "mlx-lm"))
-    met = meeting.gathered([versions, watch.listen() if group.rank() == 0 else None])
+    met = meeting.gathered(versions, watch.listen() if group.rank() == 0 else None)
     for rank, (found, _) in enumerate(met):
         if found != met[0][0]:
             raise RuntimeUnsupported(f"rank {rank} has {found}, and rank 0 {met[0][0]}. Install the same everywhere")
-    for rank, connected in enumerate(meeting.gathered(group.rank() == 0 or watch.connect(met[0][1]))):
+    for rank, (connected,) in enumerate(meeting.gathered(group.rank() == 0 or watch.connect(met[0][1]))):
         if not connected:
             at = " or ".join(f"{host}:{port}" for host, port in met[0][1]["addresses"]) or "any address"
             raise RuntimeUnsupported(
@@ -77,16 +77,33 @@ class Meeting:
         self._group, self._watch = group, watch
         self.settled = False
 
-    def gathered(self, own: Any) -> list[Any]:
+    def gathered(self, *own: Any) -> list[list[Any]]:
         """What each rank gives, by rank; as JSON has it."""
-        return [read_json(self._broadcast(json.dumps(own).encode(), rank)) for rank in range(self._group.size())]
+        return [self._received(json.dumps(own).encode(), rank) for rank in range(self._group.size())]
+
+    def _received(self, payload: bytes = b"", rank: int = 0) -> list[Any]:
+        """The list that a rank sends, as JSON; its ``payload``, if that is this one.
+
+        Raises:
+            SpectoolError: It is no such list, or a process is gone.
+        """
+        message = self._broadcast(payload, rank)
+        try:
+            if isinstance(found := json.loads(message), list):
+                return found
+        except ValueError:
+            pass
+        raise SpectoolError(
+            f"expected a message of the group, got {message[:16]!r}. All ranks have to make the same calls, "
+            "of spectool, mlx-lm and mx.distributed, in the same order"
+        )
 
     def _broadcast(self, payload: bytes, rank: int = 0) -> bytes:
         """Send ``payload`` from a rank to the others, or receive it there."""
         if not self.settled:
             # A pass that mlx-lm's loop has left under way sends, too. (`mx.synchronize` would keep the GIL meanwhile.)
             streams = (mlx_lm_compat.generation_stream, mx.default_stream(mx.default_device()), mx.cpu)
-            with self._watch.waiting():
+            with self._watch.waiting(meets=True):
                 mx.eval([mx.add(mx.array(0), mx.array(0), stream=each) for each in streams])
             self.settled = True
         sends = rank == self._group.rank()
@@ -94,42 +111,15 @@ class Meeting:
         head = self._summed(first if sends else b"", _NUMBERS)
         size = int.from_bytes(head[:4], "little")
         if size > _MOST_BYTES:
-            raise out_of_place(head)
+            return head  # whatever it is
         if size > _FIRST_BYTES:
             head += self._summed(payload[_FIRST_BYTES:] if sends else b"", -(-(size - _FIRST_BYTES) // 4))
         return head[4 : 4 + size]
 
     def _summed(self, payload: bytes, numbers: int) -> bytes:
-        """The bytes that one rank gives, on all ranks: the sum of ``numbers`` int32, which are zeros on the others.
-
-        Raises:
-            SpectoolError: A process is gone.
-        """
+        """The bytes that one rank gives, on all ranks: the sum of ``numbers`` int32, which are zeros on the others."""
         given = np.frombuffer(payload.ljust(4 * numbers, b"\0"), np.int32)
-        with self._watch.waiting():
-            try:
-                total = mx.distributed.all_sum(mx.array(given), group=self._group, stream=mx.cpu)
-                mx.eval(total)
-            except RuntimeError as error:
-                raise self._watch.lost(f"a process of the group is gone ({error})") from error
+        with self._watch.waiting(meets=True):
+            total = mx.distributed.all_sum(mx.array(given), group=self._group, stream=mx.cpu)
+            mx.eval(total)
         return np.array(total).tobytes()
-
-
-def read_json(message: bytes) -> Any:
-    """What a message says.
-
-    Raises:
-        SpectoolError: It is no JSON.
-    """
-    try:
-        return json.loads(message)
-    except ValueError as error:
-        raise out_of_place(message) from error
-
-
-def out_of_place(message: bytes) -> SpectoolError:
-    """The error for something that is no message of ours."""
-    return SpectoolError(
-        f"expected a message of the group, got {message[:16]!r}. All ranks have to make the same calls, "
-        "of spectool, mlx-lm and mx.distributed, in the same order"
-    )

@@ -14,7 +14,6 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime import mlx_lm_compat
 from spectool.runtime.groups.link import Link, group_now, group_of
-from spectool.runtime.groups.meeting import out_of_place, read_json
 from spectool.runtime.groups.mirrored import FAILED, SpreadCache, repeatable
 from spectool.runtime.per_model import once_per_model
 
@@ -64,7 +63,7 @@ class Follower(Link):
         with _interruptible(), mlx_lm_compat.wired_limit(self._model, [mx.default_stream(mx.default_device())]):
             for name, *_ in self._events():
                 if name == "stop":
-                    self._watch.expect_end()
+                    self._watch.expects_end = True
                     return
 
     def tokens(self, cache: list[Any] | None) -> Generator[tuple[int, mx.array, bool], None, None]:
@@ -109,10 +108,7 @@ class Follower(Link):
         while True:
             events: list[list[Any]] = []
             with self._watch.working():
-                told = read_json(message := self._broadcast(b""))
-                if not (isinstance(told, list) and all(each and isinstance(each, list) for each in told)):
-                    raise out_of_place(message)
-                for number, *rest in told:
+                for number, *rest in self._received():
                     if isinstance(number, str):
                         self._names.append(number)
                         continue

@@ -209,5 +209,5 @@ class Leader(Link):
         """End the other ranks, which follow until they are stopped."""
         if self.until_stopped and not self._over:
             self._stopped = True
-            self._watch.expect_end()
+            self._watch.expects_end = True
             self.send("stop", [])

@@ -24,9 +24,9 @@ def require_same_model(name: str, folder: Path) -> None:
     """
     watch = joined()
     met = Meeting(world(), watch).gathered({file.name: _described(file) for file in _files(folder)})
-    for rank, files in enumerate(met):
-        for file in sorted({*files, *met[0]}):
-            if (found := files.get(file, "none")) != (expected := met[0].get(file, "none")):
+    for rank, (files,) in enumerate(met):
+        for file in sorted({*files, *met[0][0]}):
+            if (found := files.get(file, "none")) != (expected := met[0][0].get(file, "none")):
                 raise RuntimeUnsupported(
                     f"{name}: {watch.named(rank)} has another {file} than {watch.named(0)} ({found}; {expected}). "
                     "Copy the model from one to all others"

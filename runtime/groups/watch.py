@@ -25,7 +25,8 @@ _PULSE_SECONDS = 1.0
 _SILENT_SECONDS = 5.0  # until it is said who is waited for
 _NOTICE_SECONDS = 1.0  # in which it is known who is gone, after MLX has lost a connection
 _GRACE_SECONDS = 3.0  # in which MLX may notice by itself, which gives an ordinary error
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
+_TCP = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
+_TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a pulse is unanswered
 
 _WAKE = b"wake"
 
@@ -35,6 +36,7 @@ class Watch:
 
     Attributes:
         at_once: End this process also while it does not wait for others.
+        expects_end: The others end from here on, and that is no error.
         failed: The others end, because something went wrong here.
     """
 
@@ -42,7 +44,7 @@ class Watch:
         """A watch on a rank; ``addresses`` are those of all ranks."""
         self._rank, self._addresses = rank, addresses
         self._peers: dict[int, socket.socket] = {}
-        self._waits = self._ends = self._begun = self.at_once = self.failed = False
+        self._waits = self._begun = self.at_once = self.expects_end = self.failed = False
         self._woken, self._lost, self._reason = threading.Event(), threading.Event(), ""
 
     def named(self, rank: int) -> str:
@@ -52,10 +54,10 @@ class Watch:
     def listen(self) -> dict[str, Any]:
         """On rank 0: let the others connect until `begin`; return where they find it, and the key that they show."""
         self._key, addresses = secrets.token_hex(16), []
-        for host in _own_hosts(self._addresses):
+        for own, told in _own_hosts(self._addresses).items():
             with suppress(OSError):
-                listening = socket.create_server((host, 0))
-                addresses.append(listening.getsockname())
+                listening = socket.create_server((own, 0))
+                addresses.append((told, listening.getsockname()[1]))
                 threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
         return {"addresses": addresses, "key": self._key}
 
@@ -78,8 +80,8 @@ class Watch:
             threading.Thread(target=self._read, args=(rank, peer), name=f"watch rank {rank}", daemon=True).start()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While this process needs the others.
+    def waiting(self, *, meets: bool = False) -> Iterator[None]:
+        """While this process needs the others, or even ``meets`` them and does nothing else.
 
         Raises:
             SpectoolError: MLX failed because one of them is gone.
@@ -88,8 +90,9 @@ class Watch:
         try:
             yield
         except RuntimeError as error:
-            if self._lost.wait(_NOTICE_SECONDS):
-                raise self.lost() from error
+            if self._lost.wait(_NOTICE_SECONDS) or meets:
+                reason = self._reason or f"a process of the group is gone ({error})"
+                raise SpectoolError(f"{reason}. Start all ranks again") from error
             raise
         finally:
             self._waits = before
@@ -113,21 +116,12 @@ class Watch:
         """Wake the others, each of which sleeps or is about to."""
         self._tell(_WAKE)
 
-    def expect_end(self) -> None:
-        """The others end from here on, and that is no error."""
-        self._ends = True
-
     def end(self, error: BaseException) -> None:
         """Tell the others what went wrong here: they end, too."""
         self.failed = True
         if not self._lost.is_set():
             kind = "" if isinstance(error, SpectoolError) else f"{type(error).__name__}: "
             self._tell(f"{self.named(self._rank)}: {kind}{error}".splitlines()[0][:1000].encode())
-
-    def lost(self, otherwise: str = "") -> SpectoolError:
-        """The error that says why the group has ended; ``otherwise`` if that does not become known soon."""
-        reason = self._reason if self._lost.wait(_NOTICE_SECONDS) else otherwise
-        return SpectoolError(f"{reason}. Start all ranks again")
 
     def _tell(self, line: bytes) -> None:
         for peer in self._peers.values():
@@ -156,7 +150,7 @@ class Watch:
     def _keep(self, rank: int, peer: socket.socket) -> None:
         peer.settimeout(1.0)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEP_ALIVE.items():
+        for name, value in _TCP.items():
             if hasattr(socket, name):
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._peers[rank] = peer
@@ -164,7 +158,7 @@ class Watch:
     def _read(self, rank: int, peer: socket.socket) -> None:
         """Wait until a process ends; then end this one once it waits for it."""
         reason = self._hear(rank, peer) or f"{self.named(rank)} is gone"
-        if self._ends:
+        if self.expects_end:
             return
         if not self._lost.is_set():
             self._tell(reason.encode())
@@ -173,12 +167,10 @@ class Watch:
         waited = 0.0
         while waited < _GRACE_SECONDS:
             time.sleep(0.1)
-            if self._ends:
+            if self.expects_end:
                 return
             waited = waited + 0.1 if self._waits or self.at_once else 0.0
-        print(
-            f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again", file=sys.stderr, flush=True
-        )
+        _say(f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again")
         os._exit(1)
 
     def _hear(self, rank: int, peer: socket.socket) -> str:
@@ -191,12 +183,12 @@ class Watch:
                 except TimeoutError:
                     if self._waits and not said and time.monotonic() - heard > _SILENT_SECONDS:
                         said = True
-                        self._say(f"is waiting for {self.named(rank)}, which has been silent for some seconds")
+                        _say(f"rank {self._rank} is waiting for {self.named(rank)}, which is silent")
                     continue
                 if not came:
                     break
                 if said:
-                    self._say(f"goes on: {self.named(rank)} is back")
+                    _say(f"rank {self._rank} goes on, since {self.named(rank)} is back")
                 *lines, rest = (rest + came).split(b"\n")
                 heard, said = time.monotonic(), False
                 for line in lines:
@@ -207,12 +199,13 @@ class Watch:
         return ""
 
     def _pulse(self) -> None:
-        while not self._ends:
+        while not self.expects_end:
             time.sleep(_PULSE_SECONDS)
             self._tell(b"")
 
-    def _say(self, what: str) -> None:
-        print(f"rank {self._rank} {what}", file=sys.stderr, flush=True)
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def addresses_of_ranks() -> list[str]:
@@ -225,12 +218,10 @@ def addresses_of_ranks() -> list[str]:
     return []
 
 
-def _own_hosts(addresses: list[str]) -> list[str]:
-    """Addresses of rank 0's machine: the one that its neighbours use, and those of its name, which all others reach."""
-    first = addresses[0].rpartition(":")[0] if addresses else ""
-    if addresses and all(each.startswith("127.") for each in addresses):
-        return [first]
-    with suppress(OSError):
-        named = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
-        return list(dict.fromkeys(filter(None, [first, *(str(found[4][0]) for found in named)])))
-    return [first] if first else []
+def _own_hosts(addresses: list[str]) -> dict[str, str]:
+    """Where rank 0 listens, and what the others call it: the address that its neighbours use, and those of its name."""
+    own = [addresses[0].rpartition(":")[0]] if addresses else []
+    if not all(each.startswith("127.") for each in addresses):
+        with suppress(OSError):
+            own += socket.gethostbyname_ex(socket.gethostname())[2]
+    return {each: each for each in own} or {"": socket.gethostname()}

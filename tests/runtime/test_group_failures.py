@@ -159,7 +159,7 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
         assert time.monotonic() - began < 1
     assert not Watch(1, addresses).connect({**address, "key": "0" * 32})
     for each in ranks:
-        each.expect_end()
+        each.expects_end = True
         each.begin()
 
 
@@ -211,8 +211,7 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
     (address,) = json.loads(hosts.read_text())[0]
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         (error,) = errors_of([start_rank(0, hosts, generate(MODEL))])
-    assert error.startswith("Error: rank 0 cannot join the group (")
-    assert address in error
+    assert error.startswith(f"Error: rank 0 ({address}) cannot join the group (")
 
 
 @pytest.mark.nightly
@@ -228,7 +227,7 @@ def test_a_rank_that_is_stopped_is_waited_for_by_name_and_goes_on(tmp_path: Path
         if "silent" in line:
             break
     ring[1].send_signal(signal.SIGCONT)
-    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which has been silent", lines[-1])
+    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which is silent", lines[-1])
     outputs_of(ring, 120)
 
 
