@@ -7,7 +7,11 @@ they make no choice, so ranks cannot choose differently.
                pass over 5 tokens with cache 3               tells what was recorded, then computes
     others     receive, do the same, compute the same pass, and wait for the next message
 
-`mirrored` operations take numbers, and objects that have a number of their own. `forward` is the only place where ranks
-meet: one message, then the pass, and nothing of MLX is under way before or after. So collectives come in one order on
-all ranks. Without a group, both do what they say and nothing more.
+`mirrored` operations take numbers, and objects that have a number of their own. `forward` sends one message, then makes
+the pass, and nothing of MLX is under way before or after. So collectives come in one order on all ranks. Without a
+group, both do what they say and nothing more.
+
+    meeting     how ranks find each other, and messages     watch          who is gone, or silent
+    same_model  whether all have the same files             link           what all share about a model
+    rank_0      what the product calls                      others         what repeats it
 """
