@@ -93,12 +93,13 @@ def _load(
     settings = {"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {})
     try:
         if spread:
-            from spectool.runtime.groups.meeting import world
+            from spectool.runtime.groups.meeting import joined, world
             from spectool.runtime.groups.same_model import require_same_model
 
-            if local or source is not None:
-                require_same_model(name, Path(path))
-            model, tokenizer = sharded_load(path, tokenizer_config=settings, **{f"{spread}_group": world()})
+            with joined().waiting():  # whose error is none of the files
+                if local or source is not None:
+                    require_same_model(name, Path(path))
+                model, tokenizer = sharded_load(path, tokenizer_config=settings, **{f"{spread}_group": world()})
         else:
             adapter = None if adapter_path is None else str(adapter_path)
             model, tokenizer = mlx_lm.load(path, tokenizer_config=settings, adapter_path=adapter, lazy=lazy)

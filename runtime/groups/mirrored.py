@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 FAILED = "failed"  # in place of the result of an operation
-repeatable: set[str] = set()  # names of operations that other ranks do when rank 0 names them
+operations: set[str] = set()  # names of what other ranks do when rank 0 names it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -46,9 +46,15 @@ def name_of(operation: Callable[..., Any]) -> str:
     return f"{operation.__module__}:{operation.__qualname__}"
 
 
+def repeatable(work: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Work that rank 0 may name."""
+    operations.add(name_of(work))
+    return work
+
+
 def mirrored(operation: Callable[_P, _R]) -> Callable[_P, _R]:
     """An operation on caches that the other ranks repeat, if one of its arguments belongs to a group."""
-    repeatable.add(name := name_of(operation))
+    name = name_of(repeatable(operation))
 
     @wraps(operation)
     def run(*arguments: _P.args, **named: _P.kwargs) -> _R:

@@ -14,7 +14,7 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime import mlx_lm_compat
 from spectool.runtime.groups.link import Link, group_now, group_of
-from spectool.runtime.groups.mirrored import FAILED, SpreadCache, repeatable
+from spectool.runtime.groups.mirrored import FAILED, SpreadCache, operations
 from spectool.runtime.per_model import once_per_model
 
 _CLEAR_EVERY = 256  # passes between two mx.clear_cache()
@@ -186,7 +186,7 @@ def _found(name: str) -> tuple[Any, str]:
     module, _, path = name.partition(":")
     if module in _MODULES:
         import_module(module)
-    if name not in repeatable:
+    if name not in operations:
         raise SpectoolError(f"rank 0 asks for {name!r}, which is no operation of a group")
     *parents, last = path.split(".")
     return reduce(getattr, parents, sys.modules[module]), last

@@ -54,7 +54,7 @@ def alike(
     *arguments: _P.args,
     **named: _P.kwargs,
 ) -> _R:
-    """Work that makes passes of its own, the same ones on all ranks, and leaves none under way."""
+    """`repeatable` work that makes passes of its own, the same ones on all ranks, and leaves none under way."""
     leader = leader_of(model)
     if leader is None:
         return work(model, cache, *arguments, **named)

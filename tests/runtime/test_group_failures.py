@@ -163,13 +163,24 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
         each.begin()
 
 
-KILLED = "import os; from spectool.runtime.groups.meeting import joined; joined(); os.kill(os.getpid(), 9)"
+LOADS = """
+import os, sys
+from pathlib import Path
+from spectool.runtime.groups.meeting import joined
+from spectool.runtime.groups.same_model import require_same_model
+
+joined()
+if sys.argv[1] == "weights":
+    require_same_model("model", Path(sys.argv[2]))
+os.kill(os.getpid(), 9)
+"""
 
 
 @pytest.mark.nightly
-def test_a_rank_that_is_killed_while_loading_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["files", "weights"])
+def test_a_rank_that_is_killed_while_loading_is_named(tmp_path: Path, before: str) -> None:
     hosts = host_file(2, tmp_path)
-    rank_0, rank_1 = start_rank(0, hosts, generate(MODEL)), start_rank(1, hosts, ["-c", KILLED])
+    rank_0, rank_1 = start_rank(0, hosts, generate(MODEL)), start_rank(1, hosts, ["-c", LOADS, before, MODEL])
     assert rank_1.wait(60) == -signal.SIGKILL
     assert re.match(r"Error: rank 1 \(127.0.0.1:\d+\) is gone", *errors_of([rank_0], END_SECONDS))
 
@@ -270,6 +281,15 @@ def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says:
 
 def test_the_modules_of_all_operations_are_known() -> None:
     rooms = (file for room in ("runtime", "measure", "serve", "commands") for file in (ROOT / room).rglob("*.py"))
-    used = {file for file in rooms if re.search(r"@mirrored\b|\balike\((?!\n)", file.read_text(encoding="utf-8"))}
+    used = {file for file in rooms if re.search(r"@(mirrored|repeatable)\b", file.read_text(encoding="utf-8"))}
     names = {f"spectool.{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}" for file in used}
-    assert names - {"spectool.runtime.groups.rank_0"} == set(others._MODULES)
+    assert names == set(others._MODULES)
+
+
+@pytest.mark.nightly
+def test_bench_runs_on_a_group(tmp_path: Path) -> None:
+    hosts, out = host_file(2, tmp_path), tmp_path / "pl.bench"
+    bench = ["-m", "spectool.cli", "bench", "--model", MODEL, "--drafter", "history", "--prompts", "pl"]
+    bench += ["--count", 1, "--tokens", 8, "-o", out]
+    outputs_of([start_rank(rank, hosts, bench) for rank in (0, 1)], 120)
+    assert (out / "report.md").is_file()
