@@ -2,18 +2,23 @@
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
 def host_file(count: int, folder: Path) -> Path:
     """The file of a new ring, with an address for each rank."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
+    sockets: list[socket.socket] = []
+    while len(sockets) < count:  # below the ports that clients get, who could take one before its rank does
+        each, port = socket.socket(), 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError):
+            each.bind(("127.0.0.1", port))
+            sockets.append(each)
     addresses = [[f"127.0.0.1:{each.getsockname()[1]}"] for each in sockets]
     for each in sockets:
         each.close()
