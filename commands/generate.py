@@ -105,7 +105,8 @@ def generate(
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
+                drafters = members_of(arguments["drafter"])
+                show(_figures(response, drafters) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
     facts = _figures(response, members_of(arguments["drafter"]))
     if as_json:

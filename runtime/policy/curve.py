@@ -130,7 +130,7 @@ class Drift:
 
         Returns whether it took far less than others of which that was expected.
         """
-        ratio, plain = seconds / expected, self._ratios[False]
+        ratio, plain = seconds / expected if expected > 0 else 0.0, self._ratios[False]
         far_less = drafted and self._seen[False] >= _FEWEST and ratio * FAR_OFF < plain
         is_first = rows not in self._rows
         self._rows.add(rows)

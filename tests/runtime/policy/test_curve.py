@@ -65,6 +65,15 @@ def test_a_machine_that_is_slow_as_a_whole_does_not_drift() -> None:
     assert drift.factor == 1.0
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_passes_of_a_clock_that_stands_still_say_nothing(seconds: float, expected: float) -> None:
+    drift = Drift()
+    for _ in range(50):
+        drift.observe(1, seconds, expected, drafted=False)
+        drift.observe(4, seconds, expected, drafted=True)
+    assert drift.factor == 1.0
+
+
 def test_where_every_pass_has_drafts_a_plain_one_is_wanted_now_and_then_at_first() -> None:
     drift, plain = Drift(), 0
     for _ in range(500):
