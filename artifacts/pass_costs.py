@@ -6,13 +6,15 @@ them means that the file is not found and the passes are measured again.
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import default_path
+
+ALIKE = 1.25  # times as much as another measurement says: what varies less is noise
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class PassCosts:
         plain: Seconds of a plain pass that begins before the token of the one before it is read, by context.
         same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
         exact: Whether drafts are kept to lengths whose passes have the same bits.
+        final: Whether two measurements agree; if not, passes are measured again at the next start.
     """
 
     model: str
@@ -34,6 +37,7 @@ class PassCosts:
     plain: dict[int, float]
     same_bits: tuple[int, ...]
     exact: bool = False
+    final: bool = True
 
     def __post_init__(self) -> None:
         curves = self.seconds.values()
@@ -42,8 +46,10 @@ class PassCosts:
             raise ValueError("expected seconds of a pass over 1 token, and of a plain one, for each context")
         if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
             raise ValueError("expected seconds above 0")
-        if not (isinstance(self.model, str) and isinstance(self.machine, str) and isinstance(self.exact, bool)):
+        if not (isinstance(self.model, str) and isinstance(self.machine, str)):
             raise ValueError("expected names of a model and a machine")
+        if not (isinstance(self.exact, bool) and isinstance(self.final, bool)):
+            raise ValueError("expected true or false")
 
     @property
     def longest_exact(self) -> int:
@@ -57,6 +63,37 @@ class PassCosts:
     def curve(self) -> dict[int, float]:
         """Seconds of a pass by rows, in the shortest context measured."""
         return self.seconds[min(self.seconds)]
+
+    @property
+    def whole(self) -> bool:
+        """Whether enough sizes were timed to say what long drafts cost."""
+        return max(self.curve) > 2
+
+    def with_another(self, other: "PassCosts") -> "PassCosts":
+        """The least times of this and ``other`` measurements of the same model; final if both say about the same."""
+        if not self.whole:
+            return replace(self, seconds=other.seconds, plain=other.plain, final=False)
+        seconds = {
+            depth: _least(self.seconds.get(depth, {}), other.seconds.get(depth, {}))
+            for depth in sorted(self.seconds | other.seconds)
+        }
+        plain = {depth: min(each.plain.get(depth, math.inf) for each in (self, other)) for depth in seconds}
+        shares = [
+            time / self.plain[depth] * other.plain[depth] / other.seconds[depth][rows]
+            for depth in self.seconds.keys() & other.seconds
+            for rows, time in self.seconds[depth].items()
+            if rows in other.seconds[depth]
+        ]
+        final = other.whole and all(1 / ALIKE <= share <= ALIKE for share in shares)
+        return replace(self, seconds=seconds, plain=plain, final=final)
+
+
+def _least(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
+    """The least times by rows; one that nothing confirms, and that is longer than that of more rows, is left out."""
+    least = {rows: min(times[rows] for times in (one, other) if rows in times) for rows in sorted(one | other)}
+    sure = one.keys() & other.keys() if one and other else least.keys()
+    longer = {rows: min(least[each] for each in least if each >= rows) for rows in least}
+    return {rows: time for rows, time in least.items() if rows in sure or time <= longer[rows]}
 
 
 def costs_path(key: str) -> Path:
@@ -93,8 +130,10 @@ def load_costs(key: str) -> PassCosts | None:
         ) from error
 
 
-def _costs(seconds: dict[str, Any], plain: dict[str, float], same_bits: list[int], **others: Any) -> PassCosts:
-    """Costs from JSON, whose keys are strings and whose sequences are lists."""
+def _costs(
+    seconds: dict[str, Any], plain: dict[str, float], same_bits: list[int], *, final: bool = False, **others: Any
+) -> PassCosts:
+    """Costs from JSON, whose keys are strings and whose sequences are lists; older files do not say if it is final."""
     curves = {int(depth): {int(rows): time for rows, time in curve.items()} for depth, curve in seconds.items()}
     contexts = {int(depth): time for depth, time in plain.items()}
-    return PassCosts(seconds=curves, plain=contexts, same_bits=tuple(map(int, same_bits)), **others)
+    return PassCosts(seconds=curves, plain=contexts, same_bits=tuple(map(int, same_bits)), final=final, **others)

@@ -49,7 +49,7 @@ def doctor(
     from spectool.measure.doctor import measure_costs
     from spectool.measure.sharing import cheaper_here, row_to_share
     from spectool.runtime.loading import load_model
-    from spectool.runtime.policy.costs import model_key
+    from spectool.runtime.policy.costs import known_costs, model_key
 
     follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft} if draft else {})
@@ -66,6 +66,8 @@ def doctor(
         loaded, tokenizer = load_model(name, pipeline=pipeline if role == "target" else None)
         say(f"{name}: measuring for {f'{seconds:g} seconds' if seconds else '10 seconds, or longer if it is slow'}")
         costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
+        if not costs[role].final and (before := known_costs(loaded)) is not None:
+            costs[role] = costs[role].with_another(before)
         save_costs(model_key(loaded), costs[role])
         if share:
             rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
@@ -128,6 +130,11 @@ def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -
         notes.append(
             f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
             "the shares that must be right include it."
+        )
+    if not costs.final:
+        notes.append(
+            "This is not final: other programs kept the machine busy, so some times are too long. Passes are measured "
+            "again when the model next drafts; or close other programs, and run `doctor` again."
         )
     if not all(length["same_bits"] for length in lengths):
         notes.append(

@@ -2,8 +2,9 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command, option, text_file_option
 from spectool.commands.shared.spread import follow_rank_0
+
+if TYPE_CHECKING:
+    from spectool.runtime.drafters.drafter import Drafter
 
 _PROMPT = "Model and prompt"
 
@@ -67,6 +71,7 @@ def generate(
 
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
+    from spectool.runtime.drafters.drafter import members_of
     from spectool.runtime.prompt_cache import load_prompt_cache
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
@@ -100,13 +105,16 @@ def generate(
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
+                drafters = members_of(arguments["drafter"])
+                show(_figures(response, drafters) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
-    facts = _figures(response)
+    facts = _figures(response, members_of(arguments["drafter"]))
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
         click.echo(display.finish() if display else "")
+        if display and (count := response.drafting.proposed):
+            say(f"{count:,} guess{'es' * (count > 1)}, {response.drafting.accepted:,} right")
         show(facts, as_json=False, err=True)
 
 
@@ -122,8 +130,11 @@ def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) ->
         raise SpectoolError(f"{path}: {error}") from error
 
 
-def _figures(response: Any) -> dict[str, Any]:
+def _figures(response: Any, drafters: Sequence["Drafter"]) -> dict[str, Any]:
+    from spectool.commands.shared.reasons import few_drafts
+
     drafting = response.drafting
+    reason = few_drafts(drafting, drafters, response.prompt_tokens + response.generation_tokens)
     by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,
@@ -132,6 +143,7 @@ def _figures(response: Any) -> dict[str, Any]:
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": by_drafter(drafting),
         **({"draft length": round(drafting.proposed / drafting.drafted_passes, 1)} if by_policy else {}),
+        **({"few drafts": reason} if reason else {}),
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
         "peak memory GB": round(response.peak_memory, 3),

@@ -167,8 +167,8 @@ def _measured(name: str | None) -> dict[str, Any]:
     if name is None:
         raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
     costs = known_costs(load_model(name, lazy=True)[0])
-    if costs is None:
+    if costs is None or not costs.whole:
         raise click.UsageError(f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {name}")
-    curve = PassCurve(costs.seconds, costs.plain)
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
     plain = 1 / costs.plain[min(costs.plain)]
     return {costs.machine: Machine(curve, MEASURED, context=max(costs.seconds), noise=APART, plain=plain)}

@@ -148,7 +148,8 @@ class Setup:
             require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
 
     def _doctor(self, model: str, *draft: str) -> None:
-        kept = None not in [known_costs(load_model(name, lazy=True)[0]) for name in (model, *draft)]
+        found = [known_costs(load_model(name, lazy=True)[0]) for name in (model, *draft)]
+        kept = all(each is not None and each.final for each in found)
         options = [*(word for name in draft for word in ("--draft-model", name))]
         options += ["--seconds", str(self.seconds)] if self.seconds < SECONDS else []
         self._step(kept, "doctor", "--model", model, *options)

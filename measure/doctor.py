@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.pass_costs import PassCosts
+from spectool.artifacts.pass_costs import ALIKE, PassCosts
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
@@ -39,7 +39,8 @@ def measure_costs(
 ) -> PassCosts:
     """Measure passes of a model.
 
-    In too few ``seconds`` for a slow model, fewer sizes are measured, and none in a long context.
+    In too few ``seconds`` for a slow model, fewer sizes are measured, and none in a long context. Where the shortest
+    passes of a size differ, other programs disturbed it, and it is not final.
 
     Args:
         model: An mlx-lm model, whose weights are loaded.
@@ -53,11 +54,13 @@ def measure_costs(
     """
     began = perf_counter()
     progress("timing passes")
-    found, plain = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
+    found, plain, apart = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
+    if apart > ALIKE:
+        progress(f"the same pass takes up to {apart:.1f} times as long, so other programs keep this machine busy")
     progress("comparing bits")
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
     same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), until)
-    return PassCosts(name, machine_of(model), found, plain, tuple(same))
+    return PassCosts(name, machine_of(model), found, plain, tuple(same), final=apart <= ALIKE)
 
 
 def _text(tokenizer: Any, count: int) -> list[int]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError, RuntimeUnsupported, TokenizerError, printable
+from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, TokenizerError, printable
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -41,16 +41,26 @@ def load_model(
     Raises:
         RuntimeUnsupported: mlx-lm cannot load or spread it; the message gives its reason.
     """
-    import mlx.core as mx
+    from spectool.runtime.groups.meeting import joined, world
 
-    from spectool.runtime.mlx_lm_compat import mlx_lm, sharded_load
-
-    group = None if pipeline is None else mx.distributed.init()
-    spread = group is not None and group.size() > 1
-    if spread and adapter_path is not None:
+    if pipeline is None or world().size() == 1:
+        return _load(name, adapter_path, lazy, chat_template)
+    if adapter_path is not None:
         raise RuntimeUnsupported(
             f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
         )
+    from spectool.runtime.groups.same_model import require_shareable
+
+    with joined().working():
+        model, tokenizer = _load(name, None, lazy, chat_template, spread="pipeline" if pipeline else "tensor")
+        require_shareable(name, model)
+    return model, tokenizer
+
+
+def _load(
+    name: str, adapter_path: Path | None, lazy: bool, chat_template: str | None, spread: str = ""
+) -> tuple[Any, Any]:
+    from spectool.runtime.mlx_lm_compat import mlx_lm, sharded_load
 
     source, local = None, local_model(name)
     if local:
@@ -73,11 +83,18 @@ def load_model(
     settings = {"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {})
     try:
         if spread:
-            groups = (group, None) if pipeline else (None, group)
-            model, tokenizer = sharded_load(path, *groups, tokenizer_config=settings)
+            from spectool.runtime.groups.meeting import joined, world
+            from spectool.runtime.groups.same_model import require_same_model
+
+            with joined().waiting():  # whose error is none of the files
+                if local or source is not None:
+                    require_same_model(name, Path(path))
+                model, tokenizer = sharded_load(path, tokenizer_config=settings, **{f"{spread}_group": world()})
         else:
             adapter = None if adapter_path is None else str(adapter_path)
             model, tokenizer = mlx_lm.load(path, tokenizer_config=settings, adapter_path=adapter, lazy=lazy)
+    except SpectoolError:
+        raise
     except (Exception, SystemExit) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, SystemExit):  # of OLMo 1, which would also end a server

@@ -45,9 +45,11 @@ class LoadedModel:
             options.model, options.adapter_path, True, options.chat_template, pipeline=options.pipeline
         )
         drafter = make_drafter(tokenizer)
-        # Raises what a request would, before the first one; nothing is computed.
+        # Raises what a request would, before the first one; nothing is computed, and with a fixed length nothing timed.
         Sampling(options.temp, options.top_p, options.min_p, top_k=options.top_k)
-        generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, verify=options.verify).close()
+        length = 1 if options.num_draft_tokens is None else options.num_draft_tokens
+        settings: dict[str, Any] = {"kv_bits": options.kv_bits, "verify": options.verify, "num_draft_tokens": length}
+        generate_step([0], model, drafter=drafter, **settings).close()
         self.tokens = open_tokenizer(tokenizer)  # for the bytes of single tokens
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())

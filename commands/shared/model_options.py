@@ -121,7 +121,7 @@ drafting_options = option_group(
     _drafting(
         "--measure/--no-measure",
         default=True,
-        help="Time the passes of a model once, when it first drafts with auto on this machine.",
+        help="Time the passes of a model when it first drafts with auto on this machine, until two measurements agree.",
     ),
     min_draft_prob_option(heading="Drafting"),
     _drafting(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.commands.shared.options import option
 
 _CHECKED_EVERY = 16  # passes, with --debug
@@ -23,16 +24,25 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 
     Returns on rank 0, and without ``mlx.launch``.
     """
-    import mlx.core as mx
-
-    world = mx.distributed.init()
-    if world.size() == 1 and pipeline:
-        raise click.UsageError("--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline")
     from spectool.runtime.groups import rank_0
+    from spectool.runtime.groups.meeting import joined, world
 
-    if click.get_current_context().find_root().params.get("debug"):
+    if world().size() == 1:
+        if pipeline:
+            raise click.UsageError(
+                "--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline"
+            )
+        return
+    watch, context = joined(), click.get_current_context()
+
+    def tell() -> None:
+        if isinstance(error := sys.exception(), Exception):
+            watch.end(SpectoolError(error))
+
+    context.call_on_close(tell)
+    if context.find_root().params.get("debug"):
         rank_0.checked_every = _CHECKED_EVERY
-    if world.rank() == 0:
+    if world().rank() == 0:
         return
 
     from spectool.runtime.groups.others import follower_of

@@ -30,6 +30,7 @@ from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters
+from spectool.runtime.groups.mirrored import repeatable
 from spectool.runtime.groups.rank_0 import alike, forward, make_prompt_cache
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.machine import machine_of
@@ -168,6 +169,7 @@ class Target:
         return replace(one, gap=best - second)
 
 
+@repeatable
 def plain_text(model: Any, cache: list[Any], *settings: Any) -> tuple[list[int], float]:
     """A text of mlx-lm's own loop, which computes the next token while the last one is read, and its seconds."""
     found = _timed(plain_generate_step, model, cache, *settings)

@@ -5,7 +5,7 @@ learns what became of its proposal only from the tokens that the target committe
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
@@ -144,7 +144,7 @@ class Drafters:
     """
 
     def __init__(self, members: Sequence[Drafter]) -> None:
-        """Combine drafters.
+        """Combine drafters; a draft model that has another's name is given one of its own.
 
         Raises:
             RuntimeUnsupported: They are not a list of drafters, or there is none.
@@ -152,6 +152,12 @@ class Drafters:
         self.members = tuple(members) if isinstance(members, Sequence) else ()
         if not self.members or not all(isinstance(drafter, Drafter) for drafter in self.members):
             raise RuntimeUnsupported(f"drafters: expected a list of drafters, got {members!r:.100}")
+        models: dict[str, Any] = {}  # by name, which is what costs and gains are known by
+        for each in (each for each in self.members if each.costs_a_pass):
+            model, name, number = each if each.cache is None else each.cache.model, each.name, 1
+            while models.setdefault(each.name, model) is not model:
+                number += 1
+                each.name = f"{name} {number}"
         self.name = ", ".join(drafter.name for drafter in self.members)
         self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
 

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 FAILED = "failed"  # in place of the result of an operation
+operations: set[str] = set()  # names of what other ranks do when rank 0 names it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -40,8 +41,20 @@ class SpreadCache(list[Any], Spread):
         return copied
 
 
+def name_of(operation: Callable[..., Any]) -> str:
+    """What an operation is called in messages: where it is."""
+    return f"{operation.__module__}:{operation.__qualname__}"
+
+
+def repeatable(work: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Work that rank 0 may name."""
+    operations.add(name_of(work))
+    return work
+
+
 def mirrored(operation: Callable[_P, _R]) -> Callable[_P, _R]:
     """An operation on caches that the other ranks repeat, if one of its arguments belongs to a group."""
+    name = name_of(repeatable(operation))
 
     @wraps(operation)
     def run(*arguments: _P.args, **named: _P.kwargs) -> _R:
@@ -60,7 +73,7 @@ def mirrored(operation: Callable[_P, _R]) -> Callable[_P, _R]:
                 outcome = FAILED
                 raise
             finally:
-                leader.record(f"{operation.__module__}:{operation.__qualname__}", told, named, outcome)
+                leader.record(name, told, named, outcome)
         return result
 
     return run

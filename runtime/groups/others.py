@@ -1,11 +1,12 @@
 """The other ranks: they repeat what rank 0 tells."""
 
 import copy
-import importlib
-import json
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import reduce
+from importlib import import_module
 from typing import Any
 
 import mlx.core as mx
@@ -13,10 +14,17 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime import mlx_lm_compat
 from spectool.runtime.groups.link import Link, group_now, group_of
-from spectool.runtime.groups.mirrored import FAILED, SpreadCache
+from spectool.runtime.groups.mirrored import FAILED, SpreadCache, operations
 from spectool.runtime.per_model import once_per_model
 
 _CLEAR_EVERY = 256  # passes between two mx.clear_cache()
+_MODULES = (  # of the operations that rank 0 may name
+    "spectool.measure.bench.run",
+    "spectool.runtime.caches.own",
+    "spectool.runtime.caches.rewinding",
+    "spectool.runtime.caches.shared",
+    "spectool.runtime.policy.measuring",
+)
 
 
 @once_per_model
@@ -55,6 +63,7 @@ class Follower(Link):
         with _interruptible(), mlx_lm_compat.wired_limit(self._model, [mx.default_stream(mx.default_device())]):
             for name, *_ in self._events():
                 if name == "stop":
+                    self._watch.expects_end = True
                     return
 
     def tokens(self, cache: list[Any] | None) -> Generator[tuple[int, mx.array, bool], None, None]:
@@ -63,7 +72,7 @@ class Follower(Link):
         Log-probabilities are those of this rank's own logits, before processors and grammar.
         """
         self._given = cache
-        mx.synchronize(mlx_lm_compat.generation_stream)  # as rank 0 does
+        self.settled = False
         events = self._events()
 
         def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
@@ -97,28 +106,24 @@ class Follower(Link):
         """Do what rank 0 tells, and yield what concerns the caller after the pass that came with it."""
         logits = None
         while True:
-            with self._watch.waiting():
-                events: list[list[Any]] = []
-                try:
-                    for number, *rest in json.loads(self._broadcast(b"")):
-                        if isinstance(number, str):
-                            self._names.append(number)
-                            continue
-                        name = self._names[number]
-                        if name == "told":
-                            tokens, accepted, rows = rest[0]
-                            events.append([name, tokens, accepted, logits[0, -rows:]])  # type: ignore[index]
-                        elif name == "rest":
-                            self._watch.sleep()
-                        elif name in ("opened", "ended", "stop"):
-                            events.append([name, *rest[0]])
-                        elif name == "pass":
-                            logits = self._repeat_pass(*rest[0])
-                        else:
-                            self._repeat(name, *rest)
-                except BaseException as error:
-                    self._watch.end(error)
-                    raise
+            events: list[list[Any]] = []
+            with self._watch.working():
+                for number, *rest in self._received():
+                    if isinstance(number, str):
+                        self._names.append(number)
+                        continue
+                    name = self._names[number]
+                    if name == "told":
+                        tokens, accepted, rows = rest[0]
+                        events.append([name, tokens, accepted, logits[0, -rows:]])  # type: ignore[index]
+                    elif name == "rest":
+                        self._watch.sleep()
+                    elif name in ("opened", "ended", "stop"):
+                        events.append([name, *rest[0]])
+                    elif name == "pass":
+                        logits = self._repeat_pass(*rest[0])
+                    else:
+                        self._repeat(name, *rest)
             yield from events
 
     def _repeat_pass(self, tokens: list[list[int]], named: str | None, logits: bool) -> mx.array | None:
@@ -141,7 +146,7 @@ class Follower(Link):
                 objects[arguments[1]] = copy.deepcopy(objects[int(arguments[0])])
             case "given":
                 if self._given is None:
-                    raise RuntimeError("rank 0 was given a prompt cache, and this rank was not")
+                    raise SpectoolError("rank 0 was given a prompt cache, and this rank was not. Give one to all")
                 objects[arguments[0]] = self._adopted = SpreadCache(self._given)
             case "alike":
                 work, named_cache, further, named = arguments
@@ -166,20 +171,25 @@ class Follower(Link):
                 raise
         else:
             if result == FAILED or (result is not None and found != result):
-                raise RuntimeError(
+                raise RuntimeUnsupported(
                     f"{name}: rank 0 has {result}, and this rank {found}. In a pipeline, all parts of the model need "
                     "layers of the same kinds"
                 )
 
 
 def _found(name: str) -> tuple[Any, str]:
-    """Where an operation is, and what it is called there."""
+    """Where an operation is, and what it is called there.
+
+    Raises:
+        SpectoolError: It is none of those that rank 0 may name.
+    """
     module, _, path = name.partition(":")
-    owner: Any = importlib.import_module(module)
+    if module in _MODULES:
+        import_module(module)
+    if name not in operations:
+        raise SpectoolError(f"rank 0 asks for {name!r}, which is no operation of a group")
     *parents, last = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return owner, last
+    return reduce(getattr, parents, sys.modules[module]), last
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime import mlx_lm_compat
 from spectool.runtime.groups.link import Link, group_of
-from spectool.runtime.groups.mirrored import Spread, SpreadCache, uninterrupted
+from spectool.runtime.groups.mirrored import Spread, SpreadCache, name_of, uninterrupted
 from spectool.runtime.per_model import once_per_model
 
 checked_every = 0  # passes between two checks of the ranks against each other; 0 for none
@@ -54,12 +54,12 @@ def alike(
     *arguments: _P.args,
     **named: _P.kwargs,
 ) -> _R:
-    """Work that makes passes of its own, the same ones on all ranks, and leaves none under way."""
+    """`repeatable` work that makes passes of its own, the same ones on all ranks, and leaves none under way."""
     leader = leader_of(model)
     if leader is None:
         return work(model, cache, *arguments, **named)
     assert isinstance(cache, SpreadCache)
-    told = [f"{work.__module__}:{work.__qualname__}", leader.named(cache), arguments, named]
+    told = [name_of(work), leader.named(cache), arguments, named]
     return leader.meet("alike", told, lambda: work(model, cache, *arguments, **named))
 
 
@@ -79,7 +79,7 @@ def call(model: Any, *, opens: bool = False) -> Iterator[None]:
     leader = leader_of(model)
     error: BaseException | None = None
     if leader is not None:
-        mx.synchronize(mlx_lm_compat.generation_stream)  # what a loop of mlx-lm's has left under way
+        leader.settled = False
     try:
         yield
     except BaseException as raised:
@@ -88,6 +88,7 @@ def call(model: Any, *, opens: bool = False) -> Iterator[None]:
     finally:
         if leader is not None:
             leader.end_call(error, opens=opens)
+            leader.settled = False
 
 
 def tell(cache: Sequence[Any], tokens: Sequence[int], accepted: int, rows: int) -> None:
@@ -111,10 +112,14 @@ class Leader(Link):
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
         self._operations: dict[str, int] = {}
-        self._passes, self._lost, self._rests = 0, False, False
+        self._passes, self._stopped, self._rests = 0, False, False
         super().__init__(model, group, until_stopped=False)
         if self.until_stopped:
             atexit.register(self.stop)
+
+    @property
+    def _over(self) -> bool:
+        return self._stopped or self._watch.failed
 
     def added(self, new: Spread) -> int:
         """Give an object its number."""
@@ -169,7 +174,7 @@ class Leader(Link):
         Raises:
             SpectoolError: The group has ended.
         """
-        if self._lost:
+        if self._over:
             raise SpectoolError("the group of processes has ended. Start it again")
         with uninterrupted(), self._watch.waiting():
             try:
@@ -178,13 +183,12 @@ class Leader(Link):
             except RuntimeUnsupported:
                 raise
             except BaseException as error:
-                self._lost = True
                 self._watch.end(error)  # the others may not be at the same place any more
                 raise
 
     def end_call(self, error: BaseException | None, *, opens: bool) -> None:
         """Tell the others how a call has ended, or that it has begun well."""
-        if self._lost:
+        if self._over:
             return
         if self.until_stopped:
             if not opens:
@@ -197,13 +201,13 @@ class Leader(Link):
 
     def rest(self) -> None:
         """Let the others sleep until the next message."""
-        if self.until_stopped and not self._lost and not self._rests and self._watch.complete:
+        if self.until_stopped and not self._over and not self._rests:
             self.send("rest", [])
             self._rests = True
 
     def stop(self) -> None:
         """End the other ranks, which follow until they are stopped."""
-        if self.until_stopped and not self._lost:
-            self._lost = True
-            self._watch.expect_end()
+        if self.until_stopped and not self._over:
+            self._stopped = True
+            self._watch.expects_end = True
             self.send("stop", [])

@@ -1,11 +1,11 @@
 """Whether the processes of a group are all alive.
 
 A rank that waits inside MLX for one that is gone would wait for ever, or until MLX's backend notices. So rank 0 keeps a
-connection to each of the others. The kernel closes it when a process ends, and its keep-alive when a machine does.
+connection to each of the others. The kernel closes it when a process ends, and its keep-alive when a machine does. Both
+sides send an empty line each second, so that a rank that waits can say which one is silent.
 """
 
 import json
-import logging
 import os
 import secrets
 import socket
@@ -17,56 +17,95 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-_CONNECT_SECONDS = 5.0
+from spectool import SpectoolError
+
+_CONNECT_SECONDS = 3.0  # for each address of rank 0
+_GREETING_SECONDS = 1.0  # for each process that connects to rank 0
+_PULSE_SECONDS = 1.0
+_SILENT_SECONDS = 5.0  # until it is said who is waited for
+_NOTICE_SECONDS = 1.0  # in which it is known who is gone, after MLX has lost a connection
 _GRACE_SECONDS = 3.0  # in which MLX may notice by itself, which gives an ordinary error
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
+_TCP = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
+_TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a pulse is unanswered
 
-_WAKE = "wake"
-
-log = logging.getLogger(__name__)
+_WAKE = b"wake"
 
 
 class Watch:
-    """Ends this process if it would wait for one that is gone."""
+    """Ends this process if it would wait for one that is gone.
 
-    def __init__(self, rank: int, size: int) -> None:
-        self._rank, self._size = rank, size
+    Attributes:
+        at_once: End this process also while it does not wait for others.
+        expects_end: The others end from here on, and that is no error.
+        failed: The others end, because something went wrong here.
+    """
+
+    def __init__(self, rank: int, addresses: list[str]) -> None:
+        """A watch on a rank; ``addresses`` are those of all ranks."""
+        self._rank, self._addresses = rank, addresses
         self._peers: dict[int, socket.socket] = {}
-        self._waits = self._at_once = self._ends = False
-        self._woken = threading.Event()
+        self._waits = self._begun = self.at_once = self.expects_end = self.failed = False
+        self._woken, self._lost, self._reason = threading.Event(), threading.Event(), ""
+
+    def named(self, rank: int) -> str:
+        """A rank, and where it is."""
+        return f"rank {rank} ({self._addresses[rank]})" if rank < len(self._addresses) else f"rank {rank}"
 
     def listen(self) -> dict[str, Any]:
-        """On rank 0: where the others find it."""
-        self._listening = socket.create_server(("", 0), backlog=self._size)
-        self._key = secrets.token_hex(16)
-        return {"hosts": _own_hosts(), "port": self._listening.getsockname()[1], "key": self._key}
+        """On rank 0: let the others connect until `begin`; return where they find it, and the key that they show."""
+        self._key, addresses = secrets.token_hex(16), []
+        for own, told in _own_hosts(self._addresses).items():
+            with suppress(OSError):
+                listening = socket.create_server((own, 0))
+                addresses.append((told, listening.getsockname()[1]))
+                threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+        return {"addresses": addresses, "key": self._key}
 
-    def begin(self, address: dict[str, Any], *, at_once: bool) -> None:
-        """Connect to rank 0, or let the others connect.
+    def connect(self, address: dict[str, Any]) -> bool:
+        """On the other ranks: connect to rank 0; return whether it answers."""
+        for host, port in address["addresses"]:
+            with suppress(OSError):
+                peer = socket.create_connection((host, port), _CONNECT_SECONDS)
+                peer.sendall(f"{address['key']} {self._rank}\n".encode())
+                if peer.recv(1):
+                    self._keep(0, peer)
+                    return True
+        return False
 
-        If one is gone, this process ends when it waits for it, or ``at_once``.
-        """
-        self._at_once = at_once
-        if self._rank == 0:
-            self._accept()
-        else:
-            self._connect(address)
+    def begin(self) -> None:
+        """Watch, now that all are connected: where one is gone, this process ends when it waits for it."""
+        self._begun = True
+        threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
         for rank, peer in self._peers.items():
             threading.Thread(target=self._read, args=(rank, peer), name=f"watch rank {rank}", daemon=True).start()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While this process needs the others."""
-        self._waits = True
+    def waiting(self, *, meets: bool = False) -> Iterator[None]:
+        """While this process needs the others, or even ``meets`` them and does nothing else.
+
+        Raises:
+            SpectoolError: MLX failed because one of them is gone.
+        """
+        before, self._waits = self._waits, True
         try:
             yield
+        except RuntimeError as error:
+            if self._lost.wait(_NOTICE_SECONDS) or meets:
+                reason = self._reason or f"a process of the group is gone ({error})"
+                raise SpectoolError(f"{reason}. Start all ranks again") from error
+            raise
         finally:
-            self._waits = False
+            self._waits = before
 
-    @property
-    def complete(self) -> bool:
-        """Whether rank 0 is connected to all others."""
-        return len(self._peers) == self._size - 1
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Work that the others need as well: they end if it fails here, and this process if one of them ends."""
+        with self.waiting():
+            try:
+                yield
+            except BaseException as error:
+                self.end(error)
+                raise
 
     def sleep(self) -> None:
         """Wait until rank 0 wakes this one."""
@@ -77,72 +116,112 @@ class Watch:
         """Wake the others, each of which sleeps or is about to."""
         self._tell(_WAKE)
 
-    def expect_end(self) -> None:
-        """The others end from here on, and that is no error."""
-        self._ends = True
-
     def end(self, error: BaseException) -> None:
         """Tell the others what went wrong here: they end, too."""
-        self._tell(f"rank {self._rank}: {type(error).__name__}: {error}")
+        self.failed = True
+        if not self._lost.is_set():
+            kind = "" if isinstance(error, SpectoolError) else f"{type(error).__name__}: "
+            self._tell(f"{self.named(self._rank)}: {kind}{error}".splitlines()[0][:1000].encode())
 
-    def _tell(self, reason: str) -> None:
+    def _tell(self, line: bytes) -> None:
         for peer in self._peers.values():
             with suppress(OSError):
-                peer.sendall(f"{reason.splitlines()[0]}\n".encode())
+                peer.sendall(line + b"\n")
 
-    def _accept(self) -> None:
-        until = time.monotonic() + _CONNECT_SECONDS
-        with self._listening:
-            while len(self._peers) < self._size - 1 and (left := until - time.monotonic()) > 0:
-                self._listening.settimeout(left)
+    def _accept(self, listening: socket.socket) -> None:
+        with listening:
+            listening.settimeout(_GREETING_SECONDS)
+            while not self._begun:
                 with suppress(OSError):
-                    peer, _ = self._listening.accept()
-                    peer.settimeout(max(0.1, left))
-                    key, _, rank = peer.makefile("rb").readline(100).strip().partition(b" ")
-                    if secrets.compare_digest(key, self._key.encode()):
-                        self._keep(int(rank), peer)
-        if not self.complete:
-            log.warning("a process of the group cannot reach rank 0, so it may wait for ever if rank 0 is lost")
+                    peer, _ = listening.accept()
+                    threading.Thread(target=self._greet, args=(peer,), daemon=True).start()
 
-    def _connect(self, address: dict[str, Any]) -> None:
-        for host in address["hosts"]:
-            with suppress(OSError):
-                peer = socket.create_connection((host, address["port"]), _CONNECT_SECONDS)
-                peer.sendall(f"{address['key']} {self._rank}\n".encode())
-                self._keep(0, peer)
+    def _greet(self, peer: socket.socket) -> None:
+        """Keep a connection to a process that knows the key; others have nothing to say here."""
+        with suppress(OSError, ValueError):
+            peer.settimeout(_GREETING_SECONDS)
+            key, _, rank = peer.makefile("rb").readline(100).strip().partition(b" ")
+            if secrets.compare_digest(key, self._key.encode()) and not self._begun:
+                self._keep(int(rank), peer)
+                peer.sendall(b"\n")
                 return
+        peer.close()
 
     def _keep(self, rank: int, peer: socket.socket) -> None:
-        peer.settimeout(None)
+        peer.settimeout(1.0)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEP_ALIVE.items():
+        for name, value in _TCP.items():
             if hasattr(socket, name):
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._peers[rank] = peer
 
     def _read(self, rank: int, peer: socket.socket) -> None:
         """Wait until a process ends; then end this one once it waits for it."""
-        reason = ""
-        with suppress(OSError), peer.makefile("r", encoding="utf-8", errors="replace") as lines:
-            while (reason := lines.readline(1000).strip()) == _WAKE:
-                self._woken.set()
-        reason = reason or f"rank {rank} is gone"
+        reason = self._hear(rank, peer) or f"{self.named(rank)} is gone"
+        if self.expects_end:
+            return
+        if not self._lost.is_set():
+            self._tell(reason.encode())
+            self._reason = reason
+            self._lost.set()
         waited = 0.0
         while waited < _GRACE_SECONDS:
             time.sleep(0.1)
-            if self._ends:
+            if self.expects_end:
                 return
-            waited = waited + 0.1 if self._waits or self._at_once else 0.0
-        self._tell(reason)
-        print(f"Error: {reason}, so rank {self._rank} ends, too. Start all of them again", file=sys.stderr, flush=True)
+            waited = waited + 0.1 if self._waits or self.at_once else 0.0
+        _say(f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again")
         os._exit(1)
 
+    def _hear(self, rank: int, peer: socket.socket) -> str:
+        """Listen to a process until it ends, or says why it will."""
+        rest, heard, said = b"", time.monotonic(), False
+        with suppress(OSError):
+            while True:
+                try:
+                    came = peer.recv(2000)
+                except TimeoutError:
+                    if self._waits and not said and time.monotonic() - heard > _SILENT_SECONDS:
+                        said = True
+                        _say(f"rank {self._rank} is waiting for {self.named(rank)}, which is silent")
+                    continue
+                if not came:
+                    break
+                if said:
+                    _say(f"rank {self._rank} goes on, since {self.named(rank)} is back")
+                *lines, rest = (rest + came).split(b"\n")
+                heard, said = time.monotonic(), False
+                for line in lines:
+                    if line == _WAKE:
+                        self._woken.set()
+                    elif line:
+                        return line.decode(errors="replace")
+        return ""
 
-def _own_hosts() -> list[str]:
-    """Addresses of this machine that the other ranks may reach: those that MLX's backends use, and its name."""
-    hosts: list[str] = []
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        first = json.loads(Path(os.environ["MLX_HOSTFILE"]).read_text())[0]
-        hosts += [str(address).rpartition(":")[0] for address in first]
-    hosts.append(os.environ.get("MLX_JACCL_COORDINATOR", "").rpartition(":")[0])
-    return [host for host in dict.fromkeys([*hosts, socket.gethostname(), "127.0.0.1"]) if host]
+    def _pulse(self) -> None:
+        while not self.expects_end:
+            time.sleep(_PULSE_SECONDS)
+            self._tell(b"")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def addresses_of_ranks() -> list[str]:
+    """The first address of each rank, as MLX's backends have it; empty without a group, and where they do not say."""
+    with suppress(OSError, ValueError, KeyError, IndexError):
+        return [str(rank[0]) for rank in json.loads(Path(os.environ["MLX_HOSTFILE"]).read_text())]
+    with suppress(OSError, ValueError, KeyError):
+        ranks = len(json.loads(Path(os.environ["MLX_IBV_DEVICES"]).read_text()))
+        return [os.environ["MLX_JACCL_COORDINATOR"], *["over RDMA"] * (ranks - 1)]
+    return []
+
+
+def _own_hosts(addresses: list[str]) -> dict[str, str]:
+    """Where rank 0 listens, and what the others call it: the address that its neighbours use, and those of its name."""
+    own = [addresses[0].rpartition(":")[0]] if addresses else []
+    if not all(each.startswith("127.") for each in addresses):
+        with suppress(OSError):
+            own += socket.gethostbyname_ex(socket.gethostname())[2]
+    return {each: each for each in own} or {"": socket.gethostname()}

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from spectool.runtime.policy.curve import FAR_OFF
+
 MAX_LOSS = 0.01  # of the time that drafting may lose in the long run
 ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
 SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
@@ -56,3 +58,34 @@ class LossAccount:
     def rest(self) -> None:
         """Let a cycle without drafts pass."""
         self.left = max(self.left, min(ALLOWANCE, self.left + MAX_LOSS))
+
+
+class Trials:
+    """Drafts against the curve, now and then, without which one that is too dear would never be contradicted.
+
+    They may lose a plain pass, and `MAX_LOSS` of the time, of which each that found nothing leaves half.
+
+    Attributes:
+        left: What they may still lose, in plain passes, if the curve is right.
+    """
+
+    def __init__(self) -> None:
+        self.left, self._share = 1.0, MAX_LOSS
+        self._spent = 0.0  # by the latest one
+
+    def costs(self, costs: Sequence[float], hoped: Sequence[float]) -> list[float]:
+        """The ``costs`` of a cycle by draft length, or ``hoped`` ones where those are far above and can be tried."""
+        self.left = min(SURPLUS, self.left + self._share)
+        most = 1.0 + self.left
+        return [low if FAR_OFF * low < cost <= most else cost for cost, low in zip(costs, hoped, strict=True)]
+
+    def begin(self, cost: float) -> None:
+        """Try a pass that should take ``cost`` plain ones."""
+        self._spent = cost - 1.0
+        self.left, self._share = self.left - self._spent, self._share / 2
+
+    def end(self, far_less: bool) -> None:
+        """Say whether the latest pass took ``far_less``; then nothing was lost by trying it."""
+        if far_less and self._spent:
+            self.left, self._share = self.left + self._spent, 2 * self._share
+        self._spent = 0.0

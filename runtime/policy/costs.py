@@ -2,7 +2,8 @@
 
 Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, but not on the values of
 the weights. The key of a measurement is made of these, so a copy of a model has the same key. `spectool
-doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts.
+doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts, and another one
+at each later start until two agree, because other programs disturb it. The least of all their times counts.
 """
 
 import hashlib
@@ -10,9 +11,11 @@ import logging
 import sys
 import weakref
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any, cast
 
+import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
@@ -28,7 +31,11 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
+SECONDS = 0.3  # that it may take in any case, for the more often it is repeated, the less noise is left
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
+
+
+_measured_here = set[str]()  # keys of models that this process has measured
 
 
 @once_per_model
@@ -62,13 +69,17 @@ def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure
     What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.
     """
     costs = costs_of(model, measure=measure)
-    policy = Policy(ASSUMED if costs is None else PassCurve(costs.seconds, costs.plain))
+    whole = costs if costs is not None and costs.whole else None
+    policy = Policy(ASSUMED)
+    if whole is not None:
+        curve = PassCurve(whole.seconds, whole.plain, whole.final)
+        policy = Policy(curve, doubt=cache(partial(_doubt, model_key(model))))
     if costs is not None and costs.exact:
         policy.longest = costs.longest_exact
     for member in members_of(drafter):
         if member.costs_a_pass:
             draft = None if member.cache is None else member.cache.model
-            policy.record(member.name).begin_model(_draft_cost(draft, model, costs, measure))
+            policy.record(member.name).begin_model(_draft_cost(draft, model, whole, measure))
     return policy
 
 
@@ -84,11 +95,21 @@ def known_costs(model: Any) -> PassCosts | None:
 
 
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
-    """What passes of a model cost on this machine; if that is not known, it is measured now where it may be."""
+    """What passes of a model cost on this machine; what is not known for sure is measured now where it may be."""
     found = known_costs(model)
-    if found is not None or not measure or not hasattr(model, "parameters") or repeats(model):
+    if not measure or not hasattr(model, "parameters") or repeats(model):
         return found
-    return _measured(model)
+    if found is not None and found.whole and (found.final or model_key(model) in _measured_here):
+        return found
+    return _measured(model, found)
+
+
+def _doubt(key: str) -> None:
+    """Have a model measured again at the next start, because its passes take another time than was measured."""
+    with suppress(OSError, ArtifactError):
+        costs = load_costs(key)
+        if costs is not None and costs.final:
+            save_costs(key, replace(costs, final=False))
 
 
 @cache
@@ -96,23 +117,32 @@ def _warn_once(message: str) -> None:
     logging.getLogger(__name__).warning(message)
 
 
-def _measured(model: Any) -> PassCosts | None:
-    """The short measurement, which is kept for the next time; None if it fails or cannot be kept."""
+def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
+    """The short measurement, with what was measured ``before``; only this if it fails or cannot be kept."""
     from tqdm import tqdm
 
+    key = model_key(model)
     try:
-        require_writable(costs_path(model_key(model)))
-        print("measuring once what passes of this model cost on this machine", file=sys.stderr)
+        require_writable(costs_path(key))
+        often, why = ("once", "") if before is None else ("again", ", to be sure")
+        print(f"measuring {often} what passes of this model cost on this machine{why}", file=sys.stderr)
+        mx.eval(model.parameters())
         bar = tqdm(total=1.0, bar_format="{l_bar}{bar}| {elapsed}", desc="passes", leave=False, disable=None)
         with bar:
-            seconds, plain = time_passes(model, lambda each: SHORT * each, progress=lambda at: bar.update(at - bar.n))
-        costs = PassCosts(type(model).__module__.rpartition(".")[2], machine_of(model), seconds, plain, (), False)
-        save_costs(model_key(model), costs)
+            seconds, plain, _ = time_passes(
+                model, lambda each: max(SHORT * each, SECONDS), progress=lambda at: bar.update(at - bar.n)
+            )
+        name = type(model).__module__.rpartition(".")[2]
+        costs = PassCosts(name, machine_of(model), seconds, plain, (), final=False)
+        if before is not None:
+            costs = before.with_another(costs)
+        save_costs(key, costs)
+        _measured_here.add(key)
         if advice := blas_advice(model):
             print(advice, file=sys.stderr)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
-        return None
+        return before
     return costs
 
 
@@ -121,7 +151,7 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
     if draft is None:  # a drafter of another kind, which is taken to be a small model
         return DraftCost(0.1, 0.0)
     costs = costs_of(draft, measure=measure)
-    if costs is None or known is None:
+    if costs is None or known is None or not costs.whole:
         share = weight_bytes(draft) / max(1, weight_bytes(target))
         return DraftCost(share, share / 8)
     plain = known.plain[min(known.plain)]

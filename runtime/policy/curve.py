@@ -7,7 +7,7 @@ drafted and found nothing.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 FAR_OFF = 1.25  # times as long as expected: what varies less is noise, and changes hardly any decision
@@ -15,23 +15,30 @@ _NOISE = 1.2  # times as long as a pass over more rows: less is noise, and more 
 _OUTLIER = 2.0  # a pass that takes longer than this many times the usual was disturbed, and counts as this many
 _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _STEP = 6  # bits: what 64 more tokens of context change is not worth working out again
+_HOPED = 0.05  # plain passes for each row where rows are cheap
 _FEWEST = 4  # passes of each kind before they are compared
+_NEAR = 1.0 + (FAR_OFF - 1.0) / 2  # what was far off is so no longer from here on, so that it does not come and go
 
 
 class PassCurve:
     """Plain passes that a pass takes, interpolated in rows and in context.
 
     More rows hardly ever take less time, so a time that is a little longer than that of more rows is replaced by it. If
-    it is much longer, other sizes have better kernels, as 4 and 8 rows have on CPUs. Beyond the rows that were
-    measured, the steeper of the average and the last slope goes on in the shortest context; in a longer one, passes are
-    as many times as long as those over the most rows that were measured there.
+    it is much longer, other sizes have better kernels, as 4 and 8 rows have on CPUs; but a measurement that is not
+    ``final`` was rather disturbed. Beyond the rows that were measured, the steeper of the average and the last slope
+    goes on in the shortest context; in a longer one, passes are as many times as long as those over the most rows that
+    were measured there.
     """
 
-    def __init__(self, seconds: Mapping[int, Mapping[int, float]], plain: Mapping[int, float]) -> None:
+    def __init__(
+        self, seconds: Mapping[int, Mapping[int, float]], plain: Mapping[int, float], final: bool = True
+    ) -> None:
         """Draw the curve through seconds by tokens of context and by rows, and ``plain`` ones by context."""
         self._depths = sorted(seconds)
-        self._points = {depth: _smoothed(seconds[depth]) for depth in self._depths}
+        self._points = {depth: _smoothed(seconds[depth], _NOISE if final else math.inf) for depth in self._depths}
         self._plain = {depth: min(plain[depth], self._points[depth][1]) for depth in self._depths}
+        if not final:  # a lone pass over a row takes hardly longer
+            self._points = {depth: {**points, 1: self._plain[depth]} for depth, points in self._points.items()}
         self._drawn: dict[tuple[int, int], float] = {}
         self._costs: dict[tuple[int, int, int, int], list[float]] = {}
 
@@ -71,53 +78,103 @@ class PassCurve:
 class Drift:
     """How many times as long passes with drafts take as the curve says, compared with passes without.
 
-    It counts only where it is far off, as on a machine that is hot or shared, or was measured at a bad moment.
+    It counts only where it is far off, as on a machine that is hot or shared, or was measured at a bad moment. Where
+    they take longer, that is one figure for all sizes. Where they take less, noise has made some sizes too dear, each
+    in its own way, and no pass over fewer rows takes longer than one that was seen.
 
     Attributes:
         factor: By which passes with drafts are taken to be dearer than measured; 1 where that is not far off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, doubt: Callable[[], object] = lambda: None) -> None:
+        """Begin with the curve as it is; ``doubt`` is called, perhaps often, where it is far off."""
         self.factor = 1.0
         self._ratios = {True: 1.0, False: 1.0}  # of passes with drafts, and of others, to what was expected
         self._seen = {True: 0, False: 0}
+        self._shares: dict[int, tuple[int, float]] = {}  # by rows: passes with drafts, and their ratio to others'
+        self._cheaper: dict[int, float] = {}  # these ratios where they are far below 1
         self._rows: set[int] = set()  # the first pass of a size prepares the others
-        self._warned = False
+        self._doubt, self._warned = doubt, False
 
     @property
     def wants_plain(self) -> bool:
         """Whether a pass without drafts is needed, because there have hardly been any to compare with."""
         return self._seen[False] < _FEWEST and self._seen[True] >= _FEWEST * (1 + self._seen[False])
 
-    def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> None:
-        """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds."""
-        if rows not in self._rows:
-            self._rows.add(rows)
-            return
+    def corrected(self, costs: list[float], rows: int) -> list[float]:
+        """Plain passes by draft length, ``rows`` without drafts, after what was seen.
+
+        None is far above what was seen of as many or more rows. If the most rows of which anything was seen were too
+        dear, more than these are taken to cost in proportion.
+        """
+        most = math.inf
+        for length in reversed(range(len(costs))) if self._cheaper else ():
+            if (share := self._cheaper.get(rows + length)) is not None:
+                costs[length] = max(1.0, share * costs[length] / self.factor)
+            elif rows + length not in self._shares and costs[length] > FAR_OFF * most:
+                costs[length] = most
+            most = min(most, costs[length])
+        top = max(self._shares, default=0)
+        if top in self._cheaper and (seen := top - rows) < len(costs):
+            slope = (costs[seen] - 1.0) / max(1, top - 1)
+            costs[seen:] = [min(cost, costs[seen] + slope * more) for more, cost in enumerate(costs[seen:])]
+        return costs
+
+    def hoped(self, costs: Sequence[float], rows: int) -> list[float]:
+        """The same ``costs``, but hardly any for rows of which little was seen."""
+        seen = [self._shares.get(rows + at, (0, 0.0))[0] for at in range(len(costs))]
+        return [min(cost, 1.0 + _HOPED * at) if seen[at] < _FEWEST else cost for at, cost in enumerate(costs)]
+
+    def observe(self, rows: int, seconds: float, expected: float, *, drafted: bool) -> bool:
+        """Record a pass over some rows, with drafts or without, that was expected to take ``expected`` seconds.
+
+        Returns whether it took far less than others of which that was expected.
+        """
+        ratio, plain = seconds / expected if expected > 0 else 0.0, self._ratios[False]
+        far_less = drafted and self._seen[False] >= _FEWEST and ratio * FAR_OFF < plain
+        is_first = rows not in self._rows
+        self._rows.add(rows)
+        if ratio <= 0.0 or (is_first and not far_less):
+            return False  # no clock, or it prepares the others
+        if drafted and self._seen[False] >= _FEWEST:
+            count, share = self._shares.get(rows, (0, 0.0))
+            share += max(_WEIGHT, 1.0 / (count + 1)) * (min(_OUTLIER, ratio / plain) - share)
+            self._shares[rows] = count + 1, share
+            if share * (_NEAR if rows in self._cheaper else FAR_OFF + 1.0 / (count + 1)) < 1.0:
+                self._cheaper[rows] = share
+                self._doubt()
+            else:
+                self._cheaper.pop(rows, None)
+        if rows not in self._cheaper:
+            self._compare(ratio, drafted)
+        return far_less
+
+    def _compare(self, ratio: float, drafted: bool) -> None:
+        """Compare passes with drafts, of all sizes that were not measured too dear, and those without."""
         self._seen[drafted] += 1
         before, count = self._ratios[drafted], self._seen[drafted]
-        ratio = seconds / expected
         before = ratio if count == 1 or ratio < before / _OUTLIER else before  # what was believed was disturbed
         ratio = min(ratio, _OUTLIER * before)
         self._ratios[drafted] = before + max(_WEIGHT, 1.0 / count) * (ratio - before)
         found = self._ratios[True] / self._ratios[False]
-        far = FAR_OFF if self.factor == 1.0 else 1.0 + (FAR_OFF - 1.0) / 2  # it does not come and go
+        far = FAR_OFF if self.factor == 1.0 else _NEAR  # it does not come and go
         far += 1.0 / max(1, self._seen[True])  # of a few passes, one may have been disturbed
         self.factor = found if min(self._seen.values()) >= _FEWEST and found > far else 1.0
         if self.factor > 1.0 and not self._warned:
             self._warned = True
+            self._doubt()
             logging.getLogger(__name__).warning(
                 "passes with drafts take %.1f times as long as measured on this machine, so fewer tokens are drafted. "
-                "If it is cool and idle, run `spectool doctor` again.",
+                "They are measured again at the next start. If it is cool and idle, run `spectool doctor` again.",
                 found,
             )
 
 
-def _smoothed(times: Mapping[int, float]) -> dict[int, float]:
-    """Times by rows, in which one of more rows that is a little less is taken for the right one of both."""
+def _smoothed(times: Mapping[int, float], noise: float) -> dict[int, float]:
+    """Times by rows, none of which is longer than one of more rows unless it is so by more than ``noise`` times."""
     found, least = dict[int, float](), math.inf
     for rows in sorted(times, reverse=True):
-        found[rows] = least if least < times[rows] <= _NOISE * least else times[rows]
+        found[rows] = least if least < times[rows] <= noise * least else times[rows]
         least = min(least, times[rows])
     return dict(sorted(found.items()))
 

@@ -28,8 +28,8 @@ from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
-from spectool.runtime.policy.account import DECAY, LossAccount
-from spectool.runtime.policy.curve import FREE, Drift, PassCurve
+from spectool.runtime.policy.account import DECAY, LossAccount, Trials
+from spectool.runtime.policy.curve import ASSUMED, FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
@@ -108,13 +108,19 @@ class Policy:
         curve: What passes cost.
         longest: The most draft tokens in a pass.
         account: What drafting may still lose.
+        trials: What drafts against the curve may still lose.
     """
 
-    def __init__(self, curve: PassCurve = FREE, longest: int = LONGEST_DRAFT) -> None:
-        """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised."""
+    def __init__(
+        self, curve: PassCurve = FREE, longest: int = LONGEST_DRAFT, doubt: Callable[[], object] = lambda: None
+    ) -> None:
+        """Choose up to ``longest`` tokens by what passes cost; by default, all that is promised.
+
+        Calls ``doubt`` when passes take another time than ``curve`` says.
+        """
         self.curve, self.longest = curve, longest
-        self.account = LossAccount()
-        self._drifts = defaultdict[int, Drift](Drift)  # by the number of texts in a pass
+        self.account, self.trials = LossAccount(), Trials()
+        self._drifts = defaultdict[int, Drift](lambda: Drift(doubt))  # by the number of texts in a pass
         self._records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
         self._usual_cycles = _TEXT  # of a text
@@ -174,9 +180,15 @@ class Policy:
             context = max(context, text.context)
         costs = _level(self.costs(max(*limits, least), context, texts=together, refed=refed), least)
         offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
-        length, picks, worth = self.best(offered, costs)
+        tried = costs
+        if together == 1 and self.is_automatic and self.curve is not ASSUMED:
+            tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
+        length, picks, worth = self.best(offered, tried)
         found = [pick.cut(length) for pick in picks]
         proposals = [pick.proposal for pick in found]
+        if tried[length] < costs[length]:
+            self.trials.begin(costs[length])
+            return Choice(drafters, proposals, tried[length], found, tried[length])
         cost = _cost_of(proposals, costs)
         if any(text.models for text in drafters):
             asked, count, reading, expected = self._models_to_ask(drafters, limits, costs, offered, worth, together)
@@ -207,7 +219,9 @@ class Policy:
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
-        return self.curve.costs(longest, context, texts=texts, refed=refed, drift=self.drift(texts).factor)
+        drift = self.drift(texts)
+        found = self.curve.costs(longest, context, texts=texts, refed=refed, drift=drift.factor)
+        return drift.corrected(found, 1 + refed)
 
     def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
@@ -269,7 +283,8 @@ class Policy:
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
         if self.is_automatic:
-            self.drift(texts).observe(rows, seconds, self.curve.seconds(rows * texts, context), drafted=drafted)
+            expected = self.curve.seconds(rows * texts, context)
+            self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
 
     def _most(self, drafter: GuardedDrafter, limit: int) -> int:
         """The most tokens that a drafter is asked for; where their number is fixed, that many."""

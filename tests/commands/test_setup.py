@@ -35,7 +35,9 @@ SAID = [f"{BUILD} --pack ", f"{BUILD} --corpus ", *(f"running: spectool {step} "
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in place of the user's cache."""
+    """An empty folder in place of the user's cache, on a machine where nothing disturbs a measurement."""
+    monkeypatch.setattr("spectool.measure.doctor.ALIKE", 1e9)
+    monkeypatch.setattr("spectool.runtime.policy.costs._doubt", lambda key: None)
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
     return tmp_path / "cache" / "spectool"
 

@@ -247,3 +247,19 @@ def test_damaged_costs_do_not_stop_a_generation():
 
 def test_file_of_costs_is_in_the_users_cache(tmp_path: Path):
     assert costs_path("k").is_relative_to(tmp_path)
+
+
+def test_a_measurement_that_was_disturbed_is_said_not_to_be_final(monkeypatch):
+    """It is merged with what was measured before, of which one time was longer, and measured again."""
+    model, _ = load_model(str(demo_path("target")))
+    disturbed = {64: {1: 1.0, 2: 9.0, 4: 2.0}}, {64: 1.0}, 3.4
+    monkeypatch.setattr("spectool.measure.doctor.time_passes", lambda *args, **options: disturbed)
+    save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.2, 4: 3.0}}, {64: 1.0}, ()))
+    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1"])
+    assert "takes up to 3.4 times as long" in result.stderr and "This is not final" in " ".join(result.stdout.split())
+    known = known_costs(model)
+    assert known is not None and not known.final and known.seconds == {64: {1: 1.0, 2: 1.2, 4: 2.0}}
+    steady = {64: {1: 1.0, 2: 1.2, 4: 2.0}}, {64: 1.0}, 1.1
+    monkeypatch.setattr("spectool.measure.doctor.time_passes", lambda *args, **options: steady)
+    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1"])
+    assert "not final" not in result.stdout and known_costs(model).final

@@ -23,7 +23,15 @@ pytestmark = pytest.mark.nightly
 
 
 def written(
-    folder: Path, count: int, *, model: Path, generations: int, pipeline: bool = False, late: float = 0.0, **drafts: Any
+    folder: Path,
+    count: int,
+    *,
+    model: Path,
+    generations: int,
+    pipeline: bool = False,
+    late: float = 0.0,
+    unfinished: bool = False,
+    **drafts: Any,
 ) -> None:
     """Write texts on a ring, and check that they are those of plain decoding, and the same on all ranks."""
     settings = {
@@ -31,6 +39,7 @@ def written(
         "pipeline": pipeline,
         "generations": generations,
         "late": late,
+        "unfinished": unfinished,
         **dict.fromkeys(("dictionary", "draft_model", "alignment")),
         **drafts,
     }
@@ -68,6 +77,10 @@ def saved(folder: Path, kind: str, layers: int, **changes: Any) -> Path:
 
 def test_ranks_that_are_late_write_the_same_text(tmp_path: Path, drafts: dict[str, str]) -> None:
     written(tmp_path, 2, model=demo_path("target"), generations=36, late=0.2, **drafts)
+
+
+def test_a_loop_of_mlx_lm_that_is_left_unfinished_changes_nothing(tmp_path: Path, drafts: dict[str, str]) -> None:
+    written(tmp_path, 2, model=demo_path("target"), generations=60, unfinished=True, **drafts)
 
 
 def test_a_pipeline_of_three_processes_writes_the_same_text(tmp_path: Path, drafts: dict[str, str]) -> None:

@@ -243,3 +243,16 @@ def test_the_context_is_found_where_a_model_keeps_it() -> None:
         assert context_length(model, object()) == 4096
     assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=512)) == 512
     assert context_length(tiny_model("llama"), SimpleNamespace(model_max_length=10**30)) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "times"), [({}, 1), ({"measure": False}, 0), ({"num_draft_tokens": 0}, 0), ({"num_draft_tokens": 4}, 0)]
+)
+def test_passes_are_timed_once_if_at_all_not_before_the_weights_are_read(
+    options: dict[str, Any], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = list[Any]()
+    monkeypatch.setattr("spectool.runtime.policy.costs.known_costs", lambda model: None)
+    monkeypatch.setattr("spectool.runtime.policy.costs._measured", lambda model, before: called.append(model))
+    with serving(**{"num_draft_tokens": None, **options}):
+        assert len(called) == times

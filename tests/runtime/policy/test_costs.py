@@ -12,9 +12,10 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy import costs as module
-from spectool.runtime.policy.costs import SHORT, model_key, new_policy, policy_for
+from spectool.runtime.policy.costs import SHORT, known_costs, model_key, new_policy, policy_for
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import time_passes
+from spectool.runtime.settings import LONGEST_DRAFT
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
 
@@ -42,7 +43,7 @@ class Slow:
 def test_the_short_measurement_takes_about_40_plain_passes(dear: float, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = Slow(tiny_model(), {rows: 1 + dear * (rows - 1) for rows in range(1, 33)})
     monkeypatch.setattr("spectool.runtime.policy.measuring.perf_counter", lambda: model.now)
-    seconds, plain = time_passes(model, lambda each: SHORT * each)
+    seconds, plain, _ = time_passes(model, lambda each: SHORT * each)
     assert model.now <= 1.2 * SHORT
     assert plain == dict.fromkeys(plain, 1.0) and {1, 2} <= seconds[64].keys()
     assert all(time == pytest.approx(1 + dear * (rows - 1)) for rows, time in seconds[64].items())
@@ -50,7 +51,7 @@ def test_the_short_measurement_takes_about_40_plain_passes(dear: float, monkeypa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_cache_can_be_measured(kind: str) -> None:
-    seconds, plain = time_passes(tiny_model(kind), lambda each: SHORT * each)
+    seconds, plain, _ = time_passes(tiny_model(kind), lambda each: SHORT * each)
     assert 1 in seconds[64] and plain[64] > 0
 
 
@@ -67,6 +68,48 @@ def test_it_is_measured_once_and_kept(capsys: pytest.CaptureFixture[str], monkey
     assert again.curve.costs(4, 64) == policy.curve.costs(4, 64)
     assert policy_for(model, drafter) is policy_for(model, drafter)
     assert policy_for(model, drafter, fresh=True) is not policy_for(model, drafter)
+
+
+def start(model: Any, monkeypatch: pytest.MonkeyPatch, times: dict[int, float] | None) -> PassCosts:
+    """What is kept after a start at which passes take these ``times``; None: nothing may be measured."""
+    timed = None if times is None else (lambda *args, **options: ({64: times}, {64: times[1]}, 1.0))
+    monkeypatch.setattr(module, "time_passes", timed)
+    monkeypatch.setattr(module, "_measured_here", set())
+    new_policy(model)
+    kept = load_costs(model_key(model))
+    assert kept is not None
+    return kept
+
+
+def test_it_is_measured_at_every_start_until_two_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = tiny_model()
+    disturbed, quiet = {1: 1.2, 2: 5.0, 4: 2.0, 8: 9.0}, {1: 1.0, 2: 1.1, 4: 1.3, 17: 3.0}
+    assert not start(model, monkeypatch, disturbed).final
+    assert new_policy(model).curve.seconds(2, 64) == 2.0, "as long as it is not sure, no size is dearer than more rows"
+    kept = start(model, monkeypatch, quiet)
+    assert not kept.final and kept.seconds[64] == quiet and kept.plain == {64: 1.0}
+    kept = start(model, monkeypatch, {rows: 2.2 * time for rows, time in quiet.items()})
+    assert kept.final and kept.seconds[64][2] == 1.1, "the machine was slower as a whole"
+    start(model, monkeypatch, None)
+
+    drift = new_policy(model).drift()
+    for _ in range(20):
+        drift.observe(1, 1.0, 1.0, drafted=False)
+        drift.observe(4, 3.0, 1.3, drafted=True)
+    assert not known_costs(model).final, "passes take longer than measured"  # type: ignore[union-attr]
+    assert start(model, monkeypatch, quiet).final
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_curve_of_too_few_sizes_is_measured_again(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a cold start left it, in a file that does not say if it is final."""
+    model: Any = tiny_model()
+    path = save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 9.0}}, {64: 1.0}, (1, 2), exact))
+    path.write_text(path.read_text(encoding="utf-8").replace(',\n "final": true', ""), encoding="utf-8")
+    assert new_policy(model, measure=False).curve is ASSUMED
+    kept = start(model, monkeypatch, {1: 1.0, 2: 1.0, 4: 1.0})
+    assert kept.seconds == {64: {1: 1.0, 2: 1.0, 4: 1.0}} and not kept.final
+    assert (kept.exact, kept.same_bits, new_policy(model).longest) == (exact, (1, 2), 1 if exact else LONGEST_DRAFT)
 
 
 def test_without_a_measurement_the_stated_curve_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,6 +165,16 @@ def test_a_policy_of_the_demo_knows_its_draft_model() -> None:
     cost = new_policy(model, drafter).record("model").cost
     assert 0 < cost.reading <= cost.token
     assert perf_counter() - began < 10
+
+
+def test_draft_models_have_costs_of_their_own() -> None:
+    target, small, large = tiny_model(), tiny_model(), tiny_model("gemma3_text")
+    drafter = Drafters([ModelDrafter(small), ModelDrafter(large), ModelDrafter(small)])
+    assert drafter.name == "model, model 2, model"
+    assert Drafters(drafter.members).name == drafter.name
+    policy = new_policy(target, drafter, measure=False)
+    assert policy.record("model") is not policy.record("model 2")
+    assert policy.record("model").cost.token == 1.0 != policy.record("model 2").cost.token
 
 
 def test_a_drafter_with_passes_of_its_own_kind_has_a_usual_cost() -> None:

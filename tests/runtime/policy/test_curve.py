@@ -65,9 +65,44 @@ def test_a_machine_that_is_slow_as_a_whole_does_not_drift() -> None:
     assert drift.factor == 1.0
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_passes_of_a_clock_that_stands_still_say_nothing(seconds: float, expected: float) -> None:
+    drift = Drift()
+    for _ in range(50):
+        drift.observe(1, seconds, expected, drafted=False)
+        drift.observe(4, seconds, expected, drafted=True)
+    assert drift.factor == 1.0
+
+
 def test_where_every_pass_has_drafts_a_plain_one_is_wanted_now_and_then_at_first() -> None:
     drift, plain = Drift(), 0
     for _ in range(500):
         plain += drift.wants_plain
         drift.observe(1 if drift.wants_plain else 4, 1.0, 1.0, drafted=not drift.wants_plain)
     assert 1 <= plain <= 5
+
+
+def test_what_was_seen_of_a_size_says_that_fewer_rows_are_no_dearer_and_more_in_proportion() -> None:
+    drift, doubted = Drift(lambda: doubted.append(True)), list[bool]()
+    costs = [1.0, 5.0, 6.0, 1.4, 8.0, 9.0, 10.0]  # by draft length; passes over 1 to 7 rows
+    for _ in range(8):
+        drift.observe(1, 1.0, 1.0, drafted=False)
+        drift.observe(3, 6.0, 6.0, drafted=True)
+    assert drift.corrected(list(costs), 1) == costs and not doubted, "a kernel that is slow for three rows"
+    assert drift.hoped(costs, 1) == pytest.approx([1.0, 1.05, 6.0, 1.15, 1.2, 1.25, 1.3])
+    for _ in range(4):
+        drift.observe(1, 1.0, 1.0, drafted=False)
+        drift.observe(5, 1.6, 8.0, drafted=True)
+    assert drift.corrected(list(costs), 1) == pytest.approx([1.0, 1.4, 6.0, 1.4, 1.6, 1.75, 1.9]) and doubted
+    assert drift.factor == 1.0
+    for _ in range(30):
+        drift.observe(5, 8.0, 8.0, drafted=True)
+    assert drift.corrected(list(costs), 1) == costs, "it was not"
+
+
+def test_a_clock_that_stands_still_says_nothing() -> None:
+    drift = Drift()
+    for _ in range(20):
+        drift.observe(1, 0.0, 1.0, drafted=False)
+        drift.observe(4, 0.0, 1.0, drafted=True)
+    assert drift.factor == 1.0 and not drift.wants_plain

@@ -1,7 +1,7 @@
 """The policy on simulated machines: against each member alone, against the best choices, and where costs drift."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean
 
 import pytest
@@ -10,6 +10,8 @@ from spectool.lab.hindsight import Machine, Saved, best_seconds, play, policy_fo
 from spectool.lab.simulated_answers import CURVES, LOOK_UPS, MODELS, READING, TOKENS, WRONG, Model, texts
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.policy import Policy
 
 BOTH = ["look-up", "model"]
 
@@ -117,6 +119,25 @@ def test_a_model_that_is_worth_its_passes_is_not_given_up_for_bad_luck() -> None
         speeds.append(speed(machine, short, ["model"]))
     print(speeds)
     assert min(speeds) >= 1.1 and mean(speeds) >= 1.3
+
+
+@pytest.mark.parametrize("final", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("look_up", ["sure", pytest.param("mixed", marks=pytest.mark.nightly)])
+def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, final: bool) -> None:
+    """Sizes that other programs made 1 to 10 times as long in 16 measurements: what is lost after 20 answers."""
+    print("seed 5")
+    rng, machine = random.Random(5), Machine(CURVES["rising"], {}, READING, 0.05)
+    answers = texts(LOOK_UPS[look_up], MODELS["bad"], 1, 40)
+
+    def gain(disturbed: Callable[[], float]) -> float:
+        times = {rows: machine.passes(rows) * (disturbed() if rows > 1 else 1.0) for rows in (1, 2, 4, 8, 17)}
+        policy = Policy(PassCurve({64: times}, {64: 1.0}, final))
+        return TOKENS * 20 / sum(play(answers, ["look-up"], machine, policy)[20:]) - 1.0
+
+    best = gain(lambda: 1.0)
+    gains = [gain(lambda: 1 + (rng.random() < 0.7) * min(9.0, rng.expovariate(1 / 3))) / best for _ in range(16)]
+    print(sorted(gains))
+    assert best > 1.0 and min(gains) >= 2 / 3
 
 
 @pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])

@@ -32,7 +32,7 @@ def test_the_time_is_kept_and_a_pass_is_measured_twice(
 
     monkeypatch.setattr(measuring, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(measuring, "Passes", Passes)
-    found, plain = time_passes(None, lambda each: seconds)
+    found, plain, _ = time_passes(None, lambda each: seconds)
     assert 0.75 * seconds < clock[0] < 1.02 * seconds
     assert found.keys() == plain.keys() and {1, 2} <= found[64].keys() <= set(ROWS)
     for depth in found.values():
@@ -40,3 +40,37 @@ def test_the_time_is_kept_and_a_pass_is_measured_twice(
     assert all(ran.count(rows) >= 2 for rows in found[64])
     if base <= 0.1 and slope < 0.1 and seconds > 5:
         assert {1, 2, 3, 4, 8, 17} <= found[64].keys(), "a curve up to sixteen draft tokens"
+
+
+def test_what_the_first_pass_of_a_size_takes_longer_leaves_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may read weights, or compile kernels: a second of that once left a curve of two points."""
+
+    def sizes(first: float) -> tuple[dict[int, dict[int, float]], float]:
+        clock, seen = [0.0], set[int]()
+
+        class Passes:
+            def __init__(self, model: Any, depth: int) -> None:
+                self.run(1)
+                self.run(1)
+
+            def run(self, rows: int) -> float:
+                cost = 0.02 * (1 + 0.1 * (rows - 1)) + (0.0 if rows in seen else first)
+                seen.add(rows)
+                clock[0] += cost
+                return cost
+
+            def run_plain(self) -> float:
+                clock[0] += 0.06
+                return 0.02
+
+        monkeypatch.setattr(measuring, "perf_counter", lambda: clock[0])
+        monkeypatch.setattr(measuring, "Passes", Passes)
+        found, _, apart = time_passes(None, lambda each: 40 * each)
+        return found, apart
+
+    cold, apart = sizes(1.0)
+    warm, steady = sizes(0.0)
+    assert {64, 1024} == cold.keys() and {1, 2, 4, 8, 17} <= cold[64].keys() and {1, 2} <= cold[1024].keys()
+    assert all(time == pytest.approx(warm[64][rows]) for rows, time in cold[64].items())
+    assert steady == pytest.approx(1.0), "nothing disturbed it"
+    assert apart > 10, "a size that was timed twice, once while its kernel was compiled"

@@ -1,0 +1,295 @@
+"""Groups that cannot begin, and groups that are lost: every rank ends, soon, with an error that names the cause."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.groups import others
+from spectool.runtime.groups.watch import Watch
+from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
+from spectool.tests.runtime.test_groups import saved
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = demo_path("target")
+END_SECONDS = 10  # in which all processes have to end after one has
+
+
+def generate(model: object, *more: object, tokens: int = 8) -> list[object]:
+    return ["-m", "spectool.cli", "generate", "--model", model, "-p", "Ala ma kota", "--max-tokens", tokens, *more]
+
+
+def altered(folder: Path, change: Callable[[Path], object]) -> Path:
+    shutil.copytree(MODEL, folder)
+    change(folder)
+    return folder
+
+
+def without_weights(folder: Path) -> None:
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+
+
+def with_other_configuration(folder: Path) -> None:
+    configuration = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**configuration, "rope_theta": 1.0}))
+
+
+def with_other_weights(folder: Path) -> None:
+    file = next(folder.glob("*.safetensors"))
+    mx.save_safetensors(str(file), {name: each + 1 for name, each in mx.load(str(file)).items()}, {"format": "mlx"})
+
+
+def without_some_weights(folder: Path) -> None:
+    file = next(folder.glob("*.safetensors"))
+    weights: Any = mx.load(str(file))
+    mx.save_safetensors(str(file), {name: each for name, each in weights.items() if "layers.1.mlp" not in name})
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("alters", "file"),
+    [
+        (without_weights, "model.safetensors"),
+        (with_other_weights, "model.safetensors"),
+        (with_other_configuration, "config.json"),
+    ],
+)
+@pytest.mark.parametrize("pipeline", [(), ("--pipeline",)])
+def test_another_model_is_refused(tmp_path: Path, alters: Any, file: str, pipeline: Any) -> None:
+    hosts, other = host_file(2, tmp_path), altered(tmp_path / "copy", alters)
+    ring = [start_rank(rank, hosts, generate(model, *pipeline)) for rank, model in enumerate((MODEL, other))]
+    for error in errors_of(ring):
+        assert re.search(rf"rank 1 \(127.0.0.1:\d+\) has another {file} than rank 0 \(127.0.0.1:\d+\)", error)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("pipeline", [(), ("--pipeline",)])
+def test_missing_parameters_are_refused_as_in_one_process(tmp_path: Path, pipeline: Any) -> None:
+    hosts, model = host_file(2, tmp_path), altered(tmp_path / "copy", without_some_weights)
+    for error in errors_of([start_rank(rank, hosts, generate(model, *pipeline)) for rank in (0, 1)]):
+        assert re.search(r"cannot load this model \(Missing \d+ parameters", error)
+
+
+@pytest.mark.nightly
+def test_other_versions_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mlx_lm-99.9.dist-info").mkdir()
+    (tmp_path / "mlx_lm-99.9.dist-info" / "METADATA").write_text("Name: mlx-lm\nVersion: 99.9\n")
+    hosts, path = host_file(2, tmp_path), f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    ring = [start_rank(rank, hosts, generate(MODEL), {"PYTHONPATH": path} if rank else None) for rank in (0, 1)]
+    for error in errors_of(ring):
+        assert re.search(r"rank 1 has .*mlx-lm 99\.9, and rank 0 .*mlx-lm 0\.", error)
+
+
+@pytest.mark.nightly
+def test_heads_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
+    hosts, model = host_file(2, tmp_path), saved(tmp_path / "model", "qwen2", 2, num_key_value_heads=1)
+    for error in errors_of([start_rank(rank, hosts, generate(model)) for rank in (0, 1)]):
+        assert "cannot be spread over 2 processes" in error
+        assert "unexpected" not in error
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("of_each", "own", "others_say"),
+    [
+        ((generate(MODEL), generate("nowhere")), "nowhere: no such directory", "rank 1 (ADDRESS): nowhere: no such"),
+        ((generate(MODEL, "--dict", "no.dict"),) * 2, "no.dict: ", "rank 0 (ADDRESS): no.dict: "),
+    ],
+)
+def test_what_fails_on_one_rank_is_said_on_the_other(tmp_path: Path, of_each: Any, own: str, others_say: str) -> None:
+    hosts = host_file(2, tmp_path)
+    errors = errors_of([start_rank(rank, hosts, arguments) for rank, arguments in enumerate(of_each)])
+    errors = sorted((re.sub(r"127.0.0.1:\d+", "ADDRESS", each) for each in errors), key=len)
+    assert errors[0].startswith(f"Error: {own}")
+    assert errors[1].startswith(f"Error: {others_say}")
+
+
+GREETS_WITH_STRANGERS = """
+import socket, sys
+from spectool.cli import main
+from spectool.runtime.groups.watch import Watch
+
+connect, strangers = Watch.connect, []
+
+def late(self, address):
+    for first in (b"", b"\\xff\\n", b"GET / HTTP/1.1\\r\\n\\r\\n", b"0" * 32 + b" 1\\n", b"0" * 500) * 10:
+        strangers.append(socket.create_connection(address["addresses"][0]))
+        strangers[-1].sendall(first)
+    return connect(self, address)
+
+Watch.connect = late
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.nightly
+def test_strangers_at_the_start_change_nothing(tmp_path: Path) -> None:
+    hosts = host_file(2, tmp_path)
+    ring = [
+        start_rank(0, hosts, generate(MODEL)),
+        start_rank(1, hosts, ["-c", GREETS_WITH_STRANGERS, *generate(MODEL)[2:]]),
+    ]
+    assert len(outputs_of(ring, 60)[0]) > 8
+
+
+def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside() -> None:
+    addresses = ["127.0.0.1:1", "127.0.0.1:2"]
+    ranks = [Watch(rank, addresses) for rank in (0, 1)]
+    address = ranks[0].listen()
+    assert [host for host, _ in address["addresses"]] == ["127.0.0.1"]
+    with ExitStack() as strangers:
+        for first in (b"", b"\xff\n", f"{address['key'][:-1]} 1\n".encode(), b"0" * 500) * 20:
+            stranger = strangers.enter_context(socket.create_connection(address["addresses"][0]))
+            stranger.sendall(first)
+        began = time.monotonic()
+        assert ranks[1].connect(address)
+        assert time.monotonic() - began < 1
+    assert not Watch(1, addresses).connect({**address, "key": "0" * 32})
+    for each in ranks:
+        each.expects_end = True
+        each.begin()
+
+
+LOADS = """
+import os, sys
+from pathlib import Path
+from spectool.runtime.groups.meeting import joined
+from spectool.runtime.groups.same_model import require_same_model
+
+joined()
+if sys.argv[1] == "weights":
+    require_same_model("model", Path(sys.argv[2]))
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("before", ["files", "weights"])
+def test_a_rank_that_is_killed_while_loading_is_named(tmp_path: Path, before: str) -> None:
+    hosts = host_file(2, tmp_path)
+    rank_0, rank_1 = start_rank(0, hosts, generate(MODEL)), start_rank(1, hosts, ["-c", LOADS, before, MODEL])
+    assert rank_1.wait(60) == -signal.SIGKILL
+    assert re.match(r"Error: rank 1 \(127.0.0.1:\d+\) is gone", *errors_of([rank_0], END_SECONDS))
+
+
+def writing(rank: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """A rank 0 that has begun its text."""
+    assert rank.stdout is not None
+    assert rank.stdout.read(1)
+    return rank
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_rank_that_is_killed_inside_a_pass_is_named_on_all_others(tmp_path: Path, victim: int) -> None:
+    model, hosts = saved(tmp_path / "model", "qwen2", 3), host_file(3, tmp_path)
+    arguments = [*generate(model, "--pipeline", tokens=1_000_000)]
+    ring = [start_rank(rank, hosts, ["-u", *arguments]) for rank in range(3)]
+    writing(ring[0])
+    ring[victim].kill()
+    ring.pop(victim).wait()
+    for error in errors_of(ring, END_SECONDS):
+        assert re.match(rf"Error: rank {victim} \(127.0.0.1:\d+\) is gone", error)
+
+
+@pytest.mark.nightly
+def test_a_rank_that_is_missing_is_waited_for_by_name(tmp_path: Path) -> None:
+    hosts = host_file(3, tmp_path)
+    alone = start_rank(0, hosts, generate(MODEL))
+    assert alone.stderr is not None
+    line, at = alone.stderr.readline(), [address for (address,) in json.loads(hosts.read_text())]
+    alone.kill()
+    alone.wait()
+    assert line == f"rank 0 of 3 is waiting for rank 1 ({at[1]}), rank 2 ({at[2]})\n"
+
+
+@pytest.mark.nightly
+def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    hosts = host_file(2, tmp_path)
+    (address,) = json.loads(hosts.read_text())[0]
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        (error,) = errors_of([start_rank(0, hosts, generate(MODEL))])
+    assert error.startswith(f"Error: rank 0 ({address}) cannot join the group (")
+
+
+@pytest.mark.nightly
+def test_a_rank_that_is_stopped_is_waited_for_by_name_and_goes_on(tmp_path: Path) -> None:
+    model, hosts = saved(tmp_path / "model", "qwen2", 2, num_key_value_heads=2), host_file(2, tmp_path)
+    ring = [start_rank(rank, hosts, ["-u", *generate(model, tokens=400)]) for rank in (0, 1)]
+    writing(ring[0])
+    ring[1].send_signal(signal.SIGSTOP)
+    assert ring[0].stderr is not None
+    lines = []
+    for line in ring[0].stderr:
+        lines.append(line)
+        if "silent" in line:
+            break
+    ring[1].send_signal(signal.SIGCONT)
+    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which is silent", lines[-1])
+    outputs_of(ring, 120)
+
+
+TELLS = """
+import sys
+from spectool.runtime.groups.rank_0 import leader_of
+from spectool.runtime.loading import load_model
+
+leader = leader_of(load_model(sys.argv[1], pipeline=False)[0])
+exec(sys.argv[2])
+sys.stdin.read()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("leader.send('subprocess:call', [['touch', 'FILE']])", "rank 0 asks for 'subprocess:call', which is no"),
+        (
+            "leader.send('alike', ['subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {}])",
+            "rank 0 asks for 'subprocess:call', which is no",
+        ),
+        ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),
+        ("leader._broadcast(b'{}')", "expected a message of the group, got b'{}'"),
+        ("leader._summed(b'\\xff' * 256, 64)", r"expected a message of the group, got b'\xff\xff\xff\xff"),
+    ],
+)
+def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says: str) -> None:
+    hosts, program = host_file(2, tmp_path), f"from spectool.runtime.groups.mirrored import SpreadCache{TELLS}"
+    rank_0 = start_rank(0, hosts, ["-c", program, MODEL, message.replace("FILE", str(tmp_path / "made"))])
+    try:
+        (error,) = errors_of([start_rank(1, hosts, generate(MODEL))])
+    finally:
+        rank_0.kill()
+        rank_0.wait()
+    assert error.startswith(f"Error: {says}")
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_modules_of_all_operations_are_known() -> None:
+    rooms = (file for room in ("runtime", "measure", "serve", "commands") for file in (ROOT / room).rglob("*.py"))
+    used = {file for file in rooms if re.search(r"@(mirrored|repeatable)\b", file.read_text(encoding="utf-8"))}
+    names = {f"spectool.{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}" for file in used}
+    assert names == set(others._MODULES)
+
+
+@pytest.mark.nightly
+def test_bench_runs_on_a_group(tmp_path: Path) -> None:
+    hosts, out = host_file(2, tmp_path), tmp_path / "pl.bench"
+    bench = ["-m", "spectool.cli", "bench", "--model", MODEL, "--drafter", "history", "--prompts", "pl"]
+    bench += ["--count", 1, "--tokens", 8, "-o", out]
+    outputs_of([start_rank(rank, hosts, bench) for rank in (0, 1)], 120)
+    assert (out / "report.md").is_file()
