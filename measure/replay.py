@@ -43,6 +43,8 @@ def replay(
             statistics.record_pass(proposal.source, len(proposal.tokens))
             statistics.record_tokens(proposal.source, len(committed), accepted)
             policy.learn(choice, [committed])
+            rows = len(proposal.tokens) + 1
+            policy.observe(rows, policy.curve.seconds(rows, text.context), text.context, drafted=rows > 1)
             text.follow(committed)
             position += len(committed)
             on_cycle(len(committed), choice.cost)

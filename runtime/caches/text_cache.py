@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 
@@ -10,11 +10,18 @@ from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
-if TYPE_CHECKING:
-    from spectool.runtime.caches.shared_texts import SharedTexts
-
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
+
+
+class Rows(Protocol):
+    """Caches of several texts, of which each has a row."""
+
+    def rewind(self, member: "TextCache", kept: int) -> int:
+        """Take a row back to ``kept`` tokens, or to fewer; return how many it holds."""
+
+    def leave(self, member: "TextCache") -> None:
+        """Give a text a cache of its own again."""
 
 
 class TextCache:
@@ -31,7 +38,7 @@ class TextCache:
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
         self.model, self.passes = model, 0
-        self.shared: SharedTexts | None = None
+        self.shared: Rows | None = None
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:

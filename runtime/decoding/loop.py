@@ -66,13 +66,13 @@ class _Launched:
     def choose(self, logits: mx.array) -> list[mx.array]:
         """Choose tokens from the logits of the last committed token and the drafts; return what to evaluate."""
         text = self.row.text
-        with text.randomness:
-            try:
+        try:
+            with text.randomness:
                 self.chosen = text.choose(logits, self.proposal)
-            except Exception as error:  # a processor refuses the text
-                self.chosen = error
-                return []
-            return [self.chosen.tokens, *text.randomness.unread()]
+                return [self.chosen.tokens, *text.randomness.unread()]
+        except Exception as error:  # a processor refuses the text
+            self.chosen = error
+            return []
 
 
 class _Flight(NamedTuple):

@@ -1,24 +1,13 @@
-"""Draft after draft of a model: each pass gives the token that the next one is fed.
-
-A model drafts step by step, so that several texts can be drafted for in the same passes (`shared_drafts`). A *drafting*
-is a generator. It yields what it needs and gets it, and returns what it has drafted in the end:
-
-    yields                        gets
-    tokens, int32 [tokens]        their logits [tokens, vocabulary], from a pass of the model over its cache; lazy
-    a list of arrays              nothing: they are evaluated, together with those of other texts
-"""
+"""Draft after draft of a model: each pass gives the token that the next one is fed."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import TextCache
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.samplers import confidence
-
-_Result = TypeVar("_Result")
-Drafting: TypeAlias = Generator[mx.array | list[mx.array], Any, _Result]
 
 
 class Chain(NamedTuple):
@@ -73,19 +62,3 @@ def draft_chain(
         if least > -math.inf:
             yield [feed, likely]
     return chain
-
-
-def alone(drafting: Drafting[_Result], cache: TextCache | None) -> _Result:
-    """What one text drafts with a model, whose ``cache`` it does not share; None where it needs no passes."""
-    found: mx.array | None = None
-    while True:
-        try:
-            wanted = drafting.send(found)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-        found = None
-        if isinstance(wanted, list):
-            mx.eval(wanted)
-        elif cache is not None:
-            found = cache.feed(wanted)

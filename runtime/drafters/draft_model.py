@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
-from spectool.runtime.drafters.chain import Drafting, alone, draft_chain, most_probable
+from spectool.runtime.drafters.chain import draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
-    from spectool.runtime.drafters.chain import Drafting
+    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 

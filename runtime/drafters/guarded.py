@@ -11,7 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
 
 if TYPE_CHECKING:
-    from spectool.runtime.drafters.chain import Drafting
+    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 Report: TypeAlias = Callable[[Drafter, Exception], None]

@@ -15,7 +15,8 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.drafters.chain import Drafting, alone, draft_chain
+from spectool.runtime.drafters.chain import draft_chain
+from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.byte_aligned import Constraint

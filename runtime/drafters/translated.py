@@ -10,8 +10,8 @@ distribution over target ids is in the laboratory (docs/lab/drawing.md).
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.drafters.chain import Drafting, alone
 from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafting import Drafting, alone
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.model_source import ModelSource

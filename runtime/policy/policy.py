@@ -70,7 +70,7 @@ class Choice(NamedTuple):
         proposals: What each proposes.
         cost: Plain passes of these texts that the cycle takes, with the passes of a draft model.
         look_ups: The best proposal of the look-ups of each.
-        look_up_cost: Plain passes of a cycle with these.
+        look_up_cost: Plain passes of a cycle with these, or what they are hoped to take where the curve is tried.
         asked: The draft model of each text that was asked, None for a text whose model was not.
         reading: Plain passes that the models take besides, to read what they have missed.
         expected: What asking them would be worth, in tokens of one text, if nothing were known of them.
@@ -188,7 +188,7 @@ class Policy:
         proposals = [pick.proposal for pick in found]
         if tried[length] < costs[length]:
             self.trials.begin(costs[length])
-            return Choice(drafters, proposals, tried[length], found, tried[length])
+            return Choice(drafters, proposals, costs[length], found, tried[length])
         cost = _cost_of(proposals, costs)
         if any(text.models for text in drafters):
             asked, count, reading, expected = self._models_to_ask(drafters, limits, costs, offered, worth, together)
@@ -273,7 +273,7 @@ class Policy:
                 self.record(name).learn(written - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
         self.account.settle(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
-        self._passes = DECAY * self._passes + choice.cost + choice.reading
+        self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.reading
 
     def judge(self, text: TextDrafters, committed: Sequence[int]) -> None:
         """Learn how much of what each drafter proposed was right."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
-from spectool.runtime.drafters.chain import alone
+from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tests.runtime.models import Counted, tiny_model
