@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
+from spectool.runtime.chat_template import has_channels
+
 Tools = Mapping[str, Any]
 """The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
 
@@ -251,6 +253,8 @@ _K3 = (
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
+BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
+"""That of calls without markers, in an answer that is nothing else."""
 _HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", header=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
 _TRANSLATED: dict[str, Any] = {"header": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
@@ -295,10 +299,5 @@ def forms_of(tokenizer: Any) -> tuple[Form, ...]:
     """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
     parser = tokenizer.tool_parser
     if parser is None:
-        return (_HARMONY,) if is_harmony(tokenizer) else ()
+        return (_HARMONY,) if has_channels(tokenizer) else ()
     return FORMS.get(parser.__module__.rpartition(".")[2], (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
-
-
-def is_harmony(tokenizer: Any) -> bool:
-    """Whether answers are messages in several channels, as GPT-OSS writes them."""
-    return "<|channel|>analysis" in str(getattr(tokenizer, "chat_template", ""))

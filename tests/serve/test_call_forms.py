@@ -12,7 +12,9 @@ import pytest
 from mlx_lm import tool_parsers
 
 from spectool.serve.call_forms import FORMS
-from spectool.serve.tool_calls import CUSTOM, Delta, Splitter
+from spectool.serve.deltas import Delta
+from spectool.serve.splitter import Splitter
+from spectool.serve.tool_calls import CUSTOM
 
 STRING, PATH = {"type": "string"}, {"path": {"type": "string"}}
 SCHEMAS: dict[str, Any] = {
@@ -403,6 +405,12 @@ def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
         closed = f"Hm. {call}</think>Tak."
         assert taken_apart(f"<think>{closed}", size, **think) == (closed.partition("</think>")[0], "Tak.", [])
         assert taken_apart("<think>A <tool_call> is text.", size, **think) == ("A <tool_call> is text.", "", [])
+
+
+def test_markers_of_messages_are_no_text_also_where_there_is_no_reasoning() -> None:
+    marked = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
+    for size in (1, 6, 10**6):
+        assert taken_apart("Tak.".join(marked), size, structural_markers=marked) == ("", "Tak.", [])
 
 
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:
