@@ -61,7 +61,7 @@ class Splitter:
         if self.thinks:
             yield from self._write_reasoning(closing)
         if self._bare:
-            while self._reader.may_be_bare(self._held) and not self._last:
+            while self._reader.may_begin("", self._held) and not self._last:
                 yield
             if calls := self._reader.bare(self._held):
                 self._held = ""

@@ -12,18 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from spectool.serve.call_forms import BARE, JSON, Form, Written, forms_of
+from spectool.serve.call_forms import BARE, Form, forms_of
 from spectool.serve.deltas import Call
-
-CUSTOM: dict[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-"""The parameters of the function that stands for a custom tool of responses, which takes one text."""
+from spectool.serve.requests import CUSTOM
+from spectool.serve.schema_values import JSON
 
 _FENCE = re.compile(r"\A\s*```(?:json)?|```\s*\Z")  # around JSON in Markdown
+_ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
 
 
 class _Found(NamedTuple):
@@ -50,12 +45,8 @@ class CallReader:
         self._tags, self._found = -1, _Found([], "")
 
     def may_begin(self, start: str, text: str) -> bool:
-        """Whether a text after a start is the beginning of calls, or may become it."""
-        return self._is_begun(self.forms[start], text)
-
-    def may_be_bare(self, text: str) -> bool:
-        """Whether an answer may become nothing but calls without markers."""
-        return self._is_begun(BARE, text)
+        """Whether a text after a start, which is none for bare calls, is the beginning of calls, or may become it."""
+        return self._is_begun(self.forms.get(start, BARE), text)
 
     def bare(self, text: str) -> list[Call]:
         """The calls in an answer that is nothing else."""
@@ -113,7 +104,8 @@ class CallReader:
                     return found._replace(first_end=first_end, sure=True)
                 depth += 1
                 continue
-            if first_end < 0 and not depth and not (cut and not form.verbatim and _is_inside_string(body)):
+            in_json = body[max(0, body.find("{")) :] if cut and not form.verbatim else ""
+            if first_end < 0 and not depth and _ESCAPED.sub("", in_json).count('"') % 2 == 0:  # not inside a string
                 first_end = tag.end()
             if not (depth and form.verbatim):
                 calls, left = self._parsed(form, body)
@@ -128,36 +120,33 @@ class CallReader:
         """The calls at the beginning of a text, and what follows; none if one of them is of nothing that is offered."""
         try:
             calls, rest = form.read(text, self._tools)
-            return [self._checked(call) for call in calls], rest
+            return [Call(own_id or "", name, self._checked(name, given)) for name, given, own_id in calls], rest
         except Exception:  # models write anything
             return [], text
 
-    def _checked(self, call: Written) -> Call:
-        arguments = (_input_of if self._tools[call.name] == CUSTOM else _object_of)(call.arguments)
+    def _checked(self, name: str, given: Any) -> str:
+        arguments = (_input_of if self._tools[name] == CUSTOM else _object_of)(given)
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         # JSON can escape half of a surrogate pair, which UTF-8 does not have.
-        written = written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return Call(call.id or "", call.name, written)
+        return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _identified(self, calls: Sequence[Call]) -> list[Call]:
+    def _identified(self, calls: list[Call]) -> list[Call]:
         """Calls with an identifier of its own for each one: the model's unless it repeats one."""
-        result = []
-        for call in calls:
+        for place, call in enumerate(calls):
             # Templates of Mistral's refuse other identifiers than of nine letters and digits.
             call_id = call.id if call.id and call.id not in self._ids else uuid4().hex[:9]
             self._ids.add(call_id)
-            result.append(call._replace(id=call_id))
-        return result
+            calls[place] = call._replace(id=call_id)
+        return calls
 
 
 def _object_of(arguments: Any) -> dict[str, Any]:
     """The arguments of a call, which may be an object, JSON of one, or left out."""
     if isinstance(arguments, str):
-        arguments = JSON.decode(arguments) if arguments.strip() else {}
-    arguments = {} if arguments is None else arguments
-    if not isinstance(arguments, dict):
+        arguments = JSON.decode(arguments) if arguments.strip() else None
+    if not isinstance(arguments, dict | None):
         raise ValueError
-    return arguments
+    return arguments or {}
 
 
 def _input_of(arguments: Any) -> dict[str, str]:
@@ -170,8 +159,3 @@ def _input_of(arguments: Any) -> dict[str, str]:
     if not isinstance(text, str):
         raise ValueError
     return {"input": text}
-
-
-def _is_inside_string(text: str) -> bool:
-    """Whether a text that ends like this is in the middle of a string of JSON."""
-    return re.sub(r"\\.", "", text[max(0, text.find("{")) :], flags=re.DOTALL).count('"') % 2 == 1

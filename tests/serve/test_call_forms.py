@@ -13,8 +13,8 @@ from mlx_lm import tool_parsers
 
 from spectool.serve.call_forms import FORMS
 from spectool.serve.deltas import Delta
+from spectool.serve.requests import CUSTOM
 from spectool.serve.splitter import Splitter
-from spectool.serve.tool_calls import CUSTOM
 
 STRING, PATH = {"type": "string"}, {"path": {"type": "string"}}
 SCHEMAS: dict[str, Any] = {
@@ -205,6 +205,11 @@ def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str,
                 assert rest.strip() == "" or (place < start and not found), (place, rest)
             elif not found:
                 assert rest == text[:place], place
+
+
+def test_an_end_marker_in_a_cut_string_of_pythons_does_not_make_the_call_text() -> None:
+    for size in (1, 5, 10**6):
+        assert said("pythonic", '<|tool_call_start|>[write(path="a<|tool_call_end|>b', size=size, cut=True) == ("", [])
 
 
 QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
