@@ -158,6 +158,11 @@ def _variables_in(template: str) -> frozenset[str]:
         return frozenset()
 
 
+def has_channels(tokenizer: Any) -> bool:
+    """Whether answers are messages in several channels, as GPT-OSS writes them."""
+    return "<|channel|>analysis" in str(getattr(tokenizer, "chat_template", ""))
+
+
 def begins_reasoning(tokenizer: Any, text: str) -> bool:
     """Whether rendered text ends in the marker after which the model reasons."""
     return bool(tokenizer.has_thinking) and text.rstrip().endswith(tokenizer.think_start)

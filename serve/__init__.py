@@ -3,6 +3,6 @@
 HTTP        app, protocols                                    Starlette, on the main thread
   |  requests, prompts: checked, rendered and tokenized       pydantic, on threads of their own
 Answer                                                        one answer to a request
-  |  engine, prompt_caches, tool_calls                        MLX, on the engine's thread
+  |  engine, prompt_caches, splitter                          MLX, on the engine's thread
 Delta                                                         what was written, back to HTTP
 """

@@ -16,10 +16,11 @@ from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
 from spectool.runtime.settings import PENALTIES, SAMPLER
+from spectool.serve.deltas import Delta, TokenLogprob, TokenLogprobs
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
-from spectool.serve.tool_calls import Delta, Splitter, TokenLogprob, TokenLogprobs
+from spectool.serve.splitter import Splitter
 
 MOST_TOKENS = 1 << 15  # of an answer, where no context limits it, or of a chat's, where nobody has said how many
 _TEXT_TOKENS = 512  # of a text where nobody has, because a model may never end one

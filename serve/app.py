@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer, Prompt
+from spectool.serve.deltas import Delta
 from spectool.serve.engine import Engine
 from spectool.serve.errors import (
     ClientGone,
@@ -45,7 +46,6 @@ from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import Responses, ResponseWriter
 from spectool.serve.requests import GenerationRequest, without_effect
-from spectool.serve.tool_calls import Delta
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
 _THREADS = 4  # that tokenize and compile grammars, so that a long text does not keep short ones waiting

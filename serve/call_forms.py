@@ -7,39 +7,25 @@ digits, and values of the types that the tool's schema allows. What cannot be re
 import json
 import re
 from collections.abc import Callable, Mapping
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
+
+from spectool.runtime.chat_template import has_channels
+from spectool.serve.schema_values import CONSTANTS, JSON, typed
 
 Tools = Mapping[str, Any]
 """The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
-
-
-class Written(NamedTuple):
-    """A call as it was written."""
-
-    name: str
-    arguments: Any
-    id: str | None = None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a name stands there twice")
-    return found
-
-
-JSON = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=int)  # NaN is none
-"""Reads JSON with line ends in strings, which models write."""
+Written = tuple[str, Any, str | None]
+"""A call as it was written: its name, its arguments and its identifier."""
 _BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
+_OBJECTS = re.compile(r"\s*\[?\s*\{")  # calls in JSON, perhaps in a list
 
 
 def _named(call: Any) -> Written:
     """The call that an object in JSON stands for."""
-    given = (call.get(name) for name in ("arguments", "parameters"))
-    arguments = next((each for each in given if each is not None), None)
+    arguments = next((call[name] for name in ("arguments", "parameters") if call.get(name) is not None), None)
     if arguments is None and call.keys() - _BESIDE_ARGUMENTS:
         raise ValueError("arguments that stand somewhere else would be lost")
-    return Written(call["name"], arguments)
+    return call["name"], arguments, None
 
 
 class Form:
@@ -66,14 +52,15 @@ class Form:
         self._header, self._after, self._translated = re.compile(rf"{header}\s*"), re.compile(after), translated
         outer = "<tool_call>" if end == "</tool_call>" else start
         self.kept = start if outer != start else ""  # where a call itself is the start
-        outer = re.escape(outer)
-        self.tags = f"(?P<start>{outer})|{re.escape(end)}" if end else f"(?P<start>(?!))|(?={outer})"
+        self.tags = (
+            rf"(?P<start>{re.escape(outer)})|{re.escape(end)}" if end else rf"(?P<start>(?!))|(?={re.escape(start)})"
+        )
 
     def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
         """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
-        text = text if is_json(text) else self._translated(text)
-        calls, in_list = [], text.lstrip().startswith("[")
-        text = text.lstrip()[1:] if in_list else text
+        text = (text if _OBJECTS.match(text) else self._translated(text)).lstrip()
+        calls, in_list = list[Written](), text.startswith("[")
+        text = text[in_list:]
         while begun := text.lstrip():
             head = self._header.match(begun)
             try:
@@ -83,10 +70,9 @@ class Form:
             closing = self._after.match(begun, place)
             if not closing or not (head or isinstance(value, dict)):
                 break
-            name = head["name"] if head else ""
-            # Gemma 4 writes namespaces that nobody has told it.
-            name = name if name in tools else re.split("[.:]", name)[-1]
-            calls.append(Written(name, value, head.groupdict().get("id")) if head else _named(value))
+            if head:  # Gemma 4 writes namespaces that nobody has told it
+                name = head["name"] if head["name"] in tools else re.split("[.:]", head["name"])[-1]
+            calls.append((name, value, head.groupdict().get("id")) if head else _named(value))
             text = begun[closing.end() :]
             text = text.lstrip().removeprefix(",") if in_list else text
         if in_list:  # which has to end
@@ -94,12 +80,6 @@ class Form:
         return calls, text
 
 
-def is_json(text: str) -> bool:
-    """Whether a text of calls is objects in JSON, perhaps in a list."""
-    return bool(re.match(r"\s*\[?\s*\{", text))
-
-
-_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _LIKE_JSON = re.compile(
     r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
     | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
@@ -118,13 +98,13 @@ def _as_json(text: str) -> str:
             other = {'"': r"\"", r"\'": "'"}
             return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), part[kind], flags=re.DOTALL) + '"'
         if kind in ("closed", "constant"):
-            return _CONSTANTS.get(part[kind], "}")
+            return CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
 
     return _LIKE_JSON.sub(translated, text)
 
 
-def unclosed(text: str, tags: str) -> int:
+def _unclosed(text: str, tags: str) -> int:
     """The number of tags that are open at the end of a text; ends of nothing do not count."""
     depth = 0
     for tag in re.finditer(tags, text):
@@ -157,7 +137,7 @@ class _Tagged(Form):
 
     def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
         """As it is said there."""
-        if is_json(text):
+        if _OBJECTS.match(text):
             return super().read(text, tools)
         calls, text = list[Written](), self.kept + text
         while head := self._call.match(text):
@@ -169,10 +149,10 @@ class _Tagged(Form):
                 if place < 0 or name in arguments:
                     return calls, text
                 among = {"type": kind} if kind else own.get(name, schema.get("additionalProperties"))
-                arguments |= JSON.decode(value) if name is None else {name: _typed(value, _kinds(among, schema))}
+                arguments |= JSON.decode(value) if name is None else {name: typed(value, among, schema)}
             if not (end := self._call_end.match(text, place)):
                 break
-            calls.append(Written(head[1], arguments))
+            calls.append((head[1], arguments, None))
             text = text[end.end() :]
         return calls, text
 
@@ -181,9 +161,8 @@ class _Tagged(Form):
         for end in self._value_end.finditer(text, place):
             value = text[place : end.start()]
             inner = {tag[1] for tag in self._argument.finditer(value)}
-            if inner & own.keys() or (inner and not own) or any(unclosed(value, pair) for pair in self._pairs):
-                continue
-            if (bare := self._bare(value)) is not None:
+            unsure = inner & own.keys() or (inner and not own) or any(_unclosed(value, pair) for pair in self._pairs)
+            if not unsure and (bare := self._bare(value)) is not None:
                 return bare, end.end()
         return "", -1
 
@@ -197,60 +176,19 @@ def _in_cdata(value: str) -> str | None:
     return value if not value.lstrip().startswith("<![CDATA[") else inner if end and not after.strip() else None
 
 
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-_KINDS[type(None)] = "null"
-
-
-def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say."""
-    if isinstance(schema, dict) and str(schema.get("$ref", "")).startswith("#/"):
-        schema, names = root, schema["$ref"][2:].split("/")
-        for name in names:
-            schema = schema[name]
-        return _kinds(schema, root)
-    said = schema if isinstance(schema, dict) else {}
-    values = [*said.get("enum", ()), *(said[name] for name in ("const",) if name in said)]
-    given = said.get("type") or [_KINDS[type(value)] for value in values]
-    kinds = {given} if isinstance(given, str) else set(given)
-    choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
-    kinds = kinds or set(chain.from_iterable(_kinds(each, root) for each in choices))
-    kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
-    return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
-
-
-def _typed(text: str, kinds: set[str]) -> Any:
-    """The value of one of these types that is written like this: a string where it can be one and is no JSON."""
-    if kinds == {"string"}:
-        return text
-    try:
-        value = JSON.decode(text if "string" in kinds else _CONSTANTS.get(text.strip(), text))
-    except (ValueError, RecursionError):
-        value = ""
-    fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
-    exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
-    if fits and exact and not isinstance(value, str):
-        return value
-    if "string" not in kinds:
-        raise ValueError(f"{text!r} is none of {kinds}")
-    return text
-
-
 # The table, by mlx-lm's names of its parsers.
-
 _QWEN = (r"<function=([^<>\n]+)>", "</function>", r"<parameter=([^<>\n]+)>", "</parameter>")
 _NAME = r"""\bname\s*=\s*["']?([^"'<>]+)["']?[^<>]*>"""
 _NAMED = (r"""["']?([^"'<>]+)["']?\s*>""", "", rf"<param\s+{_NAME}", "</param>")
 _K3_NAME = r'<\|open\|>{}\b[^<>]*?\b{}="([^"<>]+)"{}[^<>]*<\|sep\|>'.format
-_K3_VALUE = _K3_NAME("argument", "key", r'(?:[^<>]*?\btype="(\w+)")?') + r"|<\|open\|>json\b[^<>]*<\|sep\|>"
-_K3 = (
-    _K3_NAME("call", "tool", ""),
-    r"<\|close\|>call<\|sep\|>",
-    f"(?:{_K3_VALUE})",
-    r"<\|close\|>(?:argument|json)<\|sep\|>",
-)
+_K3_TYPE = r'(?:[^<>]*?\btype="(\w+)")?'
+_K3_VALUE = f"(?:{_K3_NAME('argument', 'key', _K3_TYPE)}|<\\|open\\|>json\\b[^<>]*<\\|sep\\|>)"
+_K3 = (_K3_NAME("call", "tool", ""), r"<\|close\|>call<\|sep\|>", _K3_VALUE, r"<\|close\|>(?:argument|json)<\|sep\|>")
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
+BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
+"""That of calls without markers, in an answer that is nothing else."""
 _HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", header=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
 _TRANSLATED: dict[str, Any] = {"header": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
@@ -295,10 +233,5 @@ def forms_of(tokenizer: Any) -> tuple[Form, ...]:
     """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
     parser = tokenizer.tool_parser
     if parser is None:
-        return (_HARMONY,) if is_harmony(tokenizer) else ()
+        return (_HARMONY,) if has_channels(tokenizer) else ()
     return FORMS.get(parser.__module__.rpartition(".")[2], (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
-
-
-def is_harmony(tokenizer: Any) -> bool:
-    """Whether answers are messages in several channels, as GPT-OSS writes them."""
-    return "<|channel|>analysis" in str(getattr(tokenizer, "chat_template", ""))

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from spectool.runtime.chat_template import begins_reasoning, branches, encode
+from spectool.runtime.chat_template import begins_reasoning, branches, encode, has_channels
 from spectool.runtime.decoding.answer_text import encode_answer
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
 from spectool.serve.answers import Prompt
-from spectool.serve.call_forms import is_harmony
 from spectool.serve.errors import RequestRefused, wrong_field
 from spectool.serve.grammars import grammar_of
 from spectool.serve.models import LoadedModel
@@ -56,7 +55,7 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
     if not tokenizer.has_chat_template:
         problem = f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
         raise RequestRefused(400, problem)
-    has_calls = tokenizer.has_tool_calling or is_harmony(tokenizer)
+    has_calls = tokenizer.has_tool_calling or has_channels(tokenizer)
     if request.offered and not has_calls:
         if request.callable_names is not None:
             problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"

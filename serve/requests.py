@@ -65,6 +65,14 @@ _OBJECT: dict[str, Any] = {"type": "object"}
 _Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
 
+CUSTOM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""The parameters of the function that stands for a custom tool of responses, which takes one text."""
+
 
 class Form(NamedTuple):
     """What an answer has to look like: the kind and the value of a `Grammar`, and the field that says so."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from spectool.runtime.chat_template import TemplateRefused, hidden_in, rendered_text, variables_of
-from spectool.serve.call_forms import is_harmony
+from spectool.runtime.chat_template import TemplateRefused, has_channels, hidden_in, rendered_text, variables_of
 from spectool.serve.errors import wrong_field
 from spectool.serve.requests import ChatRequest, Message, without_effect
 
@@ -126,7 +125,7 @@ def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) ->
         return messages, rendered_text(tokenizer, messages, variables)
     except TemplateRefused:
         messages = _alternating(
-            messages if tokenizer.has_tool_calling or is_harmony(tokenizer) else _without_tools(messages)
+            messages if tokenizer.has_tool_calling or has_channels(tokenizer) else _without_tools(messages)
         )
         return messages, rendered_text(tokenizer, messages, variables)
 

@@ -14,9 +14,9 @@ from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Answer
+from spectool.serve.deltas import Call, Delta
 from spectool.serve.errors import RequestRefused, error_document, quoted, wrong_field
 from spectool.serve.requests import ChatRequest, GenerationRequest
-from spectool.serve.tool_calls import Call, Delta
 
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}

@@ -6,10 +6,10 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 from spectool.serve.answers import Answer
+from spectool.serve.deltas import Delta, TokenLogprob, TokenLogprobs
 from spectool.serve.errors import checked
 from spectool.serve.protocols.common import Event, Writer, called, counts, metrics
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
-from spectool.serve.tool_calls import Delta, TokenLogprob, TokenLogprobs
 
 _REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
 

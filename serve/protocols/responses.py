@@ -17,8 +17,7 @@ from spectool.serve.protocols.common import (
     own_tools,
 )
 from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.requests import ChatRequest, Reading, joined, parts_at, unread
-from spectool.serve.tool_calls import CUSTOM
+from spectool.serve.requests import CUSTOM, ChatRequest, Reading, joined, parts_at, unread
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block

@@ -8,10 +8,10 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 
 from spectool.serve.answers import Answer, Prompt
+from spectool.serve.deltas import Delta
 from spectool.serve.errors import RequestRefused
 from spectool.serve.protocols import responses
 from spectool.serve.server import Server
-from spectool.serve.tool_calls import Delta
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving
 from spectool.tests.serve.test_answers import CALL

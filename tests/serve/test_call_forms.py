@@ -12,7 +12,9 @@ import pytest
 from mlx_lm import tool_parsers
 
 from spectool.serve.call_forms import FORMS
-from spectool.serve.tool_calls import CUSTOM, Delta, Splitter
+from spectool.serve.deltas import Delta
+from spectool.serve.requests import CUSTOM
+from spectool.serve.splitter import Splitter
 
 STRING, PATH = {"type": "string"}, {"path": {"type": "string"}}
 SCHEMAS: dict[str, Any] = {
@@ -203,6 +205,11 @@ def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str,
                 assert rest.strip() == "" or (place < start and not found), (place, rest)
             elif not found:
                 assert rest == text[:place], place
+
+
+def test_an_end_marker_in_a_cut_string_of_pythons_does_not_make_the_call_text() -> None:
+    for size in (1, 5, 10**6):
+        assert said("pythonic", '<|tool_call_start|>[write(path="a<|tool_call_end|>b', size=size, cut=True) == ("", [])
 
 
 QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
@@ -403,6 +410,12 @@ def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
         closed = f"Hm. {call}</think>Tak."
         assert taken_apart(f"<think>{closed}", size, **think) == (closed.partition("</think>")[0], "Tak.", [])
         assert taken_apart("<think>A <tool_call> is text.", size, **think) == ("A <tool_call> is text.", "", [])
+
+
+def test_markers_of_messages_are_no_text_also_where_there_is_no_reasoning() -> None:
+    marked = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
+    for size in (1, 6, 10**6):
+        assert taken_apart("Tak.".join(marked), size, structural_markers=marked) == ("", "Tak.", [])
 
 
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:

@@ -19,13 +19,13 @@ from openai import InternalServerError, RateLimitError
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.app import _streamed
+from spectool.serve.deltas import Delta
 from spectool.serve.errors import checked
 from spectool.serve.protocols.completions import ChatWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import ResponseWriter
 from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
-from spectool.serve.tool_calls import Delta
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, chatting_model, complete, counted, eventually
 from spectool.tests.serve.servers import client, connect, exchange, get, post, serving

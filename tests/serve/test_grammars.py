@@ -15,7 +15,7 @@ from spectool.serve.errors import checked
 from spectool.serve.grammars import FORMS, grammar_of
 from spectool.serve.requests import ChatRequest, without_effect
 from spectool.serve.server import Server
-from spectool.serve.tool_calls import Splitter
+from spectool.serve.splitter import Splitter
 from spectool.tests.serve.questions import MESSAGES, TOOLS, writing_down
 from spectool.tests.serve.servers import client, exchange, post
 from spectool.tests.serve.test_call_forms import tokenizer_of

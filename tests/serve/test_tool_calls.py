@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from spectool.serve.tool_calls import CUSTOM, Splitter
+from spectool.serve.requests import CUSTOM
+from spectool.serve.splitter import Splitter
 
 CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
 TOOLS = [{"type": "function", "function": {"name": "weather"}}]

@@ -1,0 +1,47 @@
+"""What answers gain while they are written, as the engine hands it to the protocols."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Call(NamedTuple):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    arguments: str  # a JSON object
+
+
+class TokenLogprob(NamedTuple):
+    """A token and its probability."""
+
+    token: bytes
+    logprob: float
+
+
+class TokenLogprobs(NamedTuple):
+    """A token that was generated, and what could have been there instead."""
+
+    chosen: TokenLogprob
+    best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one of the answers to a request gained; ``end`` says why it ends here."""
+
+    index: int = 0
+    text: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    places: list[TokenLogprobs] = field(default_factory=list)
+    end: str | None = None  # stop, length, tool_calls or abort
+    stopped_by: str | None = None  # the stop text, where one ended it
+
+    def extend(self, gained: "Delta") -> None:
+        """Add what follows, so that this is the answer up to there."""
+        self.text += gained.text
+        self.reasoning += gained.reasoning
+        self.calls += gained.calls
+        self.places += gained.places
+        self.end = gained.end or self.end
