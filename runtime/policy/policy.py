@@ -226,7 +226,7 @@ class Policy:
     def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
         found = []
-        for each in look_ups:
+        for each in look_ups if limit else ():
             proposal = each.propose(self._most(each, limit))._replace(distribution=None)
             found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
         return found

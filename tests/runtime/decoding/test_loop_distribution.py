@@ -15,6 +15,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
@@ -148,8 +149,8 @@ def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
     """As many draws find a drafter that tells another distribution than it drew from."""
 
     class Liar(ModelDrafter):
-        def propose(self, limit: int) -> Proposal:
-            proposal = super().propose(limit)
+        def drafting(self, limit: int) -> Drafting[Proposal]:
+            proposal = yield from super().drafting(limit)
             q = proposal.distribution
             return proposal if q is None else proposal._replace(distribution=mx.full(q.shape, 1 / VOCABULARY))
 
