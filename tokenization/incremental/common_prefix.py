@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+_AT_ONCE = 256  # tokens that are compared at once, as long as they are equal
+
 
 def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
     """Number of tokens that two lists have in common at their beginning.
@@ -10,7 +12,9 @@ def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
     2
     """
     count = 0
-    for left, right in zip(one, other, strict=False):
+    while (block := list(one[count : count + _AT_ONCE])) and block == list(other[count : count + _AT_ONCE]):
+        count += len(block)
+    for left, right in zip(one[count : count + _AT_ONCE], other[count : count + _AT_ONCE], strict=False):
         if left != right:
             break
         count += 1
