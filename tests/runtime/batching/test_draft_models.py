@@ -59,6 +59,9 @@ def schedules(model: Any, base: Callable[[], Drafters], count: int, vocabulary: 
         rng = random.Random(seed)
         lengths = ["shared", "shared", "shared", None, 0, 3]
         wanted = schedule(rng, rng.randint(3, 7), vocabulary, 60, 40, lengths)
+        for one in wanted[:2]:  # share passes for sure
+            one.at, one.leaves_after = 0, None
+            one.options |= {"max_tokens": 40, "num_draft_tokens": "shared", "stop_tokens": ()}
         drafters = base()
 
         def make(one: Wanted, rng: random.Random = rng, drafters: Drafters = drafters) -> Drafter | Drafters | None:
