@@ -113,7 +113,9 @@ def batch_generate(
         "prompt_caches": prompt_caches,
     }
     each = {name: _for_each(name, values, len(given)) for name, values in asked.items()}
-    _require_own(each["prompt_caches"])
+    _require_own("prompt_caches", [cache or () for cache in each["prompt_caches"]], "Copy it with copy.deepcopy")
+    members = [[member for one in members_of(drafter) for member in (one, one.cache)] for drafter in each["drafters"]]
+    _require_own("drafters", members, "Give one for all prompts, not in a list, which is forked for each")
     if any(most == 0 for most in each["max_tokens"]):
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
@@ -134,7 +136,7 @@ def batch_generate(
             return False
         settings = GenerationSettings(
             drafter=each["drafters"][place] if shared is None else shared.fork() or shared,
-            num_draft_tokens=0 if num_draft_tokens == 0 else policy,
+            num_draft_tokens=policy if num_draft_tokens != 0 and each["seeds"][place] is None else num_draft_tokens,
             max_tokens=each["max_tokens"][place],
             stop_tokens=ends,
             seed=each["seeds"][place],
@@ -196,12 +198,10 @@ def _for_each(name: str, values: Any, count: int) -> Sequence[Any]:
     return cast("Sequence[Any]", values)
 
 
-def _require_own(caches: Sequence[list[Any] | None]) -> None:
-    held = [id(entry) for cache in caches for entry in cache or ()]
+def _require_own(name: str, parts: Sequence[Sequence[Any]], instead: str) -> None:
+    held = [id(part) for each in parts for part in each if part is not None]
     if len(set(held)) < len(held):
-        raise RuntimeUnsupported(
-            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
-        )
+        raise RuntimeUnsupported(f"{name}: expected another one for each prompt, got one twice. {instead}")
 
 
 def _policy_of(

@@ -95,7 +95,7 @@ class BatchCache(Spread):
         There are no rows, or empty ones that say that they have these ``lengths``.
         """
         self.lengths = list(lengths)
-        self._marked: list[int] = []  # their lengths at the mark
+        self._marked = list(lengths)  # at the mark
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._recurrent: list[_RecurrentRows] = []
 
@@ -142,11 +142,18 @@ class BatchCache(Spread):
         return length
 
     @mirrored
-    def mark(self) -> None:
-        """Mark the place to which recurrent layers can be taken back."""
-        self._marked = list(self.lengths)
+    def mark(self, rows: Sequence[int] | None = None) -> None:
+        """Mark the place to which recurrent layers can be taken back, of all rows or of some."""
+        marked = [rows is None or row in rows for row in range(len(self.lengths))]
+        self._marked = [
+            now if at else before for at, now, before in zip(marked, self.lengths, self._marked, strict=True)
+        ]
         for states in self._recurrent:
-            states.mark()
+            states.mark(marked)
+
+    def returnable(self, row: int) -> int:
+        """The most tokens to which a row can be taken back that rejects some of the latest ones."""
+        return self._marked[row] if self._recurrent else self.lengths[row]
 
     @mirrored
     def begin(self, counts: Sequence[int]) -> None:
@@ -335,9 +342,9 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         self.cache, self._marked = _rows(self.cache, order), _rows(self._marked, order)
         self.lengths = None
 
-    def mark(self) -> None:
-        """Remember the states."""
-        self._marked = list(self.cache)
+    def mark(self, rows: Sequence[bool]) -> None:
+        """Remember the states of these rows."""
+        self._marked = list(self.cache) if all(rows) else _mixed(self._marked, self.cache, rows)
 
     def begin(self, counts: Sequence[int]) -> None:
         """Say where each row's tokens end."""
@@ -345,15 +352,7 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
     def restore(self, rows: Sequence[bool]) -> None:
         """Give these rows the states that were marked."""
-        restored = mx.array(list(rows))
-
-        def chosen(new: mx.array | None, old: mx.array | None) -> mx.array | None:
-            if new is None:
-                return None
-            old = mx.zeros_like(new) if old is None else old
-            return mx.where(restored.reshape(-1, *[1] * (new.ndim - 1)), old, new)
-
-        self.cache = [chosen(new, old) for new, old in zip(self.cache, self._marked, strict=True)]
+        self.cache = _mixed(self.cache, self._marked, rows)
 
     def arrays(self) -> list[mx.array]:
         return [each for each in self.cache if each is not None]
@@ -361,6 +360,22 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
 def _rows(states: Sequence[mx.array | None], order: mx.array) -> list[mx.array | None]:
     return [None if each is None else each[order] for each in states]
+
+
+def _mixed(
+    states: Sequence[mx.array | None], others: Sequence[mx.array | None], rows: Sequence[bool]
+) -> list[mx.array | None]:
+    """``states``, those of ``rows`` from ``others``; a state that nothing has been fed to yet is zero."""
+    from_others = mx.array(list(rows))
+
+    def mixed(one: mx.array | None, other: mx.array | None) -> mx.array | None:
+        known = other if one is None else one
+        if known is None:
+            return None
+        one, other = (mx.zeros_like(known) if each is None else each for each in (one, other))
+        return mx.where(from_others.reshape(-1, *[1] * (known.ndim - 1)), other, one)
+
+    return [mixed(one, other) for one, other in zip(states, others, strict=True)]
 
 
 def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array | None:

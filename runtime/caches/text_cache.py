@@ -11,16 +11,17 @@ from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
+AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
 KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
 
 
 class Rows(Protocol):
     """Caches of several texts, of which each has a row."""
 
-    def rewind(self, member: "TextCache", kept: int) -> int:
-        """Take a row back to ``kept`` tokens, or to fewer; return how many it holds."""
+    def rewind(self, member: "TextCache", kept: int) -> int | None:
+        """Take a row back to ``kept`` tokens, or to fewer; return how many it holds, None if there is no way back."""
 
-    def leave(self, member: "TextCache") -> None:
+    def leave(self, member: "TextCache", *, returnable: bool = False) -> None:
         """Give a text a cache of its own again."""
 
 
@@ -81,10 +82,13 @@ class TextCache:
         """Continue with an empty cache."""
         self.replace(make_prompt_cache(self.model), ())
 
-    def leave(self) -> None:
-        """Have a cache of its own again, if it shares one."""
+    def leave(self, *, returnable: bool = False) -> None:
+        """Have a cache of its own again, if it shares one.
+
+        It holds what the row held, or with ``returnable``, perhaps less, which no text has to take back.
+        """
         if self.shared is not None:
-            self.shared.leave(self)
+            self.shared.leave(self, returnable=returnable)
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Continue with another ``cache`` of the same model, which holds ``tokens``."""

@@ -65,14 +65,19 @@ class _Launched:
 
     def choose(self, logits: mx.array) -> list[mx.array]:
         """Choose tokens from the logits of the last committed token and the drafts; return what to evaluate."""
-        text = self.row.text
-        try:
-            with text.randomness:
-                self.chosen = text.choose(logits, self.proposal)
-                return [self.chosen.tokens, *text.randomness.unread()]
-        except Exception as error:  # a processor refuses the text
-            self.chosen = error
-            return []
+        self.chosen = partial(self.row.text.choose, logits, self.proposal)
+        chosen = self.choice()
+        return [chosen.tokens, *self.row.text.randomness.unread()] if isinstance(chosen, Pass) else []
+
+    def choice(self) -> Pass | Exception:
+        """What is chosen, or why nothing is."""
+        if callable(self.chosen):
+            try:
+                with self.row.text.randomness:
+                    self.chosen = self.chosen()
+            except Exception as error:  # a processor refuses the text
+                self.chosen = error
+        return self.chosen
 
 
 class _Flight(NamedTuple):
@@ -174,8 +179,8 @@ class Loop:
             for rows in (self._reading, self._own):
                 if row in rows:
                     rows.remove(row)
-            if not self._shared:
-                self._flights = deque(flight for flight in self._flights if flight.texts[0].row is not row)
+            here = [*self._own, *self._shared]
+            self._flights = deque(flight for flight in self._flights if any(each.row in here for each in flight.texts))
             return row.close()
 
     def _writing(self) -> list[Row]:
@@ -242,22 +247,18 @@ class Loop:
         try:
             launched.choose(row.own.launch(row.inputs)[len(row.refeed) :])
         except Exception as error:
-            return [Step(row, error)]
+            return [_failed(row, error)]
         self._flights.append(_Flight([launched], choices, now, now - began))
         return []
 
     def _launch_ahead(self, launched: _Launched) -> None:
         """Begin a plain pass over the token that the latest pass will choose, where no drafts will follow."""
-        row, text, chosen = launched.row, launched.row.text, launched.chosen
+        row, text = launched.row, launched.row.text
         if not row.may_run_ahead or text.remaining == 0 or launched.proposal.tokens or not text.drafting_paused():
             return
-        if callable(chosen):
-            with text.randomness:
-                chosen = launched.chosen = chosen()
-        if not isinstance(chosen, Pass):
+        if not isinstance(chosen := launched.choice(), Pass):
             return
-        with text.randomness:
-            random_state = text.randomness.unread()
+        random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
         row.own.quantize()
         if row.own.rewinds_one_token_only():
@@ -298,26 +299,22 @@ class Loop:
         flight, arrays = self._flights.popleft(), list[mx.array]()
         texts = [each for each in flight.texts if each.row in self._shared or each.row in self._own]
         for each in texts:
-            if callable(each.chosen):
-                with each.row.text.randomness:
-                    each.chosen = each.chosen()
             if each.inputs is None:
                 each.inputs = each.row.inputs = [each.row.text.last]
-            if isinstance(each.chosen, Pass):
-                arrays.append(each.chosen.tokens)
+            if isinstance(chosen := each.choice(), Pass):
+                arrays.append(chosen.tokens)
         mx.eval(arrays)
         now = perf_counter()
         self._pass_seconds, self._read_at = now - max(flight.began, self._read_at), now
         steps, committed = list[Step](), dict[Row, Commit]()
         for each in texts:
             try:
-                if not isinstance(each.chosen, Pass):
-                    assert isinstance(each.chosen, Exception)
-                    raise each.chosen
+                if isinstance(chosen := each.choice(), Exception):
+                    raise chosen
                 text = each.row.text
-                commit = text.commit_pass(each.chosen, each.proposal, flight.draft_seconds, self._pass_seconds)
+                commit = text.commit_pass(chosen, each.proposal, flight.draft_seconds, self._pass_seconds)
             except Exception as error:
-                steps.append(Step(each.row, error))
+                steps.append(_failed(each.row, error))
             else:
                 committed[each.row] = commit
                 steps.append(Step(each.row, commit))
@@ -363,9 +360,10 @@ class Loop:
         ]
         self._caches.take_back(wanted)
         for row, length, reached in zip(self._shared, wanted, self._caches.lengths, strict=True):
-            row.take_back(kept.get(row, 0), length - reached)
+            if row in kept:
+                row.take_back(kept[row], length - reached)
         for each in texts:
-            if each.row.text.ended or each.row not in committed:
+            if each.row.text.ended:
                 self._take_out(each.row, each.row.text.cached_after_commit, spare=fed[each.row])
 
     def _read_prompt(self) -> list[Step]:
@@ -377,7 +375,7 @@ class Loop:
         try:
             row.read_piece()
         except Exception as error:
-            return [Step(row, error)]
+            return [_failed(row, error)]
         if before - row.unread >= _SMALLEST_PIECE:
             self._token_seconds = (perf_counter() - began) / (before - row.unread)
         if not row.unread:
@@ -407,3 +405,9 @@ class Loop:
             self._caches = None
         # With recurrent layers it may hold only what it held before the latest pass.
         row.resume(held - row.origin, row.inputs if held < before else [*row.refeed, row.text.last])
+
+
+def _failed(row: Row, error: Exception) -> Step:
+    """The end of a text, which has no part in further passes."""
+    row.text.ended = True
+    return Step(row, error)

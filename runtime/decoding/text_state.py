@@ -126,7 +126,7 @@ class TextState:
         committed: Tokens committed so far.
         yielded: Of these, how many the caller has got.
         processors: Change the logits of a position.
-        ended: Whether the text is complete.
+        ended: Whether the text is complete, or has failed.
     """
 
     def __init__(self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, policy: Policy) -> None:

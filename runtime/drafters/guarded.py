@@ -62,6 +62,7 @@ class GuardedDrafter:
             within: Entered whenever it acts.
         """
         self.drafter: Drafter | None = drafter
+        self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._report, self._draw, self._vocabulary, self._protect = report, draw, vocabulary, protect
         self.within = nullcontext() if within is None else within
@@ -111,11 +112,8 @@ class GuardedDrafter:
 
     def close(self) -> None:
         """End the text: its model has a cache of its own again."""
-        try:
-            if self.drafter is not None and self.drafter.cache is not None:
-                self.drafter.cache.leave()
-        except Exception as error:
-            self._fail(error, lambda: None)
+        if (cache := self._given.cache) is not None:
+            cache.leave(returnable=True)
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""

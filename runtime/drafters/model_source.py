@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import TextCache
+from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
 from spectool.runtime.drafters.chain import draft_chain
 from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
@@ -24,7 +24,6 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 
 MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
 WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
-_AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
 class ModelSource:
@@ -125,7 +124,7 @@ class ModelSource:
         kept = min(common_prefix(self.cache.tokens, text), len(text) - last)
         new = [*self.cache.rewind(kept), *text[kept:]]
         require_tokens("draft model", new, self._rows)
-        if len(new) > _AT_ONCE:
+        if len(new) > AT_ONCE:
             early, new = new[:-last], new[-last:]
             self.cache.prefill(early)
         logits = self.read((yield mx.array(new, dtype=mx.int32))[-last:])

@@ -45,8 +45,11 @@ class DraftPasses:
                 else:
                     waiting[slot] = wanted
             if arrays:  # all feed together again once these know what
-                mx.eval(list(arrays.values()))
                 ready = dict.fromkeys(arrays)
+                try:
+                    mx.eval(list(arrays.values()))
+                except Exception as error:
+                    ready = dict.fromkeys(arrays, error)
             else:
                 ready, waiting = self._fed(waiting), {}
         return [proposals[slot] for slot, _ in asked]
@@ -70,5 +73,6 @@ class DraftPasses:
             try:
                 found |= {slots[cache]: logits for cache, logits in shared.feed(wanted).items()}
             except Exception as error:
+                shared.drop()
                 found |= {slots[cache]: error for cache in wanted}
         return found

@@ -197,6 +197,61 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5", "mamba2"])
+@pytest.mark.parametrize("refused", [0, 3, 7])
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_text_that_fails_leaves_its_own_cache_right(kind: str, refused: int, begun: int) -> None:
+    """With drafts that are partly wrong, as another text shares its passes, or is read while it fails."""
+    model: Any = tiny_model(kind)
+
+    def refuse(tokens: mx.array, logits: mx.array) -> mx.array:
+        if tokens.size >= len(PROMPT) + refused:
+            raise ValueError("not in this language")
+        return logits
+
+    drafter = Reference(plain(model, PROMPT, 20), wrong=0.5, seed=refused)
+    failing = GenerationSettings(max_tokens=20, drafter=drafter, num_draft_tokens=4, logits_processors=[refuse])
+    batch = Loop(model, 2, Policy(), stream=STREAM)
+    other, target = open_text([5, 2, 9, 4], model, GenerationSettings(max_tokens=12)), open_text(PROMPT, model, failing)
+    got: dict[Any, list[int]] = {other: [], target: []}
+    batch.add(other if begun else target)
+    for step in range(200):
+        if step == begun:
+            batch.add(target if begun else other)
+        for one, gained in batch.step():
+            if failed := isinstance(gained, Exception):
+                assert one is target and str(gained) == "not in this language"
+            else:
+                got[one] += [token for token, _, _ in one.text.tokens_of(gained)]
+            if failed or one.text.ended:
+                assert batch.remove(one) == len(one.text.prompt) + len(got[one]) - 1
+                assert_holds(model, one.cache, [*one.text.prompt, *got[one]][:-1])
+        if not len(batch):
+            break
+    assert got == {other: plain(model, [5, 2, 9, 4], 12), target: plain(model, PROMPT, 20)[:refused]}
+
+
+def test_texts_that_leave_together_leave_nothing_behind(eight: Any) -> None:
+    """Their pass is under way, and the next text has nothing to do with it."""
+    batch = Loop(eight, 3, Policy(), stream=STREAM)
+    leaving = [open_text(PROMPT, eight, GenerationSettings(max_tokens=40)) for _ in range(2)]
+    for target in leaving:
+        batch.add(target)
+    for _ in range(6):
+        for one, gained in batch.step():
+            assert not isinstance(gained, Exception)
+            list(one.text.tokens_of(gained))
+    assert [batch.remove(target) for target in leaving] == [len(PROMPT) - 1 + one.text.yielded for one in leaving]
+    last, got = open_text(PROMPT, eight, GenerationSettings(max_tokens=6)), list[int]()
+    batch.add(last)
+    while not last.text.ended:
+        for one, gained in batch.step():
+            assert one is last and not isinstance(gained, Exception)
+            got += [token for token, _, _ in last.text.tokens_of(gained)]
+    batch.remove(last)
+    assert got == plain(eight, PROMPT, 6)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) -> None:
