@@ -99,9 +99,9 @@ class MaskedSource(ModelSource):
         super().__init__(model, **options)
         self._within = mx.array(np.append(within, np.zeros(self.size, np.bool_))[: self.size])
 
-    def run(self, tokens: mx.array) -> mx.array:
-        """As `ModelSource.run`, with -inf outside the mask."""
-        return mx.where(self._within, super().run(tokens), -mx.inf)
+    def read(self, logits: mx.array) -> mx.array:
+        """As `ModelSource.read`, with -inf outside the mask."""
+        return mx.where(self._within, super().read(logits), -mx.inf)
 
 
 def _note(ends: list[float], spent: Sequence[float], tokens: int) -> None:

@@ -151,6 +151,8 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 @click.command()
 @click.option("--model", required=True, help="Name of a real model, or a directory.")
 @click.option("--dict", "dictionary", type=Path, help="Dictionary; by default one of 5 MB from the Polish corpus.")
+@click.option("--draft-model", help="Directory of a draft model for one more server, which also has the dictionary.")
+@click.option("--alignment", help="From its tokenizer to the model's.")
 @click.option("--clients", type=int, multiple=True, default=(1, 2, 4, 8), show_default=True)
 @click.option("--temperature", type=float, multiple=True, default=(0.0, 0.7), show_default=True)
 @click.option("--rounds", type=int, default=3, show_default=True)
@@ -160,6 +162,8 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 def main(
     model: str,
     dictionary: Path | None,
+    draft_model: str | None,
+    alignment: str | None,
     rounds: int,
     each: int,
     tokens: int,
@@ -179,6 +183,10 @@ def main(
             "plain": stack.enter_context(serving(*own, "--no-dict", "--no-history", processes=processes)),
             "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path, processes=processes)),
         }
+        if draft_model is not None:
+            more = "--dict", known, "--draft-model", draft_model, *(("--alignment", alignment) if alignment else ())
+            servers["draft_model"] = stack.enter_context(serving(*own, *more, processes=processes))
+        ours = [name for name in servers if name != "mlx_lm"]
 
         def measured(name: str, *asked: Any) -> Measured:
             """Measure a server while the others, whose rings would wait with a processor each, are halted."""
@@ -194,21 +202,17 @@ def main(
             for number in range(1 + rounds):
                 prompts = [[left.pop(0) for _ in range(each)] for _ in range(clients)]
                 left += [f"{number}. {prompt}" for own in prompts for prompt in own]
-                order = list(servers)[number % 3 :] + list(servers)[: number % 3]
+                order = list(servers)[number % len(servers) :] + list(servers)[: number % len(servers)]
                 runs.append({name: measured(name, prompts, tokens, heat) for name in order})
             del runs[0]
-            texts = [[text.strip() for run in runs for text in run[name].texts] for name in ("drafts", "mlx_lm")]
+            texts = [[text.strip() for run in runs for text in run[name].texts] for name in (ours[-1], "mlx_lm")]
             result = {
                 "model": model,
                 "clients": clients,
                 "processes": processes,
                 "tokens": tokens,
                 "temperature": heat,
-                **{
-                    f"{name}_{of}": ratios(runs, name, of)
-                    for name in ("drafts", "plain")
-                    for of in ("speed", "processor_speed")
-                },
+                **{f"{name}_{of}": ratios(runs, name, of) for name in ours for of in ("speed", "processor_speed")},
                 "tokens_per_second": {name: round(median(run[name].speed for run in runs), 1) for name in servers},
                 "first_token_seconds": {name: round(median(run[name].first for run in runs), 3) for name in servers},
                 "same_texts": sum(a == b for a, b in zip(*texts, strict=True)),

@@ -98,8 +98,8 @@ def _origin(given: str) -> str:
 @_limit("max_connections", help="Connections that may be open at once.")
 @_limit(
     "batch",
-    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with a draft "
-    "model or --kv-bits.",
+    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with "
+    "--kv-bits.",
 )
 @_limit("max_waiting", help="Requests that may wait for their turn.")
 @_limit("max_body", help="Largest request.", metavar="BYTES")
@@ -133,9 +133,9 @@ def serve(
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
     sources = checked_sources(options)
-    alone = "a draft model" if sources["draft_model"] else "--kv-bits" if options["kv_bits"] else ""
+    alone = options["kv_bits"] is not None
     if alone and (options["batch"] or 1) > 1:
-        raise click.UsageError(f"--batch {options['batch']}: with {alone}, requests are answered one after the other")
+        raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
     started = ServerOptions(model=model, chat_template=chat_template and chat_template[1], **options)
     handler = logging.StreamHandler()
@@ -155,7 +155,7 @@ def serve(
         source = loaded.drafter.name if loaded.drafter else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if alone:
-            say(f"With {alone}, requests are answered one after the other.")
+            say("With --kv-bits, requests are answered one after the other.")
         if not started.temp and (advised := advised_sampling(model)):
             say(f"It takes the most probable tokens where a request has no temperature. Its authors advise: {advised}")
         if host not in _LOOPBACK and not started.api_keys:

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
@@ -168,30 +168,25 @@ def play(
         spent, at = 0.0, 0
         for member in members:
             member.text = text
-        drafters = [GuardedDrafter(member) for member in members]
-        policy.start()
-        for drafter in drafters:
-            drafter.start(text.prompt)
+        drafters = TextDrafters([GuardedDrafter(member) for member in members])
+        drafters.start(text.prompt)
+        drafters.context = 0  # the machine's curve has one context
         while at < len(text.output):
             before = [(member.made, member.read) for member in members]
-            limit, paused = min(policy.longest, len(text.output) - at - 1), policy.paused()
-            choice = None if paused else policy.propose(drafters, limit, 0)
-            count = 0 if choice is None else len(choice.proposal.tokens)
-            accepted = 0 if choice is None else accepted_length(choice.proposal.tokens, text.output[at:])
+            choice = policy.choose([(drafters, min(policy.longest, len(text.output) - at - 1))])
+            count = len(choice.proposal.tokens)
+            accepted = accepted_length(choice.proposal.tokens, text.output[at:])
             committed = text.output[at : at + accepted + 1]
             taken = machine.passes(count + 1) * hot(count + 1, written)
             spent += taken
             for member, (made, read) in zip(members, before, strict=True):
                 cost = machine.drafts.get(member.name, 0.0)
                 spent += (member.made - made) * cost + (member.read - read) * machine.reading * bool(cost)
-            if choice is None:
-                policy.rest(drafters)
-            else:
-                policy.learn(drafters, choice, committed)
-            for drafter in drafters:
-                drafter.follow(committed)
+            policy.learn(choice, [committed])
+            drafters.follow(committed)
             disturbed = rng.lognormvariate(0, machine.noise) * (10 if machine.noise and rng.random() < 0.01 else 1)
             policy.observe(count + 1, taken * disturbed, 0, drafted=count > 0)
             at, written = at + len(committed), written + len(committed)
+        policy.end(drafters)
         seconds.append(spent)
     return seconds

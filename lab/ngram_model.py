@@ -22,6 +22,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.translation.byte_aligned import Constraint
 
 _Ids = NDArray[np.int32]
@@ -166,6 +167,16 @@ class DraftSource:
     def more(self) -> list[int]:
         """Nothing: what follows the draft costs the same in the next cycle."""
         return []
+
+    def drafting(self, context: Sequence[int], constraint: Constraint, limit: int) -> Drafting[tuple[list[int], bool]]:
+        """As `ModelSource.drafting`, without passes."""
+        return self.draft(context, constraint, limit)
+        yield
+
+    def going_on(self) -> Drafting[list[int]]:
+        """As `ModelSource.going_on`, without passes."""
+        return self.more()
+        yield
 
 
 class NgramSource(DraftSource):

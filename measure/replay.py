@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafters, accepted_length, members_of
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length, members_of
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.policy import Policy
 
 
@@ -29,26 +29,24 @@ def replay(
     """
     statistics = DraftStatistics()
     policy = policy if isinstance(policy, Policy) else Policy(longest=policy)
-    drafters = [GuardedDrafter(each) for each in members_of(drafter)]
+    text = TextDrafters([GuardedDrafter(each) for each in members_of(drafter)])
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
-        policy.start()
-        for each in drafters:
-            each.start(prompt)
-        position, end, begun = 0, len(document), context + len(prompt)
+        text.start(prompt)
+        text.context += context
+        position, end = 0, len(document)
         while position < end:
-            choice = None if policy.paused() else policy.propose(drafters, policy.longest, begun + position)
-            proposal = NOTHING if choice is None else choice.proposal
+            choice = policy.choose([(text, policy.longest)])
+            proposal = choice.proposal
             truth = document[position : position + len(proposal.tokens) + 1]
             accepted = accepted_length(proposal.tokens, truth)
             committed = tuple(truth[: accepted + 1])
             statistics.record_pass(proposal.source, len(proposal.tokens))
             statistics.record_tokens(proposal.source, len(committed), accepted)
-            if choice is None:
-                policy.rest(drafters)
-            else:
-                policy.learn(drafters, choice, committed)
-            for each in drafters:
-                each.follow(committed)
+            policy.learn(choice, [committed])
+            rows = len(proposal.tokens) + 1
+            policy.observe(rows, policy.curve.seconds(rows, text.context), text.context, drafted=rows > 1)
+            text.follow(committed)
             position += len(committed)
-            on_cycle(len(committed), 1.0 if choice is None else choice.cost)
+            on_cycle(len(committed), choice.cost)
+        policy.end(text)
     return statistics

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import mlx.core as mx
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_target
-from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
+from spectool.runtime.decoding.row import Row
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
@@ -46,7 +46,7 @@ class Engine:
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._writing: dict[TargetRunner, Answer] = {}
+        self._writing: dict[Row, Answer] = {}
         self._wired = ExitStack()  # while anything is written
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -136,12 +136,13 @@ class Engine:
         return True
 
     def _new_batch(self) -> None:
-        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context)
-        self._batch = Batch(
+        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context, self.model.drafter)
+        if self.model.drafter is not None and self.model.drafter.fork() is None:
+            rows = 1  # it follows one text only
+        self._batch = Loop(
             self.model.model,
             rows,
             self.model.policy,
-            drafter=self.model.drafter,
             kv_bits=self._options.kv_bits,
             stream=mx.default_stream(mx.default_device()),
             reading_passes=_READING_PASSES,
@@ -150,12 +151,20 @@ class Engine:
     def _begin(self, answer: Answer) -> None:
         model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens
         settings = answer.begin(model, self._options)
-        held = answer.held = answer.held or self._caches.take(answer.client, prompt, model.model)
+        known = None
+        if answer.held is None:
+            answer.held, known = self._caches.take(answer.client, prompt, model.model)
+        held = answer.held
         cache, cached = held.content()
         answer.cached = len(cached)
-        policy: int | Policy | None = self._options.num_draft_tokens if length is None else length
-        if policy is None:  # with a seed, what other requests have shown does not count
-            policy = model.policy if settings.seed is None else new_policy(model.model, model.drafter, measure=False)
+        if model.drafter is not None:  # with a seed, it knows nothing but this text
+            answer.drafter = (known if settings.seed is None else None) or model.drafter.fork() or model.drafter
+        policy: int | Policy = model.policy if length is None else length
+        if length is None and self._options.num_draft_tokens == 0:
+            policy = 0
+        elif length is None and settings.seed is not None and model.policy.is_automatic:
+            # What other requests have shown does not count.
+            policy = new_policy(model.model, model.drafter, measure=False)
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
@@ -170,7 +179,7 @@ class Engine:
 
         settings = replace(
             settings,
-            drafter=model.drafter and (model.drafter.fork() or model.drafter),
+            drafter=answer.drafter,
             num_draft_tokens=policy,
             prompt_cache=cache,
             cached_tokens=cached,
@@ -178,7 +187,7 @@ class Engine:
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        target = open_target(prompt[len(cached) :], model.model, settings)
+        target = open_text(prompt[len(cached) :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
         self._batch.add(target)
@@ -218,7 +227,7 @@ class Engine:
             elif self._stopping:
                 self._end(target, RequestRefused(503, STOPPING))
 
-    def _end(self, target: TargetRunner, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: Row, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
         if (answer := self._writing.pop(target, None)) is None:
             return
@@ -233,7 +242,8 @@ class Engine:
         if held is not None and answer.held is not None:
             tokens = [*answer.prompt.tokens, *answer.tokens]
             answer.held.follow(tokens[: answer.cached + held])
-            self._caches.keep(answer.client, answer.held)
+            kept = None if answer.drafter is self.model.drafter else answer.drafter
+            self._caches.keep(answer.client, answer.held, kept)
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:

@@ -13,10 +13,11 @@ from mlx.utils import tree_flatten
 from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
 from spectool.runtime.sampling.token_ids import vocabulary_size
 from spectool.serve.options import ServerOptions
@@ -54,7 +55,9 @@ class LoadedModel:
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
         # Chooses among drafters for all requests, since one alone may be too short to learn in.
-        self.policy = new_policy(model, drafter, measure=options.measure and options.num_draft_tokens is None)
+        self.policy = Policy(longest=options.num_draft_tokens or 0)
+        if options.num_draft_tokens is None:
+            self.policy = new_policy(model, drafter, measure=options.measure)
         self.needs_marks = not trims_freely(make_prompt_cache(model))  # to continue a text from where it was before
         self.vocabulary = vocabulary_size(model)  # number of the model's token ids
         self.context = context_length(model, tokenizer)
@@ -89,17 +92,23 @@ def free_memory(model: Any) -> int:
     return max(0, int(memory - weights))
 
 
-def rows_that_fit(model: Any, context: int | None) -> int:
+def rows_that_fit(model: Any, context: int | None, drafter: Drafter | Drafters | None = None) -> int:
     """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
-    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most.
+    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. A ``drafter``
+    with a model has a cache of it for each text as well.
     """
+    drafts = [each.cache.model for each in members_of(drafter) if each.cache is not None]
+    text = max(1, sum(map(_token_bytes, [model, *drafts])) * min(context or 8192, 8192))
+    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
+
+
+def _token_bytes(model: Any) -> int:
+    """Bytes that a token takes in a model's cache."""
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
     leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
-    token = sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
-    text = max(1, token * min(context or 8192, 8192))
-    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
+    return sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
 
 
 def context_length(model: Any, tokenizer: Any) -> int | None:

@@ -1,20 +1,26 @@
 """Prompt caches that are kept between requests, so that the next turn of a conversation costs that turn only.
 
+What the drafters know of a conversation, its history and the cache of a draft model, is kept with them.
+
 A cache is reused only for the client that filled it.
 """
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.text_cache import TextCache
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
-class _Kept(NamedTuple):
+@dataclass(eq=False, slots=True)
+class _Kept:
     client: str
     held: TextCache
+    drafter: Drafter | Drafters | None
     nbytes: int
 
 
@@ -26,8 +32,8 @@ class PromptCaches:
         self._size, self._most_bytes = size, most_bytes
         self._kept: list[_Kept] = []
 
-    def take(self, client: str, prompt: Sequence[int], model: Any) -> TextCache:
-        """A cache to continue with ``prompt``, which holds all but one of its tokens at most."""
+    def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[TextCache, Drafter | Drafters | None]:
+        """A cache to continue with ``prompt``, which holds all but one of its tokens at most, and its drafter."""
         same = [(common_prefix(kept.held.tokens, prompt[:-1]), kept) for kept in self._kept if kept.client == client]
         best, source = TextCache(model), None
         for length, kept in sorted(same, key=lambda pair: -pair[0]):
@@ -35,17 +41,21 @@ class PromptCaches:
                 break
             if length == len(kept.held.tokens):  # the text goes on, so nobody else needs it as it was
                 self._kept.remove(kept)
-                return kept.held
+                return kept.held, kept.drafter
             copied = kept.held.copy()
             copied.rewind(length)
             if len(copied.tokens) > len(best.tokens):
                 best, source = copied, kept
-        if source is not None:
-            self._kept.remove(source)
-            self._kept.append(source)
-        return best
+        if source is None:
+            return best, None
+        self._kept.remove(source)
+        self._kept.append(source)
+        if 2 * common_prefix(source.held.tokens, prompt) < len(source.held.tokens):
+            return best, None  # another conversation, with the same beginning
+        drafter, source.drafter = source.drafter, None  # where a conversation goes another way, it follows
+        return best, drafter
 
-    def keep(self, client: str, held: TextCache) -> None:
+    def keep(self, client: str, held: TextCache, drafter: Drafter | Drafters | None) -> None:
         """Keep a cache; one that does not hold the tokens of its text is dropped."""
         cache, tokens = held.content()
         if not tokens:
@@ -55,6 +65,7 @@ class PromptCaches:
             return
         texts = [(each, each.held.tokens) for each in self._kept]
         self._kept = [each for each, text in texts if each.client != client or text != tokens[: len(text)]]
-        self._kept.append(_Kept(client, held, held.nbytes))
+        nbytes = held.nbytes + (0 if drafter is None else drafter.nbytes)
+        self._kept.append(_Kept(client, held, drafter, nbytes))
         while len(self._kept) > self._size or sum(each.nbytes for each in self._kept) > self._most_bytes:
             del self._kept[0]

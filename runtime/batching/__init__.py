@@ -1,4 +1,4 @@
-"""Several texts of one model at a time, each with its own drafter: one pass serves them all.
+"""Several prompts at once.
 
-In: texts that may come and go at any token. Out: for each of them the tokens that it would get alone.
+In: prompts, each with its drafter. Out: for each of them the text that it would get alone.
 """

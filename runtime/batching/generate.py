@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.batching.batch import Batch
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.generation import open_target
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
+from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
-from spectool.runtime.decoding.target import TargetRunner
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
 from spectool.runtime.groups.link import processes_of
@@ -62,8 +62,8 @@ def batch_generate(
 ) -> BatchResponse:
     """The texts after several prompts, each the one that `generate` would give, in passes that they share.
 
-    Quantised and chunked caches, and drafters that follow one text only such as draft models, cannot share passes:
-    then one text is written after the other.
+    Quantised and chunked caches, and drafters that cannot be forked, cannot share passes: then one text is written
+    after the other.
 
     Examples:
         >>> from mlx_lm import load
@@ -113,27 +113,30 @@ def batch_generate(
         "prompt_caches": prompt_caches,
     }
     each = {name: _for_each(name, values, len(given)) for name, values in asked.items()}
-    _require_own(each["prompt_caches"])
+    _require_own("prompt_caches", [cache or () for cache in each["prompt_caches"]], "Copy it with copy.deepcopy")
+    members = [[member for one in members_of(drafter) for member in (one, one.cache)] for drafter in each["drafters"]]
+    _require_own("drafters", members, "Give one for all prompts, not in a list, which is forked for each")
     if any(most == 0 for most in each["max_tokens"]):
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
     policy = _policy_of(model, shared, each["drafters"], num_draft_tokens)
-    batch = Batch(model, rows, policy, drafter=shared, kv_bits=kwargs.get("kv_bits"), stream=stream)
+    rows = 1 if shared is not None and shared.fork() is None else rows
+    loop = Loop(model, rows, policy, kv_bits=kwargs.get("kv_bits"), stream=stream)
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
     count = len(given)
     made = BatchResponse([""] * count, [[] for _ in given], [DraftStatistics() for _ in given], [None] * count)
-    places: dict[TargetRunner, int] = {}
+    places: dict[Row, int] = {}
     waiting = deque(range(count))
 
     def begin(place: int) -> bool:
         """Add a text to the batch if it can be added now."""
         cache = each["prompt_caches"][place]
         cache = make_prompt_cache(model, kwargs.get("max_kv_size")) if cache is None else cache
-        if not batch.accepts(cache):
+        if not loop.accepts(cache):
             return False
         settings = GenerationSettings(
             drafter=each["drafters"][place] if shared is None else shared.fork() or shared,
-            num_draft_tokens=policy if num_draft_tokens is None else num_draft_tokens,
+            num_draft_tokens=policy if num_draft_tokens != 0 and each["seeds"][place] is None else num_draft_tokens,
             max_tokens=each["max_tokens"][place],
             stop_tokens=ends,
             seed=each["seeds"][place],
@@ -142,35 +145,35 @@ def batch_generate(
             **kwargs,
         )
         try:
-            target = open_target(given[place], model, settings)
+            row = open_text(given[place], model, settings)
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None
-        batch.add(target)
-        places[target] = place
+        loop.add(row)
+        places[row] = place
         return True
 
-    def take(target: TargetRunner, token: int) -> bool:
+    def take(row: Row, token: int) -> bool:
         """Add a token to its text; return whether the text ends with it."""
-        place = places[target]
+        place = places[row]
         made.tokens[place].append(token)
         made.texts[place] += texts[place].add(token)
         return texts[place].end is not None
 
     try:
         with wired_limit(model, [stream]):
-            while waiting or len(batch):
+            while waiting or len(loop):
                 while waiting and begin(waiting[0]):
                     waiting.popleft()
-                for target, gained in batch.step():
+                for row, gained in loop.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    if any(take(target, token) for token, _, _ in target.text.tokens_of(gained)):
-                        place, kept = places.pop(target), batch.remove(target)
+                    if any(take(row, token) for token, _, _ in row.text.tokens_of(gained)):
+                        place, kept = places.pop(row), loop.remove(row)
                         if return_prompt_caches and kept is not None:
-                            made.caches[place] = target.cache
+                            made.caches[place] = row.cache
     finally:
-        for target in places:
-            batch.remove(target)
+        for row in places:
+            loop.remove(row)
     return made
 
 
@@ -195,12 +198,10 @@ def _for_each(name: str, values: Any, count: int) -> Sequence[Any]:
     return cast("Sequence[Any]", values)
 
 
-def _require_own(caches: Sequence[list[Any] | None]) -> None:
-    held = [id(entry) for cache in caches for entry in cache or ()]
+def _require_own(name: str, parts: Sequence[Sequence[Any]], instead: str) -> None:
+    held = [id(part) for each in parts for part in each if part is not None]
     if len(set(held)) < len(held):
-        raise RuntimeUnsupported(
-            "prompt_caches: expected a cache of its own for each prompt, got one twice. Copy it with copy.deepcopy"
-        )
+        raise RuntimeUnsupported(f"{name}: expected another one for each prompt, got one twice. {instead}")
 
 
 def _policy_of(

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 
@@ -11,7 +11,18 @@ from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
+AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
 KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
+
+
+class Rows(Protocol):
+    """Caches of several texts, of which each has a row."""
+
+    def rewind(self, member: "TextCache", kept: int) -> int | None:
+        """Take a row back to ``kept`` tokens, or to fewer; return how many it holds, None if there is no way back."""
+
+    def leave(self, member: "TextCache", *, returnable: bool = False) -> None:
+        """Give a text a cache of its own again."""
 
 
 class TextCache:
@@ -22,16 +33,18 @@ class TextCache:
         tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
             known only once it is evaluated.
         passes: Passes with logits so far, each for a draft token.
+        shared: The caches of several texts, if what this one holds is a row of them.
     """
 
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
         self.model, self.passes = model, 0
+        self.shared: Rows | None = None
         self.forget()
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
-        reached = self._checkpoints.rewind(kept)
+        reached = self._checkpoints.rewind(kept) if self.shared is None else self.shared.rewind(self, kept)
         if reached is None:
             missing = self.tokens[:kept]
             self.forget()
@@ -42,18 +55,21 @@ class TextCache:
 
     def feed(self, tokens: mx.array) -> mx.array:
         """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
+        self.leave()
         self._checkpoints.mark(tokens.size, windows_too=True)
         self.passes += 1
         return forward(self.model, tokens[None], self._cache)[0]
 
     def prefill(self, tokens: Sequence[int]) -> None:
         """Feed ``tokens`` without logits, and add them."""
+        self.leave()
         self._checkpoints.mark(len(tokens), windows_too=True)
         prefill(self.model, self._cache, tokens, PREFILL_TOKENS)
         self.tokens += tokens
 
     def content(self) -> tuple[list[Any], list[int]]:
         """The cache, one entry for each layer, and the tokens that it holds."""
+        self.leave()
         self.rewind(len(self.tokens))
         return self._cache, list(self.tokens)
 
@@ -64,9 +80,22 @@ class TextCache:
 
     def forget(self) -> None:
         """Continue with an empty cache."""
-        self.tokens = []
-        self._cache = make_prompt_cache(self.model)
-        self._checkpoints = Checkpoints(self._cache, 0, KEPT_MARKS)
+        self.replace(make_prompt_cache(self.model), ())
+
+    def leave(self, *, returnable: bool = False) -> None:
+        """Have a cache of its own again, if it shares one.
+
+        It holds what the row held, or with ``returnable``, perhaps less, which no text has to take back.
+        """
+        if self.shared is not None:
+            self.shared.leave(self, returnable=returnable)
+
+    def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
+        """Continue with another ``cache`` of the same model, which holds ``tokens``."""
+        self.leave()
+        self._cache = cache
+        self.tokens = list(tokens)
+        self._checkpoints = Checkpoints(cache, len(tokens), keep=KEPT_MARKS)
 
     def copy(self) -> "TextCache":
         """Another one that holds the same, and goes back to the same places."""
@@ -77,5 +106,5 @@ class TextCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cache and of its marks."""
+        """Bytes of a cache of its own, and of its marks."""
         return self._checkpoints.nbytes + sum(int(entry.nbytes) for entry in self._cache)

@@ -1,4 +1,4 @@
-"""The loop: propose, verify, commit.
+"""The loop: propose, verify, commit, for one text or several.
 
-In: a model, a prompt, a drafter. Out: the tokens of plain decoding, with statistics of each cycle.
+In: a model, prompts, drafters. Out: the tokens of plain decoding, with statistics of each cycle.
 """

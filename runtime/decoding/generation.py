@@ -1,21 +1,4 @@
-"""The generation loop, with any drafter or none.
-
-    propose     the drafter guesses d1 .. dk for the positions after the last committed token c
-    verify      one target pass over c d1 .. dk gives the target's own choice at each position: t0 t1 .. tk
-    commit      the drafts that equal the target's choices, and the first choice that does not (tk when all are right);
-                rejected drafts are taken out of the cache
-
-Every committed token is a choice that the target made after the true text, so a drafter changes the speed and nothing
-else. With a sampler this is exact-match verification: each position is sampled on its own, and its sample is committed
-whether or not the draft had guessed it. Where the sampler states its distribution, drafts that were drawn are verified
-by rejection sampling instead, which keeps the distribution and accepts more of them (docs/sampling.md).
-
-When no drafts will follow a pass without drafts, the next pass begins before the token of this one is read, as in
-mlx-lm's own loop: the device computes while Python hands the token over. Its input is in the cache one token early,
-and is taken out again if the generation ends there.
-
-Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
-"""
+"""One text after a prompt: the loop with a single text."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -25,9 +8,10 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths, require_cache_of
+from spectool.runtime.caches.pass_size import warn_where_drafts_end
 from spectool.runtime.caches.quantized import require_quantizable
-from spectool.runtime.decoding.pass_size import warn_where_drafts_end
-from spectool.runtime.decoding.target import TargetRunner
+from spectool.runtime.decoding.loop import Loop
+from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.groups.others import follower_of
@@ -36,8 +20,6 @@ from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
-
-CLEAR_EVERY = 256  # cycles between two mx.clear_cache(), as in mlx-lm
 
 _COUNTS = {"prefill_step_size": 1, "max_kv_size": 1, "kv_bits": 1, "kv_group_size": 1, "quantized_kv_start": 0}
 _OPTIONAL = ("max_kv_size", "kv_bits")
@@ -92,40 +74,40 @@ def generate_step(
     if (follower := follower_of(model)) is not None:
         return follower.tokens(settings.get("prompt_cache"))
     with call(model, opens=True):
-        target = open_target(prompt, model, GenerationSettings(**settings))
-    text, total = target.text, len(target.text.prompt)
+        row = open_text(prompt, model, GenerationSettings(**settings))
+    text, total = row.text, len(row.text.prompt)
+    loop = Loop(model, 1, text.policy, stream=stream)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
         with call(model):
             try:
                 yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
+                loop.add(row)
                 with mx.stream(stream):
                     progress(0, total)
-                    for fed in target.read_prompt():
-                        progress(fed, total)
-                    text.start()
-                while not text.ended:
-                    with mx.stream(stream):
-                        commit = target.cycle()
-                    if text.yielded == 0:
-                        progress(total, total)
-                    yield from text.tokens_of(commit)
-                    if text.statistics.passes % CLEAR_EVERY == 0:
-                        mx.clear_cache()
+                while not text.ended or not text.prompt_read:
+                    unread, read = row.unread, text.prompt_read
+                    for _, gained in loop.step():
+                        if isinstance(gained, Exception):
+                            raise gained
+                        if text.yielded == 0:
+                            progress(total, total)
+                        yield from text.tokens_of(gained)
+                    if not read and row.unread < unread:
+                        progress(total - 1 - row.unread, total)
             finally:
-                with mx.stream(stream):
-                    target.close()
+                loop.remove(row)
                 if (given := settings.get("prompt_cache")) is not None:
-                    given[:] = target.cache  # entries may have been quantised
+                    given[:] = row.cache  # entries may have been quantised
 
     begun = steps()
     next(begun)
     return begun
 
 
-def open_target(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> TargetRunner:
-    """The target that writes a text, which has to be closed in the end.
+def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> Row:
+    """A text to be written in a `Loop`.
 
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
@@ -157,4 +139,4 @@ def open_target(prompt: mx.array | Sequence[int], model: Any, settings: Generati
     policy = length if isinstance(length, Policy) else Policy(longest=int(length or 0))
     if length is None and drafts:
         policy = policy_for(model, drafter, fresh=settings.seed is not None)
-    return TargetRunner(model, cache, TextState(tokens, vocabulary_size(model), settings, policy))
+    return Row(model, cache, TextState(tokens, vocabulary_size(model), settings, policy))

@@ -1,7 +1,6 @@
 """One text while it is written: everything that belongs to it alone, except the target's cache.
 
-The single loop and the batch share it, so a text is written by the same rules in both: its drafter, how its tokens are
-chosen, where it ends, and what is counted.
+Its drafters, what a grammar says of their proposals, how its tokens are chosen, where it ends, and what is counted.
 """
 
 import sys
@@ -12,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
 from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, Proposal, accepted_length, members_of
-from spectool.runtime.drafters.guarded import GuardedDrafter, warn_switched_off
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters, warn_switched_off
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.randomness import Randomness, renew, state
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.sampling.token_ids import given_ids, require_tokens
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
-from spectool.runtime.settings import QUANTIZED_KV_START
+from spectool.runtime.settings import MAX_DRAFT_TOKENS, QUANTIZED_KV_START
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.prediction import PredictionDrafter
@@ -108,7 +106,6 @@ class Commit(NamedTuple):
 
     cycle: Cycle
     logprobs: mx.array  # of each committed token, and perhaps of more [rows, vocabulary]
-    right: int  # drafts that the target agreed with, also those after a stop token
 
 
 class TextState:
@@ -119,15 +116,17 @@ class TextState:
         cached: Token ids that the prompt cache held before it.
         settings: How it is written.
         constraint: Which tokens may follow; None for all.
-        randomness: Random state of the text, to be entered for every cycle.
-        proposer: Proposes draft tokens.
+        randomness: Random state of the text, to be entered whenever something is drawn.
+        drafters: Propose draft tokens.
+        policy: Chooses among their proposals.
+        longest_pass: Draft tokens, and those fed again, that a pass has at most where it need not have more.
         statistics: Passes are added as they are committed, tokens as they are yielded.
         last: The last committed token, which the next pass feeds.
         prompt_read: Whether the cache holds the prompt but for its last token.
         committed: Tokens committed so far.
         yielded: Of these, how many the caller has got.
         processors: Change the logits of a position.
-        ended: Whether the text is complete.
+        ended: Whether the text is complete, or has failed.
     """
 
     def __init__(self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, policy: Policy) -> None:
@@ -153,14 +152,12 @@ class TextState:
         given = members_of(settings.drafter) if drafts else ()
         if settings.prediction is not None:
             given = (*given, settings.prediction)  # counts what was repeated, also where nothing is drafted
-        self.proposer = Proposer(
-            [
-                GuardedDrafter(drafter, self._failed, draw, vocabulary, lambda: partial(renew, state()))
-                for drafter in given
-            ],
-            policy,
-            self.constraint if drafts else None,
-        )
+        slots = [
+            GuardedDrafter(drafter, self._failed, draw, vocabulary, _renewal, self.randomness) for drafter in given
+        ]
+        self.drafters, self.policy = TextDrafters(slots), policy
+        self.longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
+        self._forces = self.constraint is not None and drafts
         self.statistics.policy = policy if policy.is_automatic else None
         self.last, self.prompt_read = prompt[-1], False
         self.committed = self.yielded = 0
@@ -191,9 +188,40 @@ class TextState:
         warn_switched_off(drafter, error)
 
     def start(self) -> None:
-        """Give the prompt to the drafter, unless no token is wanted."""
+        """Give the prompt to the drafters, unless no token is wanted."""
         if not self.ended:
-            self.proposer.start([*self.cached, *self.prompt])
+            self.drafters.start([*self.cached, *self.prompt])
+
+    def close(self) -> None:
+        """Let the policy know how long the text was, and the drafters that it has ended."""
+        self.policy.end(self.drafters)
+        self.drafters.close()
+
+    def drafting_paused(self) -> bool:
+        """Whether the next pass goes without drafts, so that it may begin before its token is known."""
+        return not self._forces and (self.policy.paused() or not self.drafters.may_propose())
+
+    def forced(self, limit: int) -> Proposal | None:
+        """Tokens that the grammar forces, and what look-ups expect after them; None where the target has a choice."""
+        most = min(limit, self.longest_pass)
+        forced = self.constraint.forced(most) if self.constraint is not None and self._forces else []
+        if not forced:
+            return None
+        following = 0 if self.policy.paused() else min(self.policy.longest, most - len(forced))
+        longest = Proposal(forced, "grammar")
+        for drafter in self.drafters.look_ups if following > 0 else ():
+            more = drafter.extend(forced, following)
+            longer = self.allowed(Proposal([*forced, *more.tokens], f"grammar+{more.source}"))
+            longest = max(longest, longer, key=lambda proposal: len(proposal.tokens))
+        return longest
+
+    def allowed(self, proposal: Proposal) -> Proposal:
+        """A proposal as far as the grammar allows it."""
+        if self.constraint is None or not self._forces:
+            return proposal
+        count = self.constraint.allowed(proposal.tokens)
+        # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
+        return proposal.cut(count)._replace(distribution=proposal.distribution)
 
     def choose(self, logits: mx.array, proposal: Proposal) -> Pass:
         """The choices after the last committed token and after each draft, from the logits of these rows; lazy."""
@@ -216,7 +244,7 @@ class TextState:
         logprobs = log_probabilities(logits)
         return Pass(choose(logits, logprobs, self.settings.sampler, draft, distribution), logprobs, positions)
 
-    def commit_pass(self, current: Pass, proposal: Proposal) -> Commit:
+    def commit_pass(self, current: Pass, proposal: Proposal, draft_seconds: float, pass_seconds: float) -> Commit:
         """Compute a pass and commit its choices, up to the first draft that is wrong.
 
         Raises:
@@ -236,16 +264,21 @@ class TextState:
             self.constraint.commit(committed)
         if self._history is not None:
             self._history = mx.concatenate([self._history, mx.array(committed, dtype=mx.int32)])
-        cycle = Cycle(draft, proposal.source, min(right, len(committed)), committed)
-        return Commit(cycle, current.logprobs, right)
+        cycle = Cycle(draft, proposal.source, min(right, len(committed)), committed, draft_seconds, pass_seconds)
+        return Commit(cycle, current.logprobs)
 
     def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
         """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
-        cycle, timer = commit.cycle, self.proposer.timer
+        cycle = commit.cycle
         self.statistics.record_pass(cycle.source, len(cycle.proposal))
-        if (on_cycle := self.settings.on_cycle) is not None:
-            on_cycle(cycle._replace(draft_seconds=timer.draft_seconds, pass_seconds=timer.pass_seconds))
+        if self.settings.on_cycle is not None:
+            self.settings.on_cycle(cycle)
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
             self.statistics.record_tokens(cycle.source, 1, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted
+
+
+def _renewal() -> Callable[[], None]:
+    """What undoes the draws of a drafter that fails."""
+    return partial(renew, state())

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.samplers import confidence
 
 
@@ -29,33 +30,35 @@ def most_probable(logits: mx.array) -> mx.array:
 
 
 def draft_chain(
-    run: Callable[[mx.array], mx.array],
+    read: Callable[[mx.array], mx.array],
     unfed: Sequence[int],
     limit: int,
     *,
     likely: mx.array | float = 0.0,
     least: float = -math.inf,
     choose: Callable[[mx.array], mx.array | None] = most_probable,
-) -> Chain:
+) -> Drafting[Chain]:
     """At most ``limit`` drafts, which are chained on the device, unless their probability decides where they end.
 
     Args:
-        run: Feeds tokens [tokens] and returns their logits [tokens, vocabulary].
+        read: Logits as they count, from those of the model, both [tokens, vocabulary].
         unfed: What is fed first.
         limit: Most drafts.
         likely: Log-probability of what is drafted already.
         least: There is no further pass once the most probable tokens are all right with less than this log-probability.
         choose: Chooses a token [1] given logits [1, vocabulary]; None ends the drafts.
     """
-    chain, feed = Chain([], [], 0), mx.array(list(unfed))
+    chain, feed = Chain([], [], 0), mx.array(list(unfed), dtype=mx.int32)
     while len(chain.tokens) < limit and (least == -math.inf or float(likely) >= least):
-        logits = run(feed)[-1:]
+        logits = read((yield feed)[-1:])
         chain = chain._replace(fed=len(chain.tokens))
         chosen = choose(logits)
         if chosen is None:
             break
-        feed = chosen
+        feed = chosen.astype(mx.int32)
         chain.tokens.append(feed)
         chain.highest.append(confidence(logits[0]))
         likely = likely + chain.highest[-1]
+        if least > -math.inf:
+            yield [feed, likely]
     return chain

@@ -1,10 +1,10 @@
 """Drafts from a small model that shares the target's tokenizer.
 
-    cache     tokens in the draft model's cache: committed ones, then `ahead` drafts of the last proposal
-    pending   committed tokens that it does not hold; fed together with the next proposal
+    text      all committed tokens
+    cache     holds the beginning of the text, and drafts of the last proposal, of which some may be wrong
 
-A proposal of k tokens takes k passes: the pending tokens give d1, d1 gives d2, and dk is not fed. They are chained on
-the device and evaluated once, unless their probability decides where they end.
+A proposal of k tokens takes k passes: what the cache does not hold of the text gives d1, d1 gives d2, and dk is not
+fed. They are chained on the device and evaluated once, unless their probability decides where they end.
 """
 
 import math
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import PREFILL_TOKENS, TextCache
+from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
 from spectool.runtime.drafters.chain import draft_chain, most_probable
-from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
+from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -43,11 +44,16 @@ class ModelDrafter(Drafter):
         accepts them more often where the draft model is surer of one token.
         """
         self.cache = TextCache(model)
+        self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
-        self._pending: list[int] = []
-        self._ahead = 0
+        self._text: list[int] = []
+        self._has_proposed = False  # since the last commit
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
+
+    def fork(self) -> "ModelDrafter":
+        """A drafter with the same model, and a cache of its own."""
+        return ModelDrafter(self.cache.model, min_probability=self._min_probability)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw``; None takes the most probable ones."""
@@ -56,37 +62,38 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self.cache.rewind(common_prefix(self.cache.tokens, prompt[:-1]))
-        self._ahead, self._pending = 0, list(prompt[len(self.cache.tokens) :])
-        self._feed_pending(keep=1)
+        self._text, self._has_proposed = list(prompt), False
+        self._unfed(1)
 
     def propose(self, limit: int) -> Proposal:
         """At most ``limit`` tokens. Proposes nothing if called again before `commit`."""
-        if limit <= 0 or not self._pending:
+        return alone(self.drafting(limit), self.cache)
+
+    def drafting(self, limit: int) -> Drafting[Proposal]:
+        """The same, step by step."""
+        if limit <= 0 or self._has_proposed or not self._text:
             return Proposal((), self.name)
-        self._feed_pending(keep=PREFILL_TOKENS)
-        drafts, probabilities, distribution, fed = self._draft(limit)
-        self.cache.tokens += self._pending + drafts[:fed]
-        self._pending, self._ahead = [], fed
+        unfed = self._unfed(AT_ONCE)
+        drafts, probabilities, distribution, fed = yield from self._draft(unfed, limit)
+        self.cache.tokens += unfed + drafts[:fed]
+        self._has_proposed = True
         return Proposal(drafts, self.name, probabilities, distribution)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Keep the drafts that were right and take the others back; the rest of ``tokens`` is pending."""
+        """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
         require_tokens("draft model", tokens, self._vocabulary)
-        sure = len(self.cache.tokens) - self._ahead
-        right = accepted_length(self.cache.tokens[sure:], tokens)
-        self._pending = [*self.cache.rewind(sure + right), *self._pending, *tokens[right:]]
-        self._ahead = 0
+        self._text += tokens
+        self._has_proposed = False
 
-    def _draft(self, limit: int) -> tuple[list[int], list[float], mx.array | None, int]:
-        """Feed the pending tokens and draft after draft.
+    def _draft(self, unfed: Sequence[int], limit: int) -> Drafting[tuple[list[int], list[float], mx.array | None, int]]:
+        """Feed what is ``unfed`` and draft after draft.
 
         Returns:
             Drafts, the probability of the most probable token at each of them, their distributions, and how many of
             them were fed.
         """
         draw, distributions = self._draw, list[mx.array]()
-        history = mx.array(self.cache.tokens + self._pending) if draw is not None and draw.processors else None
+        history = mx.array(self._text) if draw is not None and draw.processors else None
 
         def drawn(logits: mx.array) -> mx.array | None:
             nonlocal history
@@ -99,20 +106,25 @@ class ModelDrafter(Drafter):
             return token
 
         choose = most_probable if draw is None else drawn
-        chain = draft_chain(self.cache.feed, self._pending, limit, least=self._least, choose=choose)
+        chain = yield from draft_chain(_as_is, unfed, limit, least=self._least, choose=choose)
         if not chain.tokens:
             return [], [], None, chain.fed
         tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
-        mx.eval(tokens, probabilities)
+        yield [tokens, probabilities]
         drawn_from = mx.concatenate(distributions) if distributions else None
         return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
 
-    def _feed_pending(self, keep: int) -> None:
-        """Feed all but the last ``keep`` pending tokens."""
-        tokens = self._pending[:-keep]
-        if tokens:
-            self.cache.prefill(tokens)
-            self._pending = self._pending[-keep:]
+    def _unfed(self, most: int) -> list[int]:
+        """Feed what the cache does not hold of the text, but for its last tokens, ``most`` at most; return these."""
+        kept = common_prefix(self.cache.tokens, self._text[:-1])
+        unfed = [*self.cache.rewind(kept), *self._text[kept:]]
+        if early := unfed[:-most]:
+            self.cache.prefill(early)
+        return unfed[-most:]
+
+
+def _as_is(logits: mx.array) -> mx.array:
+    return logits
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:

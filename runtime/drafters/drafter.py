@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
+    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 
@@ -73,6 +74,11 @@ class Drafter:
         """Passes that its model has made for drafts so far."""
         return 0 if self.cache is None else self.cache.passes
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes for its text."""
+        return 0 if self.cache is None else self.cache.nbytes
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
 
@@ -82,6 +88,11 @@ class Drafter:
     def propose(self, limit: int) -> Proposal:
         """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history."""
         raise NotImplementedError
+
+    def drafting(self, limit: int) -> "Drafting[Proposal]":
+        """`propose`, step by step, so that the passes of its model serve several texts; by default in one step."""
+        return self.propose(limit)
+        yield
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add the tokens (at least one) that the target committed in this cycle to the history."""
@@ -149,6 +160,11 @@ class Drafters:
                 each.name = f"{name} {number}"
         self.name = ", ".join(drafter.name for drafter in self.members)
         self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take for their text."""
+        return sum(member.nbytes for member in self.members)
 
     def __repr__(self) -> str:
         return f"<Drafters: {self.name}>"

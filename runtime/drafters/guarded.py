@@ -1,8 +1,9 @@
-"""A drafter in one text, which it cannot end: one that fails is switched off with a warning, and the text goes on."""
+"""The drafters of one text. They cannot end it: one that fails is switched off with a warning, and the text goes on."""
 
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -10,6 +11,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
 
 if TYPE_CHECKING:
+    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 Report: TypeAlias = Callable[[Drafter, Exception], None]
@@ -37,6 +39,7 @@ class GuardedDrafter:
         longest: The most tokens that it proposes where nobody fixes their number.
         missed: Tokens of the text that it has not read yet.
         proposal: Its proposal of this cycle; empty if it was not asked.
+        within: What it acts in: the random state of the text.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class GuardedDrafter:
         draw: "Draw | None" = None,
         vocabulary: int = sys.maxsize,
         protect: Callable[[], Callable[[], None]] = lambda: lambda: None,
+        within: AbstractContextManager[None] | None = None,
     ) -> None:
         """Guard ``drafter``.
 
@@ -55,10 +59,13 @@ class GuardedDrafter:
             draw: Draws its drafts, if it can.
             vocabulary: Number of the target's token ids.
             protect: Called before it acts; what this returns is called if it fails, to undo what it broke.
+            within: Entered whenever it acts.
         """
         self.drafter: Drafter | None = drafter
+        self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._report, self._draw, self._vocabulary, self._protect = report, draw, vocabulary, protect
+        self.within = nullcontext() if within is None else within
         self._begin(())
 
     @property
@@ -90,6 +97,24 @@ class GuardedDrafter:
         self.proposal = self._attempt(lambda drafter: self._valid(drafter.propose(limit).cut(limit))) or NOTHING
         return self.proposal
 
+    def drafting(self, limit: int) -> "Drafting[Proposal]":
+        """`propose`, step by step, each to be taken ``within`` its context."""
+        if self.drafter is None:
+            return NOTHING
+        undo = self._protect()
+        try:
+            self._catch_up(self.drafter)
+            made = yield from self.drafter.drafting(limit)
+            self.proposal = self._valid(made.cut(limit))
+        except Exception as error:
+            self._fail(error, undo)
+        return self.proposal
+
+    def close(self) -> None:
+        """End the text: its model has a cache of its own again."""
+        if (cache := self._given.cache) is not None:
+            cache.leave(returnable=True)
+
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
         return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit).cut(limit))) or NOTHING
@@ -113,18 +138,69 @@ class GuardedDrafter:
         """What ``act`` returns once the drafter has read the text; None where it fails, now or before."""
         if self.drafter is None:
             return None
-        undo = self._protect()
-        try:
-            missed, self.missed = self.missed, []
-            if not self._begun:
-                self._begun = True
-                self.drafter.draw_with(self._draw)
-                self.drafter.start(missed)
-            elif missed:
-                self.drafter.commit(tuple(missed))
-            return act(self.drafter)
-        except Exception as error:
-            failed, self.drafter = self.drafter, None
-            undo()
+        with self.within:
+            undo = self._protect()
+            try:
+                self._catch_up(self.drafter)
+                return act(self.drafter)
+            except Exception as error:
+                self._fail(error, undo)
+                return None
+
+    def _catch_up(self, drafter: Drafter) -> None:
+        """Let it read what it has missed."""
+        if self._begun and not self.missed:
+            return
+        missed, self.missed = self.missed, []
+        if not self._begun:
+            self._begun = True
+            drafter.draw_with(self._draw)
+            drafter.start(missed)
+        else:
+            drafter.commit(tuple(missed))
+
+    def _fail(self, error: Exception, undo: Callable[[], None]) -> None:
+        failed, self.drafter, self.proposal = self.drafter, None, NOTHING
+        undo()
+        if failed is not None:
             self._report(failed, error)
-            return None
+
+
+class TextDrafters:
+    """All drafters of one text, and how far it has come.
+
+    Attributes:
+        slots: The drafters.
+        look_ups: Those that cost no passes of a model.
+        models: Those that do.
+        context: Tokens of the text.
+        cycles: Cycles so far in which they could have been asked.
+    """
+
+    def __init__(self, slots: Sequence[GuardedDrafter]) -> None:
+        """Follow one text with these drafters."""
+        self.slots = slots
+        self.look_ups = [slot for slot in slots if not slot.is_model]
+        self.models = [slot for slot in slots if slot.is_model]
+        self.context = self.cycles = 0
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a text."""
+        self.context, self.cycles = len(prompt), 0
+        for slot in self.slots:
+            slot.start(prompt)
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Add what was committed."""
+        self.context += len(tokens)
+        for slot in self.slots:
+            slot.follow(tokens)
+
+    def close(self) -> None:
+        """End the text: what the drafters know of it is their own again."""
+        for slot in self.models:
+            slot.close()
+
+    def may_propose(self) -> bool:
+        """Whether one of them may have a proposal in the next cycle."""
+        return any(slot.may_propose() for slot in self.slots)

@@ -4,15 +4,21 @@
                    ^                 followed there by d, at place 3
 
 A suffix automaton: every state stands for the token sequences that end at the same places, and knows the latest of
-them. Amortised constant time for each token, a few microseconds.
+them. Amortised constant time for each token, a few microseconds. What the latest tokens have changed is noted, so that
+a text which goes another way from some place near its end, as the next turn of a conversation does, is not read again.
 
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from spectool.tokenization.incremental.common_prefix import common_prefix
+
 _REFRESHED = 32  # states that learn of a new occurrence, longest first: more make long repetitions quadratic
+_UNDOABLE = 4096  # latest tokens that can be taken back: an answer
+_BYTES = 700  # of memory that a token takes, with what its changes take
 
 
 class Repeat(NamedTuple):
@@ -20,6 +26,17 @@ class Repeat(NamedTuple):
 
     follower: int  # place of the token that followed its latest earlier occurrence; 0 where there is none
     length: int  # tokens in it; 0 where no suffix has been seen before
+
+
+class _Changes(NamedTuple):
+    """What was before a token was added."""
+
+    last: int
+    states: int
+    repeat: Repeat
+    next: list[tuple[int, int, int | None]]  # state, token, and where the token led
+    link: list[tuple[int, int]]  # state, and its link
+    end: list[tuple[int, int]]  # state, and the latest place at which its sequences ended
 
 
 class History:
@@ -39,24 +56,46 @@ class History:
         self._length = [0]  # of the longest sequence
         self._end = [-1]  # latest place at which its sequences end
         self._last = 0
+        self._undo: deque[_Changes] = deque(maxlen=_UNDOABLE)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        return _BYTES * len(self.tokens)
+
+    def become(self, tokens: Sequence[int]) -> None:
+        """Change to another sequence; only what follows the common beginning is read, where that is near the end."""
+        held = len(self.tokens)
+        kept = held if self.tokens == list(tokens[:held]) else common_prefix(self.tokens, tokens)
+        if held - kept > len(self._undo):
+            self.__init__()  # type: ignore[misc]
+            kept = 0
+        while len(self.tokens) > kept:
+            self._take_back()
+        for token in tokens[kept:]:
+            self.append(int(token))
 
     def append(self, token: int) -> None:
         """Add one token id."""
         following, link, length, end = self._next, self._link, self._length, self._end
+        changes = _Changes(self._last, len(link), self.repeat, [], [], [])
         place = len(self.tokens)
         self.tokens.append(token)
         state = self._add({}, self._length[self._last] + 1, place)
         at = self._last
         while at >= 0 and token not in following[at]:
+            changes.next.append((at, token, None))
             following[at][token] = state
             at = link[at]
         if at >= 0:
             seen = following[at][token]
             if length[seen] != length[at] + 1:
                 shorter = self._add(dict(following[seen]), length[at] + 1, end[seen])
+                changes.link.append((seen, link[seen]))
                 link[shorter] = link[seen]
                 link[seen] = shorter
                 while at >= 0 and following[at].get(token) == seen:
+                    changes.next.append((at, token, seen))
                     following[at][token] = shorter
                     at = link[at]
                 seen = shorter
@@ -67,8 +106,26 @@ class History:
         for _ in range(_REFRESHED):
             if at == 0:
                 break
+            changes.end.append((at, end[at]))
             end[at] = place
             at = link[at]
+        self._undo.append(changes)
+
+    def _take_back(self) -> None:
+        """Undo the latest `append`."""
+        self._last, states, self.repeat, following, links, ends = self._undo.pop()
+        for at, token, before in following:
+            if before is None:
+                del self._next[at][token]
+            else:
+                self._next[at][token] = before
+        for at, link in links:
+            self._link[at] = link
+        for at, end in ends:
+            self._end[at] = end
+        for each in (self._next, self._link, self._length, self._end):
+            del each[states:]
+        self.tokens.pop()
 
     def repeat_after(self, tokens: Sequence[int]) -> Repeat:
         """What ``repeat`` would be with ``tokens`` appended, among occurrences in the sequence as it is."""

@@ -73,22 +73,29 @@ class LookupDrafter(Drafter):
         self._first: _State = [START] * len(dictionaries) if only is None else START
         self._with_history = history
         self._shortest = _SHORTEST if dictionaries else 1
+        self._history = History()
         self.start(())
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin after ``prompt``; forget everything else."""
+        """Begin after ``prompt``; what it has in common with the text before is not read again."""
         self._state = self._first
-        self._history = History()
-        self._repeat = self._history.repeat  # as far as it is usable
+        if self._with_history:
+            self._history.become(prompt)
+        self._repeat = self._usable(self._history.repeat)
         # By the length of the repeat: tokens that followed as before, and all that were observed.
         self._right = [m / (m + 3) * _PRIOR for m in range(_LONGEST + 1)]
         self._observed = [_PRIOR] * (_LONGEST + 1)
-        if prompt:
-            self._remember(prompt)
+        self._follow(prompt)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the history takes."""
+        return self._history.nbytes
 
     def fork(self) -> "LookupDrafter":
         """A drafter from the same dictionaries, with a history of its own."""
         forked = copy.copy(self)
+        forked._history = History()
         forked.start(())
         return forked
 
@@ -150,9 +157,13 @@ class LookupDrafter(Drafter):
         history = self._history.tokens
         return history[place] if place < len(history) else tokens[place - len(history)]
 
-    def _remember(self, tokens: Sequence[int]) -> None:
+    def _follow(self, tokens: Sequence[int]) -> None:
+        """Let the dictionaries follow the text."""
         for token in tokens[-self._max_context :] if self._max_context else ():
             self._state = self._advance(self._state, token)
+
+    def _remember(self, tokens: Sequence[int]) -> None:
+        self._follow(tokens)
         if self._with_history:
             for token in tokens:
                 self._history.append(int(token))

@@ -14,8 +14,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import TextCache
+from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
 from spectool.runtime.drafters.chain import draft_chain
+from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.byte_aligned import Constraint
@@ -23,7 +24,6 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 
 MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
 WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
-_AT_ONCE = 32  # new context tokens whose logits are computed with the last one's rather than fed before
 
 
 class ModelSource:
@@ -52,6 +52,7 @@ class ModelSource:
         """
         self.cache = TextCache(model)
         self._bos = bos
+        self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows = vocabulary_size(model)
         self.size = self._rows if size is None else min(size, self._rows)
@@ -59,7 +60,15 @@ class ModelSource:
         self._unfed: list[int] = []
         self._likely = mx.zeros(())
 
+    def fork(self) -> "ModelSource":
+        """A source with the same model, and a cache of its own."""
+        return ModelSource(self.cache.model, bos=self._bos, size=self.size, min_probability=self._min_probability)
+
     def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+        """As `drafting`, for a text that is alone."""
+        return alone(self.drafting(context, constraint, limit), self.cache)
+
+    def drafting(self, context: Sequence[int], constraint: Constraint, limit: int) -> Drafting[tuple[list[int], bool]]:
         """At most ``limit`` draft ids after a context, and whether the first one is healed.
 
         The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
@@ -69,13 +78,15 @@ class ModelSource:
         text = self.text_of(context)
         if limit <= 0 or not text:
             return [], False
-        first = self._first(self.feed_text(text, constraint.extensions.size > 0), constraint, text[-1])
+        logits = yield from self._fed_text(text, constraint.extensions.size > 0)
+        first = yield from self._first(logits, constraint, text[-1])
         if first is None:
             return [], False
         token, healed, self._likely = first
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         self._unfed = [*(self.cache.rewind(len(text) - 1) if healed else ()), token]
-        return [token, *self._go_on(limit - 1)], healed
+        further = yield from self._go_on(limit - 1)
+        return [token, *further], healed
 
     @property
     def likelihood(self) -> float:
@@ -83,8 +94,12 @@ class ModelSource:
         return math.exp(float(self._likely))
 
     def more(self) -> list[int]:
-        """The draft id after those that `draft` has just returned; empty where it does not pay."""
-        return self._go_on(1)
+        """As `going_on`, for a text that is alone."""
+        return alone(self.going_on(), self.cache)
+
+    def going_on(self) -> Drafting[list[int]]:
+        """The draft id after those of the latest draft; empty where it does not pay."""
+        return (yield from self._go_on(1))
 
     def text_of(self, context: Sequence[int]) -> list[int]:
         """A context after BOS, if the model has one."""
@@ -92,6 +107,10 @@ class ModelSource:
         return list(context) if begun else [self._bos or 0, *context]
 
     def feed_text(self, text: list[int], healing: bool) -> mx.array:
+        """Feed a text that is alone, as `drafting` does."""
+        return alone(self._fed_text(text, healing), self.cache)
+
+    def _fed_text(self, text: list[int], healing: bool) -> Drafting[mx.array]:
         """Feed what of ``text`` (at least one token) is not fed, and its last token in any case.
 
         Returns:
@@ -105,18 +124,24 @@ class ModelSource:
         kept = min(common_prefix(self.cache.tokens, text), len(text) - last)
         new = [*self.cache.rewind(kept), *text[kept:]]
         require_tokens("draft model", new, self._rows)
-        if len(new) > _AT_ONCE:
+        if len(new) > AT_ONCE:
             early, new = new[:-last], new[-last:]
             self.cache.prefill(early)
-        logits = self.run(mx.array(new))[-last:]
+        logits = self.read((yield mx.array(new, dtype=mx.int32))[-last:])
         self.cache.tokens += new
         return logits
 
     def run(self, tokens: mx.array) -> mx.array:
-        """Feed tokens, int32 [tokens]; return all their logits, float32 [tokens, size], lazy."""
-        return self.cache.feed(tokens)[:, : self.size].astype(mx.float32)
+        """Feed tokens of a text that is alone, int32 [tokens]; return their logits, float32 [tokens, size], lazy."""
+        return self.read(self.cache.feed(tokens))
 
-    def _first(self, logits: mx.array, constraint: Constraint, last: int) -> tuple[int, bool, mx.array] | None:
+    def read(self, logits: mx.array) -> mx.array:
+        """Logits of the ids that may be drafted, float32 [tokens, size], from those of the model."""
+        return logits[:, : self.size].astype(mx.float32)
+
+    def _first(
+        self, logits: mx.array, constraint: Constraint, last: int
+    ) -> Drafting[tuple[int, bool, mx.array] | None]:
         """The best first token that may be, whether it is healed, and its log-probability among all candidates.
 
         One that takes a refused one's place is nearly as probable: those far below are never right. ``logits`` are what
@@ -138,7 +163,7 @@ class ModelSource:
         every, best = mx.logsumexp(ranked), -math.inf
         for _ in range(MOST_ASKED):
             place, score = mx.argmax(ranked), mx.max(ranked)
-            mx.eval(place, score)
+            yield [place, score]
             at, best = int(place), max(best, float(score))
             if not float(score) > -math.inf or float(score) < best + WORST:
                 return None
@@ -149,13 +174,13 @@ class ModelSource:
             ranked[at] = -math.inf
         return None
 
-    def _go_on(self, limit: int) -> list[int]:
+    def _go_on(self, limit: int) -> Drafting[list[int]]:
         """At most ``limit`` further draft ids."""
-        chain = draft_chain(self.run, self._unfed, limit, likely=self._likely, least=self._least)
+        chain = yield from draft_chain(self.read, self._unfed, limit, likely=self._likely, least=self._least)
         if not chain.tokens:
             return []
         tokens, likely = mx.concatenate(chain.tokens), self._likely + mx.sum(mx.stack(chain.highest))
-        mx.eval(tokens, likely)
+        yield [tokens, likely]
         drafts = evaluated(tokens)
         self.cache.tokens += [*self._unfed, *drafts[:-1]]
         self._unfed, self._likely = drafts[-1:], likely

@@ -1,6 +1,6 @@
 """Drafts from a model with another tokenizer: its draft ids, joined with a translator into target ids.
 
-    propose   draft_context -> constraint -> source drafts -> translate
+    propose   draft_context -> constraint -> source drafts -> translate      (`drafting`, step by step)
     commit    committed target ids -> translator
 
 Above temperature 0, too, its most probable tokens are drafted, and verified by exact match. Drawing them from a stated
@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafting import Drafting, alone
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
+_BYTES = 200  # of memory that the translator takes for a token
 FURTHER = 2  # draft tokens, beyond those asked for, that may settle the last target id
 
 
@@ -38,23 +40,43 @@ class TranslatedDrafter(Drafter):
         self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens
+        self._known: list[int] = []  # what the translator has been told
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin a generation after ``prompt``."""
-        self._translator.start()
-        self._translator.commit(prompt)
+        """Begin a generation after ``prompt``; if it goes on from the text before, only the rest is translated."""
+        held = len(self._known)
+        if not held or self._known != list(prompt[:held]):
+            self._translator.start()
+            self._known = []
+        self.commit(prompt[len(self._known) :])
+
+    def fork(self) -> "TranslatedDrafter":
+        """A drafter with the same model and tables, and with a cache and a text of its own."""
+        return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the cache and the translated text take."""
+        return super().nbytes + _BYTES * len(self._known)
 
     def propose(self, limit: int) -> Proposal:
         """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
+        return alone(self.drafting(limit), self.cache)
+
+    def drafting(self, limit: int) -> Drafting[Proposal]:
+        """The same, step by step."""
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        drafts, healed = self._source.draft(self._translator.draft_context(), self._translator.constraint(), count)
-        tokens = self._settled(drafts, healed)[:limit] if drafts else []
+        context, constraint = self._translator.draft_context(), self._translator.constraint()
+        drafts, healed = yield from self._source.drafting(context, constraint, count)
+        tokens: list[int] = []
+        if drafts:
+            tokens = (yield from self._settled(drafts, healed))[:limit]
         each = self._source.likelihood ** (1 / max(1, len(tokens)))  # they are all right with this probability
         return Proposal(tokens, self.name, (each,) * len(tokens))
 
-    def _settled(self, drafts: list[int], healed: bool) -> list[int]:
+    def _settled(self, drafts: list[int], healed: bool) -> Drafting[list[int]]:
         """The target ids of a draft, which is made longer until what follows them is unlikely to change the last one.
 
         Those of the longer draft are proposed as well, as far as they are settled.
@@ -62,7 +84,9 @@ class TranslatedDrafter(Drafter):
         tokens = self._translator.translate(drafts, healed)
         asked = max(1, len(tokens))
         for _ in range(FURTHER):
-            if len(tokens) > asked or self._translator.is_settled(tokens) or not (more := self._source.more()):
+            if len(tokens) > asked or self._translator.is_settled(tokens):
+                break
+            if not (more := (yield from self._source.going_on())):
                 break
             drafts = [*drafts, *more]
             tokens = self._translator.translate(drafts, healed)
@@ -70,4 +94,6 @@ class TranslatedDrafter(Drafter):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""
-        self._translator.commit(tokens)
+        self._known += tokens
+        if tokens:
+            self._translator.commit(tokens)

@@ -20,9 +20,9 @@ from spectool.runtime.per_model import once_per_model
 _CLEAR_EVERY = 256  # passes between two mx.clear_cache()
 _MODULES = (  # of the operations that rank 0 may name
     "spectool.measure.bench.run",
-    "spectool.runtime.batching.caches",
+    "spectool.runtime.caches.own",
     "spectool.runtime.caches.rewinding",
-    "spectool.runtime.decoding.target",
+    "spectool.runtime.caches.shared",
     "spectool.runtime.policy.measuring",
 )
 

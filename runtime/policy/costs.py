@@ -155,4 +155,5 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
         share = weight_bytes(draft) / max(1, weight_bytes(target))
         return DraftCost(share, share / 8)
     plain = known.plain[min(known.plain)]
-    return DraftCost(costs.curve[1] / plain, min(time / rows for rows, time in costs.curve.items()) / plain)
+    reading = min(time / rows for rows, time in costs.curve.items())
+    return DraftCost(costs.curve[1] / plain, reading / plain, PassCurve(costs.seconds, costs.plain))

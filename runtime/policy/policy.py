@@ -24,10 +24,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.account import DECAY, LossAccount, Trials
 from spectool.runtime.policy.curve import ASSUMED, FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
@@ -63,25 +63,42 @@ NOBODY = Candidate(NOTHING, ())
 
 
 class Choice(NamedTuple):
-    """What a cycle of a text that is alone proposes, and what it costs.
+    """What texts propose in a pass that they share, and what it costs.
 
     Attributes:
-        proposal: The proposal.
-        cost: Plain passes that the cycle takes, with those of a draft model.
-        look_up: The best proposal of the look-ups.
-        look_up_cost: Plain passes of a cycle with this one.
-        model: The draft model that was asked; None if none was.
-        reading: Plain passes that the model takes besides, to read what it has missed.
-        expected: What asking it would be worth, in tokens, if nothing were known of it.
+        texts: Their drafters.
+        proposals: What each proposes.
+        cost: Plain passes of these texts that the cycle takes, with the passes of a draft model.
+        look_ups: The best proposal of the look-ups of each.
+        look_up_cost: Plain passes of a cycle with these, or what they are hoped to take where the curve is tried.
+        asked: The draft model of each text that was asked, None for a text whose model was not.
+        reading: Plain passes that the models take besides, to read what they have missed.
+        expected: What asking them would be worth, in tokens of one text, if nothing were known of them.
+        rests: Whether nobody was asked, since there is to be no draft.
     """
 
-    proposal: Proposal
-    cost: float
-    look_up: Candidate = NOBODY
+    texts: Sequence[TextDrafters]
+    proposals: Sequence[Proposal]
+    cost: float = 1.0
+    look_ups: Sequence[Candidate] = ()
     look_up_cost: float = 1.0
-    model: GuardedDrafter | None = None
+    asked: Sequence[GuardedDrafter | None] = ()
     reading: float = 0.0
     expected: float = 0.0
+    rests: bool = False
+
+    @property
+    def proposal(self) -> Proposal:
+        """What the first text proposes."""
+        return self.proposals[0]
+
+
+Draft: TypeAlias = Callable[[Sequence[tuple[GuardedDrafter, int]]], Sequence[Proposal]]
+
+
+def draft_in_turn(asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
+    """What each model proposes, at most so many tokens, one after the other."""
+    return [slot.propose(limit) for slot, limit in asked]
 
 
 class Policy:
@@ -106,7 +123,7 @@ class Policy:
         self._drifts = defaultdict[int, Drift](lambda: Drift(doubt))  # by the number of texts in a pass
         self._records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
-        self._cycles, self._usual_cycles = 0, _TEXT  # of this text, and of texts on average
+        self._usual_cycles = _TEXT  # of a text
 
     def record(self, name: str) -> Record:
         """What is known of the drafter of this name."""
@@ -130,31 +147,75 @@ class Policy:
         """How far passes over so many texts are off the curve where they have drafts."""
         return self._drifts[texts]
 
-    def start(self) -> None:
-        """Begin a text."""
-        if self._cycles:
-            self._usual_cycles += (self._cycles - self._usual_cycles) / 4
-        self._cycles = 0
+    def end(self, text: TextDrafters) -> None:
+        """Learn how long a text was."""
+        if text.cycles:
+            self._usual_cycles += (text.cycles - self._usual_cycles) / 4
 
-    def propose(self, drafters: Sequence[GuardedDrafter], limit: int, context: int, refed: int = 0) -> Choice:
-        """The best proposal of at most ``limit`` tokens after ``context`` tokens, of which ``refed`` are fed again."""
-        self._cycles += 1
-        limit = min(limit, self.longest)
-        costs = self.costs(limit, context, refed=refed)
-        tried = costs if self.curve is ASSUMED else self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
-        look_ups = [each for each in drafters if not each.is_model]
-        length, (best,), worth = self.best([self.candidates(look_ups, limit)], tried)
-        found = best.cut(length)
+    def choose(
+        self,
+        texts: Sequence[tuple[TextDrafters, int]],
+        *,
+        together: int = 1,
+        refed: int = 0,
+        least: int = 0,
+        draft: Draft = draft_in_turn,
+    ) -> Choice:
+        """The best proposals for a pass over some texts, each of at most so many tokens.
+
+        Args:
+            texts: The drafters of each text, and the most tokens that it can propose.
+            together: Texts in the pass, with those that are not asked here.
+            refed: Tokens that a text feeds again in it, at most.
+            least: Drafts of these other texts, so that the pass has as many rows in any case.
+            draft: Asks models.
+        """
+        drafters, together = [text for text, _ in texts], max(together, len(texts))
+        if self.paused(together):
+            return Choice(drafters, [NOTHING] * len(texts), rests=True)
+        limits = [min(limit, self.longest) for _, limit in texts]
+        context = 0
+        for text in drafters:
+            text.cycles += 1
+            context = max(context, text.context)
+        costs = _level(self.costs(max(*limits, least), context, texts=together, refed=refed), least)
+        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
+        tried = costs
+        if together == 1 and self.is_automatic and self.curve is not ASSUMED:
+            tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
+        length, picks, worth = self.best(offered, tried)
+        found = [pick.cut(length) for pick in picks]
+        proposals = [pick.proposal for pick in found]
         if tried[length] < costs[length]:
             self.trials.begin(costs[length])
-            return Choice(found.proposal, tried[length], found, tried[length])
-        asked, count, reading, expected = self._model_to_ask(drafters, limit, costs, worth)
-        if asked is None:
-            return Choice(found.proposal, costs[length], found, costs[length])
-        guess, drafting = self._guess_of(asked, count)
-        chosen = self._extended_by_look_up(guess, found, look_ups, costs, self._most(asked, limit))
-        cost = drafting + costs[len(chosen.tokens)]
-        return Choice(chosen, cost, found, costs[len(found.proposal.tokens)], asked, reading, expected)
+            return Choice(drafters, proposals, costs[length], found, tried[length])
+        cost = _cost_of(proposals, costs)
+        if any(text.models for text in drafters):
+            asked, count, reading, expected = self._models_to_ask(drafters, limits, costs, offered, worth, together)
+            if any(asked):
+                guesses, drafting = self._guesses_of(asked, count, limits, together, draft)
+                proposals = self._with_guesses(guesses, found, drafters, asked, limits, costs)
+                whole = drafting + _cost_of(proposals, costs)
+                return Choice(drafters, proposals, whole, found, cost, asked, reading, expected)
+        return Choice(drafters, proposals, cost, found, cost)
+
+    def _with_guesses(
+        self,
+        guesses: Sequence[Candidate],
+        found: Sequence[Candidate],
+        texts: Sequence[TextDrafters],
+        asked: Sequence[GuardedDrafter | None],
+        limits: Sequence[int],
+        costs: list[float],
+    ) -> list[Proposal]:
+        """The best proposals given what models guess and what look-ups have found."""
+        options = [
+            [best] if model is None else self._options(guess, best, text.look_ups, self._most(model, limit))
+            for guess, best, text, limit, model in zip(guesses, found, texts, limits, asked, strict=True)
+        ]
+        drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
+        length, picks, _ = self.best(options, _level(costs, drawn))
+        return [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -165,7 +226,7 @@ class Policy:
     def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
         found = []
-        for each in look_ups:
+        for each in look_ups if limit else ():
             proposal = each.propose(self._most(each, limit))._replace(distribution=None)
             found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
         return found
@@ -189,29 +250,35 @@ class Policy:
                 best = length, [candidate for _, candidate in picks], worth
         return best
 
-    def learn(self, drafters: Sequence[GuardedDrafter], choice: Choice, committed: Sequence[int]) -> None:
-        """Learn what became of a cycle of a text that was alone."""
-        self.judge(drafters, committed)
-        without = float(len(committed)) if choice.model is None else 1.0 + _accepted(choice.look_up, committed)
+    def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
+        """Learn what became of a cycle: the tokens of each text, none for one that has failed or gone meanwhile."""
+        cycles = [(at, tokens) for at, tokens in enumerate(committed) if tokens]
+        for at, tokens in cycles:
+            self.judge(choice.texts[at], tokens)
+        asked = {model.name for model in choice.asked if model is not None}
+        for name in {model.name for text in choice.texts for model in text.models} - asked if cycles else ():
+            self.record(name).rest()
+        if choice.rests and cycles:
+            self.account.rest()
+        if choice.rests or not cycles:
+            return
+        written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
+        without = written
+        if asked:
+            without = sum(
+                len(tokens) if choice.asked[at] is None else 1.0 + _accepted(choice.look_ups[at], tokens)
+                for at, tokens in cycles
+            ) / len(cycles)
+            for name in asked:
+                self.record(name).learn(written - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
         self.account.settle(without - choice.look_up_cost, without)
-        for model in (each for each in drafters if each.is_model):
-            record = self.record(model.name)
-            if model is choice.model:
-                record.learn(len(committed) - 1 - self.rate * (choice.cost - 1.0) - choice.expected)
-            else:
-                record.rest()
-        self._count(choice.cost + choice.reading, len(committed))
+        self._tokens = DECAY * self._tokens + written
+        self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.reading
 
-    def judge(self, drafters: Sequence[GuardedDrafter], committed: Sequence[int]) -> None:
+    def judge(self, text: TextDrafters, committed: Sequence[int]) -> None:
         """Learn how much of what each drafter proposed was right."""
-        for each in drafters:
+        for each in text.slots:
             self.record(each.name).judge(each.proposal, committed)
-
-    def rest(self, drafters: Sequence[GuardedDrafter]) -> None:
-        """Let a cycle pass in which no drafter was asked."""
-        self.account.rest()
-        for model in (each for each in drafters if each.is_model):
-            self.record(model.name).rest()
 
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
@@ -219,62 +286,100 @@ class Policy:
             expected = self.curve.seconds(rows * texts, context)
             self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
 
-    def settle(self, cost: float, tokens: float) -> None:
-        """Learn from a pass of several texts that took ``cost`` plain ones, and committed ``tokens`` of each text."""
-        self.account.settle(tokens - cost, tokens)
-        self._count(cost, tokens)
-
-    def _count(self, cost: float, tokens: float) -> None:
-        self._tokens = DECAY * self._tokens + tokens
-        self._passes = DECAY * self._passes + cost
-
     def _most(self, drafter: GuardedDrafter, limit: int) -> int:
         """The most tokens that a drafter is asked for; where their number is fixed, that many."""
         return min(limit, drafter.longest) if self.is_automatic else limit
 
-    def _model_to_ask(
-        self, drafters: Sequence[GuardedDrafter], limit: int, costs: Sequence[float], worth: float
-    ) -> tuple[GuardedDrafter | None, int, float, float]:
-        """The model that is worth more than ``worth`` to ask, for how many tokens, its reading, and what was expected.
+    def _models_to_ask(
+        self,
+        texts: Sequence[TextDrafters],
+        limits: Sequence[int],
+        costs: Sequence[float],
+        offered: Sequence[Sequence[Candidate]],
+        worth: float,
+        together: int,
+    ) -> tuple[list[GuardedDrafter | None], int, float, float]:
+        """The models that are worth more than ``worth`` to ask, for how many tokens, their reading, what was expected.
 
-        It ends by itself where it is not sure, so it is asked for as many as would be worth most if it were sure.
+        They are those of one name, in all texts but those for which one would have to read more than it is worth. A
+        model ends by itself where it is not sure, so it is asked for as many tokens as would be worth most if it were.
         """
-        found: tuple[GuardedDrafter | None, int, float, float] = None, 0, 0.0, 0.0
-        for model in (each for each in drafters if each.is_model and limit):
-            record, most = self.record(model.name), self._most(model, limit)
-            drafting = [cost + length * record.cost_of_token for length, cost in enumerate(costs[: most + 1])]
+        found: tuple[list[GuardedDrafter | None], int, float, float] = [None] * len(texts), 0, 0.0, 0.0
+        for name in dict.fromkeys(model.name for text in texts for model in text.models):
+            record = self.record(name)
+            asked = [
+                next((model for model in text.models if model.name == name and limit and model.drafter), None)
+                for text, limit in zip(texts, limits, strict=True)
+            ]
+            most = max(
+                (self._most(model, limit) for model, limit in zip(asked, limits, strict=True) if model), default=0
+            )
+            token = record.cost_of_token * self._share(record, sum(map(bool, asked)), together)
+            drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
             sure = record.acceptance.share
-            _, _, expected = self.best([[Candidate(NOTHING, [min(USUAL, sure)] * most)]], drafting)
+            _, _, expected = self.best(_if_right(min(USUAL, sure), most, asked, offered), drafting)
             promised = expected + record.gain
-            reading = record.cost.reading * len(model.missed) if len(model.missed) > _CATCHING_UP else 0.0
-            left = max(self._usual_cycles - self._cycles, self._cycles)
-            if promised > worth and (promised - worth) * left * record.gaining >= self.rate * reading:
-                count, _, _ = self.best([[Candidate(NOTHING, [min(1.0, sure)] * most)]], drafting)
-                found, worth = (model, max(1, count), reading, expected), promised
+            if not any(asked) or promised <= worth:
+                continue
+            scale, reading = self._share(record, 1, together), 0.0
+            for at, (text, model) in enumerate(zip(texts, asked, strict=True)):
+                if model is None or len(model.missed) <= _CATCHING_UP:
+                    continue
+                passes = record.cost.reading * len(model.missed) * scale
+                left = max(self._usual_cycles - text.cycles, text.cycles)
+                if (promised - worth) * left * record.gaining >= self.rate * passes * together:
+                    reading += passes
+                else:
+                    asked[at] = None
+            if any(asked):
+                count, _, _ = self.best(_if_right(min(1.0, sure), most, asked, offered), drafting)
+                found, worth = (asked, max(1, count), reading, expected), promised
         return found
 
-    def _guess_of(self, model: GuardedDrafter, length: int) -> tuple[Candidate, float]:
-        """What a model proposes, and the plain passes that this takes."""
-        record, before = self.record(model.name), model.passes
-        guess = model.propose(length)
-        passes = model.passes - before or len(guess.tokens)  # a drafter of another kind may not count them
-        record.count(passes, len(guess.tokens))
-        return Candidate(guess, record.acceptance.probabilities(guess.stated)), passes * record.cost.token
+    def _share(self, record: Record, rows: int, together: int) -> float:
+        """A pass of a model over so many rows, in those over one, where plain passes serve ``together`` texts."""
+        if together == 1:
+            return 1.0
+        curve = self.curve if record.cost.curve is None else record.cost.curve
+        return (
+            curve.seconds(max(1, rows), 0)
+            / curve.seconds(1, 0)
+            * self.curve.seconds(0, 0)
+            / self.curve.seconds(together, 0)
+        )
 
-    def _extended_by_look_up(
-        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], costs: Sequence[float], limit: int
-    ) -> Proposal:
-        """The best proposal given a model's guess: as much of it as pays, perhaps continued, or a look-up's.
+    def _guesses_of(
+        self,
+        asked: Sequence[GuardedDrafter | None],
+        count: int,
+        limits: Sequence[int],
+        together: int,
+        draft: Draft,
+    ) -> tuple[list[Candidate], float]:
+        """What models propose, nothing for texts whose model is not asked, and the plain passes that this takes."""
+        models = {at: model for at, model in enumerate(asked) if model is not None}
+        before = {at: model.passes for at, model in models.items()}
+        made = draft([(model, min(count, limits[at])) for at, model in models.items()])
+        guesses, most = [NOBODY] * len(asked), 0
+        for (at, model), guess in zip(models.items(), made, strict=True):
+            record = self.record(model.name)
+            passes = model.passes - before[at] or len(guess.tokens)  # a drafter of another kind may not count them
+            record.count(passes, len(guess.tokens))
+            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
+            most = max(most, passes)
+        return guesses, most * record.cost.token * self._share(record, len(models), together)
 
-        Drawn drafts must always be used. Dropping some after seeing them would bias the output.
-        """
+    def _options(
+        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], limit: int
+    ) -> list[Candidate]:
+        """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
         proposal, count = guess.proposal, len(guess.proposal.tokens)
-        drawn = proposal.distribution is not None
-        if proposal.distribution is not None and len(proposal.distribution) > count:
-            return proposal  # a drawn token that the target does not have leaves its row, and nothing follows it
+        drawn = proposal.distribution
+        if drawn is not None and len(drawn) > count:
+            return [guess]  # a drawn token that the target does not have leaves its row, and nothing follows it
         if count and found.probabilities and found.proposal.tokens[0] != proposal.tokens[0]:
             found = Candidate(found.proposal, [_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
-        options = [guess] if drawn else [guess, found]
+        options = [guess] if drawn is not None else [guess, found]
         for each in look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
             if more.tokens:
@@ -282,10 +387,37 @@ class Policy:
                 longer = proposal._replace(tokens=tokens, source=name, probabilities=())
                 likely = self.record(each.name).acceptance.probabilities(more.stated)
                 options.append(Candidate(longer, [*guess.probabilities, *likely]))
-        length, (best,), _ = self.best([options], costs)
-        if length <= count and best is not found:
-            best = guess
-        return best.proposal.cut(max(length, count) if drawn else length)
+        return options
+
+
+def _taken(guess: Candidate, pick: Candidate, length: int) -> Proposal:
+    """What is proposed, given a model's guess, the ``length`` that pays and the ``pick`` for it.
+
+    Drawn drafts must always be used. Dropping some after seeing them would bias the output.
+    """
+    count, drawn = len(guess.proposal.tokens), guess.proposal.distribution
+    if drawn is not None and len(drawn) > count:
+        return guess.proposal
+    if length <= count and tuple(pick.proposal.tokens[:count]) == tuple(guess.proposal.tokens):
+        pick = guess  # without the look-up that would continue it
+    return pick.proposal.cut(length if drawn is None else max(length, count))
+
+
+def _cost_of(proposals: Sequence[Proposal], costs: Sequence[float]) -> float:
+    return costs[max(len(proposal.tokens) for proposal in proposals)]
+
+
+def _level(costs: list[float], least: int) -> list[float]:
+    """Costs by draft length where as many drafts as ``least`` have their rows in any case."""
+    return [costs[least]] * least + costs[least:] if least else costs
+
+
+def _if_right(
+    probability: float, most: int, asked: Sequence[object], offered: Sequence[Sequence[Candidate]]
+) -> list[Sequence[Candidate]]:
+    """What texts can propose if each token of a model is right with this probability; others have their look-ups."""
+    guess = [Candidate(NOTHING, [probability] * most)]
+    return [guess if model else own for model, own in zip(asked, offered, strict=True)]
 
 
 def _accepted(candidate: Candidate, committed: Sequence[int]) -> float:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.policy.account import DECAY, Acceptance
+from spectool.runtime.policy.curve import PassCurve
 
 USUAL = 0.6  # of a model's tokens are taken to be right before any was seen; of a better one, little is lost with this
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
@@ -20,10 +21,12 @@ class DraftCost(NamedTuple):
     Attributes:
         token: A pass of it over one token.
         reading: Each token of a text that it has yet to read.
+        curve: What its passes over several rows cost; as those of the target where that is not known.
     """
 
     token: float
     reading: float
+    curve: PassCurve | None = None
 
 
 class Record:

@@ -42,7 +42,7 @@ class Randomness:
 
     def unread(self) -> list[mx.array]:
         """What to evaluate together with a cycle's tokens, so that the next cycle need not wait for it."""
-        return [] if self._own is None else [state()]
+        return [] if self._own is None else [self._own]
 
 
 def state() -> mx.array:

@@ -14,6 +14,7 @@ A draft begins with the *overlap*: bytes that the target has committed and the d
 token and those of an unfinished character. What is translated are the bytes after it.
 """
 
+import copy
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,13 @@ class ByteAlignedTranslator:
         self._draft_encoder = encoder_of(self._draft, alignment.draft.by_ids)
         self._absorption = Absorption(alignment, self._encoder)
         self.start()
+
+    def fork(self) -> "ByteAlignedTranslator":
+        """A translator with the same tables for another text at the same time."""
+        forked = copy.copy(self)
+        forked._absorption = copy.copy(self._absorption)
+        forked.start()
+        return forked
 
     def start(self) -> None:
         """Begin a text; forget any earlier one."""

@@ -63,7 +63,8 @@ def main(settings: dict[str, Any]) -> None:
 
     if settings["unfinished"]:
         begin_with_mlx_lm(PROMPTS[0])
-    policy = new_policy(model, look_ups)  # measures passes, on rank 0 alone
+    # It measures passes, on rank 0 alone; the next call of the others follows, which must be one of spectool's then.
+    policy = new_policy(model, look_ups, measure=not settings["unfinished"])
     plain: dict[Any, str] = {}
     for number in range(settings["generations"]):
         kind, prompt = number % 6, PROMPTS[number // 6 % len(PROMPTS)] + "." * (number // 36)

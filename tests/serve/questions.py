@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.generation import open_target
+from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
@@ -81,9 +81,9 @@ def writing_down(server: Server, *texts: str, constrained: bool = False) -> Iter
             return mx.where(mx.arange(logits.shape[-1]) == token, 0.0, others)
 
         grammar = settings.grammar if constrained else None
-        return open_target(prompt, model, replace(settings, logits_processors=[write], grammar=grammar))
+        return open_text(prompt, model, replace(settings, logits_processors=[write], grammar=grammar))
 
-    with patch("spectool.serve.engine.open_target", opened):
+    with patch("spectool.serve.engine.open_text", opened):
         yield
 
 

@@ -220,7 +220,7 @@ def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Ser
         raise ValueError("no such luck")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spectool.serve.engine.open_target", fail)
+        patched.setattr("spectool.serve.engine.open_text", fail)
         for options in {}, {"stream": True}:
             with pytest.raises(InternalServerError, match="no such luck"):
                 complete(server, PROMPTS[0], **options)

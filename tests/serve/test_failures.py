@@ -9,7 +9,7 @@ import pytest
 from openai import APIStatusError
 
 from spectool import SpectoolError
-from spectool.runtime.batching.batch import Batch
+from spectool.runtime.decoding.loop import Loop
 from spectool.serve.engine import Engine
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
@@ -36,7 +36,7 @@ def outcome(answer: Future[Any]) -> str:
 def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> None:
     expected = alone(PROMPTS[0])
     with ThreadPoolExecutor(4) as pool:
-        with broken(Batch, "remove"):
+        with broken(Loop, "remove"):
             ended = pool.submit(complete, server, PROMPTS[0])
             assert outcome(ended) == expected, "the text was there already"
             several = pool.submit(complete, server, PROMPTS, n=2)

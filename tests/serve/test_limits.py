@@ -26,7 +26,7 @@ from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.wider import copied
 from spectool.tests.serve.questions import PROMPTS, alone, complete, counted
-from spectool.tests.serve.servers import client, exchange, post, serving
+from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
 from spectool.tests.serve.test_refusals import refusal
 
 pytestmark = pytest.mark.nightly
@@ -209,7 +209,7 @@ def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.
     memory = weights + 4 * 2 * sum(leaf.nbytes for leaf in cache)  # two texts in a quarter
     monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": memory})
     for given, kept in ((None, 2), (10**9, 3)):
-        with serving(prompt_cache_bytes=given) as running:
+        with serving(without_drafter, prompt_cache_bytes=given) as running:
             for prompt in PROMPTS:
                 complete(running, prompt)
             assert counted(running)["kept"] == kept

@@ -204,7 +204,7 @@ def test_marks_count_as_memory_and_are_four_at_most() -> None:
         assert held.nbytes == state * (1 + min(at, 4)), at
     for most, kept in ((5 * state, 24), (5 * state - 1, 0)):
         caches = PromptCaches(10, most)
-        caches.keep("", held.copy())
+        caches.keep("", held.copy(), None)
         # Of the marks after 3, 6, 9, … tokens, the first and the latest three have stayed.
         for asked, reached in ((24, 21), (20, 18), (17, 3), (3, 0), (27, 24)):
-            assert len(caches.take("", ([3, 4, 5] * 9)[:asked], model).tokens) == (kept and reached), asked
+            assert len(caches.take("", ([3, 4, 5] * 9)[:asked], model)[0].tokens) == (kept and reached), asked

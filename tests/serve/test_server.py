@@ -230,14 +230,14 @@ def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     held.prefill(said[:-1])  # what the loop leaves: all tokens but the last
     for prompt in (said[:5], said[:-1], said, [*said, 20], [3], [200, 201]):
         kept = PromptCaches(2, 10**9)
-        kept.keep("", held)
-        assert not kept.take("another client", prompt, model).tokens
-        cache, tokens = kept.take("", prompt, model).content()
+        kept.keep("", held, None)
+        assert not kept.take("another client", prompt, model)[0].tokens
+        cache, tokens = kept.take("", prompt, model)[0].content()
         assert cache[0].offset == len(tokens) <= len(prompt) - 1
         assert len(tokens) == (0 if prompt[0] == 200 else min(len(prompt) - 1, 11))
         assert held.content()[0][0].offset == 11, "a cache that others may need was cut"
     held.follow(said[:4])
-    kept.keep("", held)
+    kept.keep("", held, None)
     assert len(kept._kept) <= 1, "a cache of other tokens than its text's was kept"
 
 
@@ -247,10 +247,10 @@ def test_caches_are_dropped_oldest_first() -> None:
     for first in (10, 20, 30):
         held = TextCache(model)
         held.prefill([first, 5, 6])
-        kept.keep("", held)
-    assert [len(kept.take("", [first, 5, 6, 7], model).tokens) for first in (10, 20, 30)] == [0, 3, 3]
+        kept.keep("", held, None)
+    assert [len(kept.take("", [first, 5, 6, 7], model)[0].tokens) for first in (10, 20, 30)] == [0, 3, 3]
     small = PromptCaches(2, 1)
-    small.keep("", held)
+    small.keep("", held, None)
     assert not small._kept
 
 

@@ -69,12 +69,16 @@ def ask(port: int, number: int, leave_after: int | None = None) -> str | None:
     return text
 
 
-def test_clients_that_share_passes_get_what_they_get_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("clients_at_once", "drafts"), [(8, ()), (4, ("--draft-model", str(demo_path("target"))))])
+def test_clients_that_share_passes_get_what_they_get_alone(
+    tmp_path: Path, clients_at_once: int, drafts: tuple[str, ...]
+) -> None:
+    """Also with a draft model, whose passes rank 0 makes by itself."""
     rng = random.Random(0)
     jobs = [(number % 15, rng.randrange(12) if number % 3 == 0 else None) for number in range(48)]
-    with spread_server(tmp_path) as (ring, port):
+    with spread_server(tmp_path, *drafts) as (ring, port):
         alone = [ask(port, number) for number in range(15)]
-        with ThreadPoolExecutor(8) as clients:
+        with ThreadPoolExecutor(clients_at_once) as clients:
             found = list(clients.map(lambda job: ask(port, *job), jobs))
         ring[0].send_signal(signal.SIGINT)
         assert [each.wait(END_SECONDS) for each in ring] == [0, 0]

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+_BLOCK = 512  # tokens that are compared at once
+
 
 def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
     """Number of tokens that two lists have in common at their beginning.
@@ -9,9 +11,9 @@ def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
     >>> common_prefix([4, 5, 6], [4, 5, 9, 1])
     2
     """
-    count = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
+    length, count = min(len(one), len(other)), 0
+    while count + _BLOCK <= length and list(one[count : count + _BLOCK]) == list(other[count : count + _BLOCK]):
+        count += _BLOCK
+    while count < length and one[count] == other[count]:
         count += 1
     return count

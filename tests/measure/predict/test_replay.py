@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.measure.replay import replay
-from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy.policy import Policy
 
@@ -81,16 +80,19 @@ class Chosen(Drafter):
     """What a policy chooses of several drafters."""
 
     def __init__(self, drafters: Drafters, limit: int) -> None:
-        self._proposer = Proposer([GuardedDrafter(each) for each in drafters.members], Policy(longest=limit))
+        self._text = TextDrafters([GuardedDrafter(each) for each in drafters.members])
+        self._policy = Policy(longest=limit)
 
     def start(self, prompt: Sequence[int]) -> None:
-        self._proposer.start(prompt)
+        self._text.start(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        return self._proposer.propose(limit)
+        self._choice = self._policy.choose([(self._text, limit)])
+        return self._choice.proposal
 
     def commit(self, tokens: Sequence[int]) -> None:
-        self._proposer.commit(tuple(tokens))
+        self._policy.learn(self._choice, [tokens])
+        self._text.follow(tokens)
 
 
 def slow_replay(documents: Sequence[Sequence[int]], drafter: Drafter, limit: int) -> tuple[int, int, int, int]:

@@ -8,10 +8,10 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import generate_step, open_target
+from spectool.runtime.decoding.generation import generate_step, open_text
+from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
@@ -31,9 +31,15 @@ class Wanted:
     got: list[int] = field(default_factory=list)
 
 
-def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | None], rows: int = 4) -> int:
-    """Run a schedule and check every cache that it leaves; return the largest number of texts at a time."""
-    batch, waiting = Batch(model, rows, Policy(), stream=STREAM), sorted(wanted, key=lambda one: one.at)
+def run(
+    model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | Drafters | None], rows: int = 4
+) -> int:
+    """Run a schedule and check every cache that it leaves; return the largest number of texts at a time.
+
+    Where a text wants "shared" drafts, they are chosen by the policy of the loop.
+    """
+    policy = Policy(longest=4)
+    batch, waiting = Loop(model, rows, policy, stream=STREAM), sorted(wanted, key=lambda one: one.at)
     running: dict[Any, Wanted] = {}
     step = most = 0
     while waiting or running:
@@ -45,8 +51,11 @@ def run(model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter |
             if not batch.accepts(cache):
                 break
             waiting.pop(0)
-            settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **one.options)
-            target = open_target(one.prompt, model, settings)
+            options = dict(one.options)
+            if options["num_draft_tokens"] == "shared":
+                options["num_draft_tokens"] = policy
+            settings = GenerationSettings(drafter=make(one), prompt_cache=cache, cached_tokens=one.held, **options)
+            target = open_text(one.prompt, model, settings)
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))
@@ -84,15 +93,22 @@ def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
     return ties
 
 
-def schedule(rng: random.Random, count: int, vocabulary: int, longest: int, most: int) -> list[Wanted]:
-    """Return requests of prompts up to ``longest`` tokens, for up to ``most`` tokens each."""
+def schedule(
+    rng: random.Random,
+    count: int,
+    vocabulary: int,
+    longest: int,
+    most: int,
+    lengths: Sequence[Any] = (None, 0, 1, 3, 8),
+) -> list[Wanted]:
+    """Return requests of prompts up to ``longest`` tokens, for up to ``most`` tokens each, with such drafts."""
     wanted = []
     for _ in range(count):
         phrase = [rng.randrange(3, vocabulary) for _ in range(rng.randint(1, longest // 2))]
         prompt = phrase + phrase[: rng.randrange(len(phrase))]
         options = {
             "max_tokens": rng.randint(1, most),
-            "num_draft_tokens": rng.choice([None, 0, 1, 3, 8]),
+            "num_draft_tokens": rng.choice(lengths),
             "prefill_step_size": rng.choice([4, 16, 64]),
             "stop_tokens": {rng.randrange(vocabulary) for _ in range(rng.choice([0, 0, 8]))},
         }

@@ -10,8 +10,8 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
-from spectool.runtime.batching.batch import Batch
-from spectool.runtime.decoding.generation import open_target
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, Drafters
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -109,9 +109,9 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 
 
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
-    batch, got = Batch(eight, 2, Policy(), stream=STREAM), {}
+    batch, got = Loop(eight, 2, Policy(), stream=STREAM), {}
     for max_tokens in (40, 4):
-        target = open_target(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
+        target = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
         batch.add(target)
         got[target] = 0
         for _ in range(8):
@@ -136,11 +136,11 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
         return run_model(model, inputs, *args, **options)
 
     def widths_of(reading_passes: float | None) -> list[int]:
-        batch, texts = Batch(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
+        batch, texts = Loop(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
         del widths[:]
         for prompt, tokens in ((PROMPT, 30), (long, 3)):
             settings = GenerationSettings(max_tokens=tokens, num_draft_tokens=0, prefill_step_size=512)
-            batch.add(target := open_target(prompt, eight, settings))
+            batch.add(target := open_text(prompt, eight, settings))
             texts[target] = []
         while len(batch):
             for target, gained in batch.step():
@@ -153,7 +153,7 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
 
     expected = [plain(eight, PROMPT, 30), plain(eight, long, 3)]
     monkeypatch.setattr(type(eight), "__call__", timed)
-    monkeypatch.setattr("spectool.runtime.batching.batch.perf_counter", lambda: now[0])
+    monkeypatch.setattr("spectool.runtime.decoding.loop.perf_counter", lambda: now[0])
     widths_of(None)  # what a batch finds out about a model once takes a pass as well
     whole = [width for width in widths_of(None) if width > 1]
     assert whole == [512] * 11 + [367]
@@ -173,9 +173,9 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
             raise ValueError("not in this language")
         return logits
 
-    batch = Batch(eight, 3, Policy(), stream=STREAM)
+    batch = Loop(eight, 3, Policy(), stream=STREAM)
     targets = [
-        open_target(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
+        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
         for bad in (False, True, False)
     ]
     for target in targets:
@@ -197,6 +197,61 @@ def test_an_error_ends_its_own_text(eight: Any) -> None:
     assert all(text == expected[: len(text)] for text in got.values())
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5", "mamba2"])
+@pytest.mark.parametrize("refused", [0, 3, 7])
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_text_that_fails_leaves_its_own_cache_right(kind: str, refused: int, begun: int) -> None:
+    """With drafts that are partly wrong, as another text shares its passes, or is read while it fails."""
+    model: Any = tiny_model(kind)
+
+    def refuse(tokens: mx.array, logits: mx.array) -> mx.array:
+        if tokens.size >= len(PROMPT) + refused:
+            raise ValueError("not in this language")
+        return logits
+
+    drafter = Reference(plain(model, PROMPT, 20), wrong=0.5, seed=refused)
+    failing = GenerationSettings(max_tokens=20, drafter=drafter, num_draft_tokens=4, logits_processors=[refuse])
+    batch = Loop(model, 2, Policy(), stream=STREAM)
+    other, target = open_text([5, 2, 9, 4], model, GenerationSettings(max_tokens=12)), open_text(PROMPT, model, failing)
+    got: dict[Any, list[int]] = {other: [], target: []}
+    batch.add(other if begun else target)
+    for step in range(200):
+        if step == begun:
+            batch.add(target if begun else other)
+        for one, gained in batch.step():
+            if failed := isinstance(gained, Exception):
+                assert one is target and str(gained) == "not in this language"
+            else:
+                got[one] += [token for token, _, _ in one.text.tokens_of(gained)]
+            if failed or one.text.ended:
+                assert batch.remove(one) == len(one.text.prompt) + len(got[one]) - 1
+                assert_holds(model, one.cache, [*one.text.prompt, *got[one]][:-1])
+        if not len(batch):
+            break
+    assert got == {other: plain(model, [5, 2, 9, 4], 12), target: plain(model, PROMPT, 20)[:refused]}
+
+
+def test_texts_that_leave_together_leave_nothing_behind(eight: Any) -> None:
+    """Their pass is under way, and the next text has nothing to do with it."""
+    batch = Loop(eight, 3, Policy(), stream=STREAM)
+    leaving = [open_text(PROMPT, eight, GenerationSettings(max_tokens=40)) for _ in range(2)]
+    for target in leaving:
+        batch.add(target)
+    for _ in range(6):
+        for one, gained in batch.step():
+            assert not isinstance(gained, Exception)
+            list(one.text.tokens_of(gained))
+    assert [batch.remove(target) for target in leaving] == [len(PROMPT) - 1 + one.text.yielded for one in leaving]
+    last, got = open_text(PROMPT, eight, GenerationSettings(max_tokens=6)), list[int]()
+    batch.add(last)
+    while not last.text.ended:
+        for one, gained in batch.step():
+            assert one is last and not isinstance(gained, Exception)
+            got += [token for token, _, _ in last.text.tokens_of(gained)]
+    batch.remove(last)
+    assert got == plain(eight, PROMPT, 6)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) -> None:
@@ -205,12 +260,12 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
     before, prompt = [5, 8, 13], [2, 7, 1, 9]
     known = []
     for steps in range(8):
-        batch, got = Batch(model, 2, Policy(), stream=STREAM), []
+        batch, got = Loop(model, 2, Policy(), stream=STREAM), []
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([before]), cache=cache))
         settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
-        leaving = open_target(prompt, model, settings)
-        for target in [open_target(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
+        leaving = open_text(prompt, model, settings)
+        for target in [open_text(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
             batch.add(target)
         for _ in range(steps):
             for target, gained in batch.step():
@@ -243,9 +298,9 @@ def test_a_draft_is_no_longer_than_a_shared_window_can_undo(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["llama4", *LONE])
 def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
-    batch = Batch(model, 4, Policy(), stream=STREAM)
+    batch = Loop(model, 4, Policy(), stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_target(PROMPT, model, GenerationSettings(max_tokens=4)))
+    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))
     got = []
     while len(batch):

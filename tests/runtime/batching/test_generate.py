@@ -4,6 +4,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx.utils import tree_map
 from mlx_lm import load
 from mlx_lm.models.cache import make_prompt_cache
 
@@ -78,6 +79,28 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, rows=0)
     with pytest.raises(RuntimeUnsupported, match=r"prompt_caches: .*got one twice.*deepcopy"):
         batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
+    with pytest.raises(RuntimeUnsupported, match=r"drafters: .*got one twice.*forked"):
+        batch_generate(*loaded, PROMPTS, drafters=[ModelDrafter(loaded[0])] * 4)
+
+
+def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
+    """What is drafted for the others, and what their drafters have shown, counts for nothing."""
+    draft, _ = load(str(demo_path("target")))
+    mx.random.seed(3)
+
+    def shake(weight: mx.array) -> mx.array:
+        noise = 0.3 * mx.std(weight.astype(mx.float32)) * mx.random.normal(weight.shape)
+        return weight + noise.astype(weight.dtype) if weight.ndim == 2 else weight
+
+    draft.update(tree_map(shake, draft.parameters()))
+    base = Drafters([LookupDrafter(history=True), ModelDrafter(draft, min_probability=0.1)])
+
+    def written(prompts: list[str], seeds: list[int]) -> list[list[int]]:
+        options: dict[str, Any] = {"drafters": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8)}
+        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=60, **options).tokens
+
+    alone = [written([prompt], [seed])[0] for seed, prompt in enumerate(PROMPTS, 1)]
+    assert written(PROMPTS, [1, 2, 3, 4]) == alone
 
 
 @pytest.mark.parametrize("drafting", [False, True])

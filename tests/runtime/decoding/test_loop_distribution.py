@@ -15,7 +15,8 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
@@ -148,8 +149,8 @@ def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
     """As many draws find a drafter that tells another distribution than it drew from."""
 
     class Liar(ModelDrafter):
-        def propose(self, limit: int) -> Proposal:
-            proposal = super().propose(limit)
+        def drafting(self, limit: int) -> Drafting[Proposal]:
+            proposal = yield from super().drafting(limit)
             q = proposal.distribution
             return proposal if q is None else proposal._replace(distribution=mx.full(q.shape, 1 / VOCABULARY))
 
@@ -185,10 +186,10 @@ def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
         def propose(self, limit: int) -> Proposal:
             return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
 
-    drafters = [GuardedDrafter(each, vocabulary=VOCABULARY) for each in (Fixed([1], "look-up"), Short([], "model"))]
-    for each in drafters:
-        each.start(PROMPT)
-    proposal = Policy().propose(drafters, 4, 0).proposal
+    drafters = Fixed([1], "look-up"), Short([], "model")
+    text = TextDrafters([GuardedDrafter(each, vocabulary=VOCABULARY) for each in drafters])
+    text.start(PROMPT)
+    proposal = Policy().choose([(text, 4)]).proposal
     assert (proposal.tokens, proposal.source) == ((3,), "model")
     assert proposal.distribution is not None
 

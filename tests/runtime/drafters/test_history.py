@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,3 +48,25 @@ def test_one_token_over_and_over_stays_fast() -> None:
     for _ in range(20_000):  # quadratic work would take minutes
         history.append(7)
     assert history.repeat == Repeat(19_999, 19_999)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=20), max_size=6))
+def test_it_becomes_another_sequence_as_if_it_had_read_nothing_else(texts: list[list[int]]) -> None:
+    history = History()
+    for tokens in texts:
+        history.become(tokens)
+        fresh = History()
+        for token in tokens:
+            fresh.append(token)
+        for name in ("tokens", "repeat", "_next", "_link", "_length", "_end", "_last"):
+            assert getattr(history, name) == getattr(fresh, name), name
+
+
+def test_the_next_turn_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, added = History(), list[int]()
+    turn = [token % 91 for token in range(20_000)]
+    history.become(turn)
+    append = History.append
+    monkeypatch.setattr(History, "append", lambda self, token: (added.append(token), append(self, token)))
+    history.become([*turn[:-700], *range(50)])  # an answer without its reasoning, and a question
+    assert len(added) == 50

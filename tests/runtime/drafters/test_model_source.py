@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
+from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.byte_aligned import Constraint
 from spectool.tests.runtime.models import Counted, tiny_model
@@ -196,7 +197,7 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
 
     def propose(placeholder: mx.array) -> mx.array:
         traced.placeholder = placeholder
-        source._go_on(7)
+        alone(source._go_on(7), source.cache)
         return placeholder
 
     source.draft(list(range(2, 20)), EXTENSIONS, 1)
@@ -253,10 +254,10 @@ def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
     logits = np.full(VOCABULARY, -20.0, np.float32)
     logits[[7, 9]] = 0, second
 
-    def run(tokens: mx.array) -> mx.array:
-        return mx.broadcast_to(mx.array(logits), (tokens.size, VOCABULARY))
+    def read(found: mx.array) -> mx.array:
+        return mx.broadcast_to(mx.array(logits), (len(found), VOCABULARY))
 
-    source.run = run  # type: ignore[method-assign]
+    source.read = read  # type: ignore[method-assign]
     not_7 = Constraint(allows=lambda token, healed: token != 7)
     assert source.draft([5, 6], not_7, 1) == (([9], False) if taken else ([], False))
 

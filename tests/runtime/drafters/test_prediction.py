@@ -12,14 +12,12 @@ import pytest
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import generate
-from spectool.runtime.decoding import cycle_timer
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.proposer import Proposer
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_drafter, load_model
@@ -89,17 +87,19 @@ class Simulated:
         self, answer: Sequence[int], prediction: Sequence[int], policy: Policy, drafter: Drafter | None = None
     ) -> "Simulated":
         given = [PredictionDrafter(prediction), *([] if drafter is None else [drafter])]
-        proposer = Proposer([GuardedDrafter(each) for each in given], policy)
-        proposer.start([1])
-        at = 0
+        text, at = TextDrafters([GuardedDrafter(each) for each in given]), 0
+        text.start([1])
         while at < len(answer):
-            proposal = proposer.propose(len(answer) - at - 1)
-            begins = not proposal.tokens and proposer.drafting_paused()
-            self.seconds += self.curve(len(proposal.tokens) + 1)
+            choice = policy.choose([(text, len(answer) - at - 1)])
+            tokens = choice.proposal.tokens
+            self.seconds += self.curve(len(tokens) + 1)
             self.passes += 1
-            accepted = accepted_length(proposal.tokens, answer[at:])
-            proposer.commit(tuple(answer[at : at + accepted + 1]), begins=begins)
-            at += accepted + 1
+            committed = tuple(answer[at : at + accepted_length(tokens, answer[at:]) + 1])
+            policy.learn(choice, [committed])
+            taken = self.curve(len(tokens) + 1)
+            policy.observe(len(tokens) + 1, taken, text.context, drafted=len(tokens) > 0)
+            text.follow(committed)
+            at += len(committed)
         return self
 
 
@@ -107,16 +107,6 @@ def policy_of(curve: str) -> Policy:
     """One that knows what passes cost."""
     points = {rows: CURVES[curve](rows) for rows in range(1, 66)}
     return Policy(PassCurve({0: points}, {0: points[1]}))
-
-
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Simulated]:
-    def begin(curve: str) -> Simulated:
-        machine = Simulated(CURVES[curve])
-        monkeypatch.setattr(cycle_timer, "perf_counter", lambda: machine.seconds)
-        return machine
-
-    return begin
 
 
 def edited(rng: random.Random, text: Sequence[int], places: int) -> list[int]:
@@ -128,37 +118,33 @@ def edited(rng: random.Random, text: Sequence[int], places: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("curve", "places"), [("flat", 1), ("flat", 8), ("between", 1), ("between", 4)])
-def test_an_edit_of_a_tenth_takes_a_fifth_of_the_passes(
-    simulated: Callable[[str], Simulated], curve: str, places: int
-) -> None:
+def test_an_edit_of_a_tenth_takes_a_fifth_of_the_passes(curve: str, places: int) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng, shares = random.Random(seed), list[float]()
     for _ in range(20):
         file = rng.choices(range(300), k=400)
         answer = edited(rng, file, places)
-        shares.append(simulated(curve).write(answer, file, policy_of(curve)).passes / len(answer))
+        shares.append(Simulated(CURVES[curve]).write(answer, file, policy_of(curve)).passes / len(answer))
     assert sum(shares) / len(shares) <= 0.2
 
 
-def test_a_drafter_that_does_not_pay_does_not_keep_a_prediction_from_drafting(
-    simulated: Callable[[str], Simulated],
-) -> None:
+def test_a_drafter_that_does_not_pay_does_not_keep_a_prediction_from_drafting() -> None:
     rng, policy = random.Random(6), policy_of("between")
     for _ in range(3):
         text = rng.choices(range(300), k=400)
-        assert simulated("between").write(text, [], policy, Guesser()).passes > 350
-        assert simulated("between").write(text, text, policy, Guesser()).passes <= 40
+        assert Simulated(CURVES["between"]).write(text, [], policy, Guesser()).passes > 350
+        assert Simulated(CURVES["between"]).write(text, text, policy, Guesser()).passes <= 40
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_a_prediction_of_another_text_costs_two_percent(simulated: Callable[[str], Simulated], curve: str) -> None:
+def test_a_prediction_of_another_text_costs_two_percent(curve: str) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng, lost = random.Random(seed), list[float]()
     for _ in range(20):
         file, answer = (rng.choices(range(300), weights=range(300, 0, -1), k=400) for _ in range(2))
-        lost.append(simulated(curve).write(answer, file, policy_of(curve)).seconds / len(answer) - 1)
+        lost.append(Simulated(CURVES[curve]).write(answer, file, policy_of(curve)).seconds / len(answer) - 1)
     assert sum(lost) / len(lost) <= 0.02
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.curve import PassCurve
-from spectool.runtime.policy.policy import Candidate, Policy
+from spectool.runtime.policy.policy import Candidate, Choice, Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
@@ -59,18 +59,16 @@ def curve(*costs: float) -> PassCurve:
 FLAT = curve(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
 
-def text_of(*drafters: Drafter, prompt: Sequence[int] = (9,)) -> list[GuardedDrafter]:
-    found = [GuardedDrafter(drafter) for drafter in drafters]
-    for each in found:
-        each.start(prompt)
-    return found
+def text_of(*drafters: Drafter, prompt: Sequence[int] = (9,)) -> TextDrafters:
+    text = TextDrafters([GuardedDrafter(drafter) for drafter in drafters])
+    text.start(prompt)
+    return text
 
 
-def cycle(policy: Policy, text: Sequence[GuardedDrafter], committed: Sequence[int], limit: int = 8) -> Proposal:
-    choice = policy.propose(text, limit, 0)
-    policy.learn(text, choice, committed)
-    for drafter in text:
-        drafter.follow(committed)
+def cycle(policy: Policy, text: TextDrafters, committed: Sequence[int], limit: int = 8) -> Proposal:
+    choice = policy.choose([(text, limit)])
+    policy.learn(choice, [committed])
+    text.follow(committed)
     return choice.proposal
 
 
@@ -110,16 +108,16 @@ def test_no_other_length_is_worth_more_and_texts_share_one() -> None:
 
 def test_of_two_equally_sure_the_longer_proposal_wins_where_rows_are_free() -> None:
     policy, text = Policy(FLAT), text_of(Fixed([1], "short"), Fixed([2, 3], "long"))
-    assert policy.propose(text, 8, 0).proposal.source == "long"
-    assert len(policy.propose(text, 1, 0).proposal.tokens) == 1
+    assert policy.choose([(text, 8)]).proposal.source == "long"
+    assert len(policy.choose([(text, 1)]).proposal.tokens) == 1
 
 
 def test_acceptance_is_learnt_also_from_proposals_that_were_not_taken() -> None:
     policy, text = Policy(FLAT), text_of(Fixed([1, 2], "right"), Fixed([7, 7, 7, 7], "wrong"))
-    assert policy.propose(text, 4, 0).proposal.source == "wrong"
+    assert policy.choose([(text, 4)]).proposal.source == "wrong"
     for _ in range(5):
         cycle(policy, text, [1, 2, 3], 4)
-    assert policy.propose(text, 4, 0).proposal.source == "right"
+    assert policy.choose([(text, 4)]).proposal.source == "right"
     assert policy.record("right").acceptance.share > 0.9 and policy.record("wrong").acceptance.share < 0.45
 
 
@@ -182,7 +180,7 @@ def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
 def test_look_ups_continue_what_a_model_guesses() -> None:
     policy, text = Policy(FLAT), text_of(Sure([], 0.9, [7, 8, 9]), Model([4, 4]))
     policy.record("model").begin_model(DraftCost(0.05, 0.0))
-    assert policy.propose(text, 4, 0).proposal[:2] == ((4, 4, 7, 8), "model+sure")
+    assert policy.choose([(text, 4)]).proposal[:2] == ((4, 4, 7, 8), "model+sure")
 
 
 @pytest.mark.parametrize("method", ["start", "propose", "commit"])
@@ -191,7 +189,7 @@ def test_a_failing_drafter_leaves_the_others_working(method: str, caplog: pytest
     cycle(policy, text, [8])
     cycle(policy, text, [8])
     assert "'failing' is switched off" in caplog.text
-    assert policy.propose(text, 4, 0).proposal.source == "sound"
+    assert policy.choose([(text, 4)]).proposal.source == "sound"
 
 
 def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:
@@ -200,6 +198,63 @@ def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:
         policy.record("wrong").acceptance.__init__(4.0, 0.9)  # it goes on promising
         cycle(policy, text, [1])
     assert policy.account.left > -0.2
-    for _ in range(30):
-        policy.rest(text)
-    assert not policy.paused()
+    waited = 0
+    while policy.paused():
+        cycle(policy, text, [1])
+        waited += 1
+    assert 0 < waited < 30
+
+
+def several(
+    policy: Policy, texts: Sequence[TextDrafters], committed: Sequence[Sequence[int]], limit: int = 8
+) -> Choice:
+    choice = policy.choose([(text, 8) for text in texts])
+    policy.learn(choice, committed)
+    return choice
+
+
+def test_a_draft_for_several_texts_costs_its_passes_once() -> None:
+    """Two texts: 2 x 3 rows of the target cost 1.2 plain passes of both, and 2 passes of the draft 0.1 each."""
+    costs = {rows: 1.0 + 0.05 * (rows - 2) for rows in range(2, 40)}
+    policy = Policy(PassCurve({0: {1: 1.0, **costs}}, {0: 1.0}))
+    flat = PassCurve({0: {1: 1.0, 32: 1.0}}, {0: 1.0})
+    policy.record("model").begin_model(DraftCost(0.1, 0.0, flat))
+    choice = policy.choose([(text_of(Model([4, 4])), 2), (text_of(Model([5, 5])), 2)])
+    assert [proposal.tokens for proposal in choice.proposals] == [(4, 4), (5, 5)]
+    assert choice.cost == pytest.approx(1.0 + 0.05 * 4 + 2 * 0.1)
+
+
+def test_a_text_with_much_to_read_is_left_out_of_the_draft_of_the_others() -> None:
+    policy = Policy(FLAT)
+    policy.record("model").begin_model(DraftCost(0.05, 1.0))
+    models = Model([4]), Model([4])
+    texts = text_of(models[0]), text_of(models[1], prompt=[9] * 100)
+    choice = policy.choose([(text, 4) for text in texts])
+    assert [model.made > 0 for model in models] == [True, False]
+    assert [bool(proposal.tokens) for proposal in choice.proposals] == [True, False]
+
+
+def test_a_text_that_has_gone_charges_nobody() -> None:
+    left = []
+    for others in ([], [()]):  # alone, or with one that ended while the pass was under way
+        policy = Policy(FLAT)
+        texts = [text_of(Fixed([1, 2])) for _ in range(1 + len(others))]
+        several(policy, texts, [[1, 2, 3], *others])
+        left.append((policy.account.left, policy.rate, policy.record("fixed").acceptance.share))
+    assert left[0] == left[1]
+
+
+def test_texts_that_share_passes_teach_what_a_model_gains() -> None:
+    """A model that is always wrong is asked less and less by several texts, too, and one that is right is kept."""
+    for right, least, most in ((True, 190, 200), (False, 1, 40)):
+        models = [Model([4, 4, 4]) for _ in range(2)]
+        policy, texts = Policy(curve(1.0, 1.02, 1.04, 1.06, 1.08)), [text_of(model) for model in models]
+        policy.record("model").begin_model(DraftCost(0.1, 0.0))
+        asked = 0
+        for _ in range(200):
+            before, committed = models[0].made, [4, 4, 4, 1] if right else [1]
+            several(policy, texts, [committed, committed])
+            for text in texts:
+                text.follow(committed)
+            asked += models[0].made > before
+        assert least <= asked <= most, (right, asked)

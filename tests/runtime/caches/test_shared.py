@@ -8,7 +8,7 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import KVCache, RotatingKVCache
 
-from spectool.runtime.batching.caches import BatchCache
+from spectool.runtime.caches.shared import BatchCache
 
 WIDTH = 6  # tokens of a row in one pass, at most
 KINDS = {"all": lambda: KVCache(), "window": lambda: RotatingKVCache(16), "kept": lambda: RotatingKVCache(16, keep=4)}
@@ -73,7 +73,8 @@ def test_every_token_sees_its_own_text(kind: str) -> None:
                 expected = visible(kind, row.held + new, len(row.held) + query)
                 assert seen(keys, mask, number, query) == sorted(expected)
         kept = [rng.randint(0, count) for count in counts]
-        cache.settle(kept)
+        held = zip(rows, kept, strict=True)
+        cache.take_back([len(row.held) + count for row, count in held])
         for row, new, count in zip(rows, inputs, kept, strict=True):
             row.held = row.held + new[:count]
         assert cache.lengths == [len(row.held) for row in rows]

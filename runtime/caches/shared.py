@@ -10,18 +10,19 @@ row, and what a row rejects is hidden by the mask until it is written over:
 In a layer with a window, a row is a ring: the token at position p lies in slot p modulo the number of slots. There are
 more slots than the window has tokens, so that rejected drafts overwrite nothing that later tokens see.
 
-A recurrent layer has no positions. It keeps the states from before the pass, and a row with a wrong draft gets its old
-state again. All layers of this row then stand where they stood before, and the next pass feeds its right tokens again.
+A recurrent layer has no positions. It keeps the states of a *mark*, before the pass or before the first of several, and
+a row with a wrong token gets its old state again. All layers of this row then stand where they stood at the mark, and
+the next pass feeds its right tokens again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 
 from spectool.runtime.caches.leaves import flatten
+from spectool.runtime.caches.pass_size import exact_until
 from spectool.runtime.caches.windows import require_known_mask
-from spectool.runtime.decoding.pass_size import exact_until
 from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
@@ -69,6 +70,7 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     found = []
     for width, first in ((3, 3), (1, 1)):
         caches = BatchCache(cache, 3, list(range(1, _TRIED + 1)))
+        caches.mark()
         caches.begin([first] + [1] * (_TRIED - 1))
         forward(model, tokens[:, :width], caches)
         found.append(caches.first_states())
@@ -83,7 +85,7 @@ class BatchCache(Spread):
 
     Attributes:
         entries: What the model takes as its cache.
-        lengths: Tokens that each row holds.
+        lengths: Tokens that each row holds, with those of a pass that has begun.
     """
 
     @mirrored
@@ -93,7 +95,7 @@ class BatchCache(Spread):
         There are no rows, or empty ones that say that they have these ``lengths``.
         """
         self.lengths = list(lengths)
-        self._counts: list[int] = []  # tokens that each row feeds in the pass under way
+        self._marked = list(lengths)  # at the mark
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._recurrent: list[_RecurrentRows] = []
 
@@ -110,11 +112,6 @@ class BatchCache(Spread):
         self.entries = [rows_like(entry) for entry in like]
         self._leaves = flatten(self.entries)
 
-    @property
-    def recurrent(self) -> bool:
-        """Whether a row with a wrong draft goes back to where it was before the pass."""
-        return bool(self._recurrent)
-
     def first_states(self) -> list[mx.array]:
         """The states of the first recurrent layer; none without one."""
         return self._recurrent[0].arrays() if self._recurrent else []
@@ -125,20 +122,38 @@ class BatchCache(Spread):
         for leaf, single in zip(self._leaves, flatten(cache), strict=True):
             leaf.join(len(self.lengths), single)
         self.lengths.append(length)
+        self._marked.append(length)
 
     @mirrored
-    def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> None:
-        """Take a row out and put its first ``length`` tokens into ``cache``; the last row takes its place.
+    def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> int:
+        """Take a row out and put its first ``length`` tokens, or fewer, into ``cache``; return how many.
 
-        Windows come with up to ``spare`` tokens more than they need, so that as many can be trimmed.
+        The last row takes its place. Windows come with up to ``spare`` tokens more than they need, so that as many can
+        be trimmed.
         """
         last = len(self.lengths) - 1
+        self._take_back({row: length})
+        length = self.lengths[row]
         for leaf, single in zip(self._leaves, flatten(cache), strict=True):
             leaf.leave(row, last, single, length, spare)
-        for each in (self.lengths, self._counts):
-            if len(each) > last:
-                each[row] = each[last]
-                each.pop()
+        for each in (self.lengths, self._marked):
+            each[row] = each[last]
+            each.pop()
+        return length
+
+    @mirrored
+    def mark(self, rows: Sequence[int] | None = None) -> None:
+        """Mark the place to which recurrent layers can be taken back, of all rows or of some."""
+        marked = [rows is None or row in rows for row in range(len(self.lengths))]
+        self._marked = [
+            now if at else before for at, now, before in zip(marked, self.lengths, self._marked, strict=True)
+        ]
+        for states in self._recurrent:
+            states.mark(marked)
+
+    def returnable(self, row: int) -> int:
+        """The most tokens to which a row can be taken back that rejects some of the latest ones."""
+        return self._marked[row] if self._recurrent else self.lengths[row]
 
     @mirrored
     def begin(self, counts: Sequence[int]) -> None:
@@ -147,18 +162,21 @@ class BatchCache(Spread):
             layout.begin(self.lengths, max(counts))
         for states in self._recurrent:
             states.begin(counts)
-        self._counts = list(counts)
+        self.lengths = [length + count for length, count in zip(self.lengths, counts, strict=True)]
 
     @mirrored
-    def settle(self, kept: Sequence[int]) -> None:
-        """Keep this many of the tokens that each row fed in the latest pass."""
-        if self._recurrent:
-            whole = [count == fed for count, fed in zip(kept, self._counts, strict=True)]
-            kept = [count if all_ else 0 for count, all_ in zip(kept, whole, strict=True)]
+    def take_back(self, lengths: Sequence[int]) -> None:
+        """Take each row back to this many tokens, where it has more; with recurrent layers, to those at the mark."""
+        self._take_back(dict(enumerate(lengths)))
+
+    def _take_back(self, lengths: Mapping[int, int]) -> None:
+        longer = {row: length for row, length in lengths.items() if length < self.lengths[row]}
+        if longer and self._recurrent:
+            longer = {row: self._marked[row] for row in longer}
             for states in self._recurrent:
-                states.settle(whole)
-        self._counts = []
-        self.lengths = [length + count for length, count in zip(self.lengths, kept, strict=True)]
+                states.restore([row in longer for row in range(len(self.lengths))])
+        for row, length in longer.items():
+            self.lengths[row] = length
 
     def arrays(self) -> list[mx.array]:
         """All arrays, to be evaluated together with a pass."""
@@ -307,43 +325,34 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self._before: list[mx.array | None] | None = None  # the pass under way
+        self._marked: list[mx.array | None] = list(self.cache)
 
     def join(self, row: int, single: Any) -> None:
         """Add the states of one text."""
         self.cache = [_joined(all_, one, row) for all_, one in zip(self.cache, single.cache, strict=True)]
+        self._marked = [_joined(all_, one, row) for all_, one in zip(self._marked, single.cache, strict=True)]
         mx.eval(self.arrays())
         single.cache = [None for _ in single.cache]
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
         """Copy the states of a row into the cache of one text, and those of the last row into their place."""
         order = mx.array([last if at == row else at for at in range(last)], dtype=mx.int32)
-        states = self.cache if self._before is None else self._before
-        single.cache = [None if each is None else mx.contiguous(each[row : row + 1]) for each in states]
+        single.cache = [None if each is None else mx.contiguous(each[row : row + 1]) for each in self.cache]
         mx.eval([each for each in single.cache if each is not None])
-        self.cache = _rows(self.cache, order)
-        if self._before is not None:
-            self._before = _rows(self._before, order)
+        self.cache, self._marked = _rows(self.cache, order), _rows(self._marked, order)
         self.lengths = None
 
+    def mark(self, rows: Sequence[bool]) -> None:
+        """Remember the states of these rows."""
+        self._marked = list(self.cache) if all(rows) else _mixed(self._marked, self.cache, rows)
+
     def begin(self, counts: Sequence[int]) -> None:
-        """Remember the states, and say where each row's tokens end."""
-        self._before = list(self.cache)
+        """Say where each row's tokens end."""
         self.lengths = mx.array(list(counts), dtype=mx.int32) if min(counts) < max(counts) else None
 
-    def settle(self, whole: Sequence[bool]) -> None:
-        """Give the rows that are not ``whole`` their old states again."""
-        before, self._before, self.lengths = self._before, None, None
-        if all(whole) or before is None:
-            return
-        kept = mx.array(list(whole))
-
-        def chosen(new: mx.array | None, old: mx.array | None) -> mx.array | None:
-            if new is None:
-                return None
-            return mx.where(kept.reshape(-1, *[1] * (new.ndim - 1)), new, mx.zeros_like(new) if old is None else old)
-
-        self.cache = [chosen(new, old) for new, old in zip(self.cache, before, strict=True)]
+    def restore(self, rows: Sequence[bool]) -> None:
+        """Give these rows the states that were marked."""
+        self.cache = _mixed(self.cache, self._marked, rows)
 
     def arrays(self) -> list[mx.array]:
         return [each for each in self.cache if each is not None]
@@ -351,6 +360,22 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
 def _rows(states: Sequence[mx.array | None], order: mx.array) -> list[mx.array | None]:
     return [None if each is None else each[order] for each in states]
+
+
+def _mixed(
+    states: Sequence[mx.array | None], others: Sequence[mx.array | None], rows: Sequence[bool]
+) -> list[mx.array | None]:
+    """``states``, those of ``rows`` from ``others``; a state that nothing has been fed to yet is zero."""
+    from_others = mx.array(list(rows))
+
+    def mixed(one: mx.array | None, other: mx.array | None) -> mx.array | None:
+        known = other if one is None else one
+        if known is None:
+            return None
+        one, other = (mx.zeros_like(known) if each is None else each for each in (one, other))
+        return mx.where(from_others.reshape(-1, *[1] * (known.ndim - 1)), other, one)
+
+    return [mixed(one, other) for one, other in zip(states, others, strict=True)]
 
 
 def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array | None:

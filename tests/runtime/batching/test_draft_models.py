@@ -1,0 +1,223 @@
+"""Draft models for several texts at once, in passes that they share: each text is what it would be alone."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm import load
+
+from spectool.runtime.caches.shared import BatchCache
+from spectool.runtime.caches.shared_texts import SharedTexts
+from spectool.runtime.decoding.generation import open_text
+from spectool.runtime.decoding.loop import Loop
+from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.together import DraftPasses
+from spectool.runtime.loading import load_drafter
+from spectool.runtime.policy.policy import Policy
+from spectool.runtime.sampling.samplers import Sampling
+from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
+from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.runtime.decoding.test_lossless import TIE
+from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
+from spectool.tests.runtime.fake_drafters import Failing
+from spectool.tests.runtime.models import perturbed, plain, tiny_model
+from spectool.tests.runtime.renumbered import renumbered_target
+
+KINDS = ["llama", "gemma3_text", "qwen3_5", "falcon_h1", "mamba2"]
+PROMPT = [3, 1]
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts each pass of a draft model has served."""
+    passes, feed = list[int](), SharedTexts.feed
+
+    def noted(self: SharedTexts, wanted: Any) -> Any:
+        passes.append(len(wanted))
+        return feed(self, wanted)
+
+    monkeypatch.setattr(SharedTexts, "feed", noted)
+    return passes
+
+
+def schedules(model: Any, base: Callable[[], Drafters], count: int, vocabulary: int = 256) -> None:
+    """Texts that come, go, leave and fail, most of them with drafts of one model."""
+    ties = together = 0
+    for number in range(count):
+        seed = random.randrange(1 << 30)
+        print(f"schedule {number}: seed {seed}")
+        rng = random.Random(seed)
+        lengths = ["shared", "shared", "shared", None, 0, 3]
+        wanted = schedule(rng, rng.randint(3, 7), vocabulary, 60, 40, lengths)
+        for one in wanted[:2]:  # share passes for sure
+            one.at, one.leaves_after = 0, None
+            one.options |= {"max_tokens": 40, "num_draft_tokens": "shared", "stop_tokens": ()}
+        drafters = base()
+
+        def make(one: Wanted, rng: random.Random = rng, drafters: Drafters = drafters) -> Drafter | Drafters | None:
+            forked = drafters.fork()
+            assert forked is not None
+            if rng.random() < 0.1:
+                return Drafters([*forked.members, Failing([], rng.choice(["start", "propose", "commit"]), 2)])
+            return forked
+
+        together += run(model, wanted, make, rows=rng.randint(2, 5)) > 1
+        ties += near_ties(model, wanted, TIE[None])
+    assert together > count / 2
+    assert ties <= count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("draft", ["same", *KINDS])
+def test_every_text_is_its_own(kind: str, draft: str, shared: list[int]) -> None:
+    if draft not in ("same", kind) and kind != "llama":
+        pytest.skip("drafts of another kind are tried with one target")
+    model: Any = tiny_model(kind)
+    drafting = perturbed(model, kind=kind, noise=0.05) if draft == "same" else tiny_model(draft, seed=7)
+    schedules(model, lambda: Drafters([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)]), 2)
+    assert draft != "same" or max(shared, default=0) > 1, "one that is always wrong may not be asked for several"
+
+
+def test_shared_passes_draft_what_each_text_would_get_alone(shared: list[int]) -> None:
+    """Drafts of a model for itself, all of which have to be right, in its own passes or in shared ones."""
+    for kind in KINDS:
+        model: Any = tiny_model(kind)
+        base, drafting, rng = ModelDrafter(model), list[Drafter](), random.Random(3)
+
+        def make(one: Wanted, base: ModelDrafter = base, drafting: list[Drafter] = drafting) -> Drafter:
+            drafting.append(base.fork())
+            return drafting[-1]
+
+        wanted = schedule(rng, 4, 256, 60, 40, ["shared"])
+        for at, one in enumerate(wanted):
+            one.at, one.leaves_after = 2 * at, None
+            one.options |= {"max_tokens": 30, "stop_tokens": ()}
+        assert run(model, wanted, make) > 1
+        passes = sum(each.passes for each in drafting)
+        assert passes <= 4 * 30, f"{kind}: {passes} passes for 120 tokens"
+        assert near_ties(model, wanted, TIE[None]) <= 1
+    assert shared.count(1) < len(shared) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
+    """Drafts of which many are wrong, of texts that rest, miss a lot, and go on: each as if its cache were fresh."""
+    model = tiny_model(kind)
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng, passes = random.Random(seed), DraftPasses()
+    slots = [GuardedDrafter(ModelDrafter(model)) for _ in range(3)]
+    texts = [[number + 1, 5, 9] for number in range(3)]
+    for slot, text in zip(slots, texts, strict=True):
+        slot.start(text)
+    for cycle in range(25):
+        asked = [at for at in range(3) if at < 2 or cycle % 11 == 0] if cycle < 20 else [0]
+        made = dict(zip(asked, passes.draft([(slots[at], 3) for at in asked]), strict=True))
+        for at, text in enumerate(texts):
+            drafts = list(made[at].tokens) if at in made else []
+            assert at not in made or drafts == plain(model, text, 3), (cycle, at)
+            new = [*drafts[: rng.randint(0, 3)], rng.randrange(3, 256)]
+            new += [rng.randrange(3, 256) for _ in range(rng.choice([0] * 9 + [100]))]
+            slots[at].follow(new)
+            text += new
+    assert max(shared) == 3
+    for slot, text in zip(slots, texts, strict=True):
+        slot.close()
+        assert slot.drafter is not None and slot.drafter.cache is not None
+        cache, tokens = slot.drafter.cache.content()
+        assert_holds(model, cache, tokens)
+        assert slot is slots[2] or len(tokens) > 40, "what the next turn need not read"
+        assert tokens == text[: len(tokens)] or kind in ("llama", "gemma3_text"), "others cannot take back"
+
+
+def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails, and however far it has come: the texts go on, and no row stays behind."""
+    model, noise = tiny_model("qwen3_5"), random.Random(5)
+    at, counts = {"call": -1, "join": -1, "leave": -1}, Counter[str]()
+
+    def failing(name: str, act: Any) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            result = act(*arguments, **options) if counts[name] != at[name] or noise.random() < 0.5 else None
+            if counts[name] == at[name]:
+                raise OSError("disk gone")
+            return result
+
+        return run
+
+    rows = type("Rows", (BatchCache,), {name: failing(name, getattr(BatchCache, name)) for name in ("join", "leave")})
+    monkeypatch.setattr("spectool.runtime.caches.shared_texts.BatchCache", rows)
+    drafting: Any = perturbed(model, kind="qwen3_5", noise=0.05)
+    other = type("Other", (type(drafting),), {"__call__": failing("call", type(drafting).__call__)})
+    drafting.__class__ = other
+    for name, call in [("call", 9), ("call", 30), ("join", 1), ("join", 3), ("leave", 1), ("leave", 2)]:
+        at.update(dict.fromkeys(at, -1) | {name: call})
+        counts.clear()
+        base, policy = ModelDrafter(drafting), Policy(longest=4)
+        batch, got = Loop(model, 3, policy, stream=STREAM), dict[Any, list[int]]()
+        for number in range(3):
+            settings = GenerationSettings(
+                drafter=base.fork(), num_draft_tokens=policy, max_tokens=12 + 4 * number, prompt_cache=None
+            )
+            batch.add(target := open_text([3, number], model, settings))
+            got[target] = []
+        while len(batch):
+            for one, gained in batch.step():
+                assert not isinstance(gained, Exception)
+                got[one] += [token for token, _, _ in one.text.tokens_of(gained)]
+                if one.text.ended:
+                    assert batch.remove(one)
+        assert counts[name] >= call, (name, call)
+        assert list(got.values()) == [plain(model, [3, number], 12 + 4 * number) for number in range(3)]
+        assert all(each.text.settings.drafter.cache.shared is None for each in got), (name, call)
+
+
+@pytest.mark.nightly
+def test_drafts_with_another_tokenizer(tmp_path: Path, shared: list[int]) -> None:
+    """A draft that knows the target, in other ids: it is nearly always right, also in shared passes."""
+    model, tokenizer = load(str(demo_path("target")))
+    draft, alignment = renumbered_target(tmp_path)
+    base = load_drafter(tokenizer, draft_model=draft, alignment=alignment)
+    assert base is not None
+    schedules(model, lambda: base, 20, vocabulary=1500)
+    assert sum(count > 1 for count in shared) > 20
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("kind", ["llama", "mamba2"])
+def test_drawn_drafts_keep_the_distribution(kind: str, shared: list[int]) -> None:
+    """Drafts that are drawn in shared passes, and verified as blocks."""
+    mx.random.seed(41)
+    model: Any = tiny_model(kind, vocabulary=8, scale=2.0)
+    sampling = Sampling(temp=0.8)
+    base = ModelDrafter(perturbed(model, kind=kind, vocabulary=8, noise=0.3))
+    wanted = [
+        Wanted(PROMPT, {"max_tokens": 3, "num_draft_tokens": "shared", "sampler": sampling}, at // 5)
+        for at in range(200)
+    ]
+    run(model, wanted, lambda one: base.fork(), 5)
+    assert sum(count > 1 for count in shared) > 20
+    tokens = np.array([one.got for one in wanted])
+    exact = joint(follow(model, PROMPT, 8, ()), sampling, 8)
+    for left in range(3):
+        pair = [place for place in range(3) if place != left]
+        assert check(f"{kind}, without {left}, seed 41", tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_fifteen_hundred_operations() -> None:
+    """At temperature 0; each schedule has three to seven texts, which join, leave, fail and end."""
+    for kind in KINDS:
+        model: Any = tiny_model(kind)
+        drafting = perturbed(model, kind=kind, noise=0.05)
+        schedules(model, lambda drafting=drafting: Drafters([LookupDrafter(history=True), ModelDrafter(drafting)]), 30)
