@@ -40,7 +40,7 @@ from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward, tell
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
-from spectool.runtime.policy.policy import Choice, Policy, draft_in_turn
+from spectool.runtime.policy.policy import Choice, Policy
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
@@ -189,6 +189,8 @@ class Loop:
 
     def _share(self) -> bool:
         """Whether the next pass serves several texts, whose caches are shared from here on."""
+        if not self._shared and len(self._own) < 2:
+            return False
         writing = self._writing()
         if len(writing) < 2 or self._kind is None:
             for row in [row for row in writing if row in self._shared]:
@@ -206,42 +208,50 @@ class Loop:
             self._shared.append(row)
         return True
 
+    def _propose_alone(self, row: Row) -> tuple[Proposal, list[tuple[Policy, Choice, Sequence[Row]]]]:
+        """What a text proposes for a pass of its own, and what its policy has chosen."""
+        text, limit = row.text, row.most_drafts()
+        if (forced := text.forced(limit)) is not None:
+            return forced, []
+        choice = text.policy.choose([(text.drafters, limit)], refed=len(row.refeed), draft=self._drafts.draft)
+        return text.allowed(choice.proposal), [(text.policy, choice, [row])]
+
     def _propose(self, rows: Sequence[Row]) -> tuple[list[Proposal], list[tuple[Policy, Choice, Sequence[Row]]]]:
         """What each text proposes for a pass that they share, and what the policies have chosen of it.
 
-        A policy that a text has of its own, such as a fixed length, chooses first. The pass then has these rows in any
-        case.
+        A policy that a text has of its own, such as a fixed length, chooses first, as if the text were alone. The pass
+        then has these rows in any case.
         """
-        proposals, choosing = dict[Row, Proposal](), dict[Policy, list[tuple[Row, int]]]()
-        several = len(rows) > 1
-        for row in rows:
-            limit = min(row.most_drafts(), _WIDTH - 1 - len(row.refeed)) if several else row.most_drafts()
-            forced = row.text.forced(limit)
-            if forced is None:
-                choosing.setdefault(row.text.policy, []).append((row, limit))
-            else:
-                proposals[row] = forced
+        proposals, asked = dict[Row, Proposal](), list[tuple[Row, int]]()
         choices = list[tuple[Policy, Choice, Sequence[Row]]]()
-        for policy, asked in sorted(choosing.items(), key=lambda each: each[0] is self.policy):
-            together = several and policy is self.policy
-            groups = [asked] if together else [[each] for each in asked]
-            for group in groups:
-                choice = policy.choose(
-                    [(row.text.drafters, limit) for row, limit in group],
-                    together=len(rows) if together else 1,
-                    refed=max(len(row.refeed) for row in (rows if together else [group[0][0]])),
-                    least=max((len(each.tokens) for each in proposals.values()), default=0) if together else 0,
-                    draft=self._drafts.draft if together or not several else draft_in_turn,
-                )
-                chosen = [row for row, _ in group]
-                choices.append((policy, choice, chosen))
-                proposals |= {row: row.text.allowed(each) for row, each in zip(chosen, choice.proposals, strict=True)}
+        refed = max(len(row.refeed) for row in rows)
+        for row in rows:
+            text, limit = row.text, min(row.most_drafts(), _WIDTH - 1 - len(row.refeed))
+            if (forced := text.forced(limit)) is not None:
+                proposals[row] = forced
+            elif text.policy is self.policy:
+                asked.append((row, limit))
+            else:
+                choice = text.policy.choose([(text.drafters, limit)], refed=len(row.refeed))
+                proposals[row] = text.allowed(choice.proposal)
+                choices.append((text.policy, choice, [row]))
+        if asked:
+            choice = self.policy.choose(
+                [(row.text.drafters, limit) for row, limit in asked],
+                together=len(rows),
+                refed=refed,
+                least=max((len(each.tokens) for each in proposals.values()), default=0),
+                draft=self._drafts.draft,
+            )
+            choosing = [row for row, _ in asked]
+            choices.append((self.policy, choice, choosing))
+            proposals |= {row: row.text.allowed(each) for row, each in zip(choosing, choice.proposals, strict=True)}
         return [proposals[row] for row in rows], choices
 
     def _launch_alone(self, row: Row) -> list[Step]:
         """Begin a pass over one text, with drafts; return the error of one that fails."""
         began = perf_counter()
-        (proposal,), choices = self._propose([row])
+        proposal, choices = self._propose_alone(row)
         row.inputs = [*row.refeed, row.text.last, *proposal.tokens]
         launched, now = _Launched(row, proposal, row.inputs), perf_counter()
         try:

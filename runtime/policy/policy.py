@@ -29,7 +29,7 @@ from typing import NamedTuple, TypeAlias
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.account import DECAY, LossAccount, Trials
-from spectool.runtime.policy.curve import ASSUMED, FREE, Drift, PassCurve
+from spectool.runtime.policy.curve import ASSUMED, FAR_OFF, FREE, Drift, PassCurve
 from spectool.runtime.policy.record import USUAL, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
@@ -181,7 +181,7 @@ class Policy:
         costs = _level(self.costs(max(*limits, least), context, texts=together, refed=refed), least)
         offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
         tried = costs
-        if together == 1 and self.is_automatic and self.curve is not ASSUMED:
+        if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
         length, picks, worth = self.best(offered, tried)
         found = [pick.cut(length) for pick in picks]
