@@ -77,11 +77,17 @@ def schedules(model: Any, base: Callable[[], Drafters], count: int, vocabulary: 
     assert ties <= count
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("draft", ["same", *KINDS])
+# Drafts of the same kind, and drafts of every kind for one target.
+PAIRS = [(kind, "same") for kind in KINDS] + [
+    pytest.param(kind, draft, marks=pytest.mark.nightly)
+    for kind in KINDS
+    for draft in KINDS
+    if kind == draft or kind == "llama"
+]
+
+
+@pytest.mark.parametrize(("kind", "draft"), PAIRS)
 def test_every_text_is_its_own(kind: str, draft: str, shared: list[int]) -> None:
-    if draft not in ("same", kind) and kind != "llama":
-        pytest.skip("drafts of another kind are tried with one target")
     model: Any = tiny_model(kind)
     drafting = perturbed(model, kind=kind, noise=0.05) if draft == "same" else tiny_model(draft, seed=7)
     schedules(model, lambda: Drafters([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)]), 2)
