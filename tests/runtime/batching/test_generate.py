@@ -97,7 +97,7 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
 
     def written(prompts: list[str], seeds: list[int]) -> list[list[int]]:
         options: dict[str, Any] = {"drafters": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8)}
-        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=60, **options).tokens
+        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=30, **options).tokens
 
     alone = [written([prompt], [seed])[0] for seed, prompt in enumerate(PROMPTS, 1)]
     assert written(PROMPTS, [1, 2, 3, 4]) == alone
