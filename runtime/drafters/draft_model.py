@@ -47,6 +47,7 @@ class ModelDrafter(Drafter):
         self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._text: list[int] = []
+        self._sure = 0  # leading tokens of which the cache is known to hold those of the text
         self._has_proposed = False  # since the last commit
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
@@ -62,7 +63,7 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self._text, self._has_proposed = list(prompt), False
+        self._text, self._sure, self._has_proposed = list(prompt), 0, False
         self._unfed(1)
 
     def propose(self, limit: int) -> Proposal:
@@ -116,7 +117,8 @@ class ModelDrafter(Drafter):
 
     def _unfed(self, most: int) -> list[int]:
         """Feed what the cache does not hold of the text, but for its last tokens, ``most`` at most; return these."""
-        kept = common_prefix(self.cache.tokens, self._text[:-1])
+        sure = min(self._sure, len(self.cache.tokens))
+        kept = self._sure = sure + common_prefix(self.cache.tokens[sure:], self._text[sure:-1])
         unfed = [*self.cache.rewind(kept), *self._text[kept:]]
         if early := unfed[:-most]:
             self.cache.prefill(early)

@@ -1,6 +1,7 @@
 """The draft model's cache: it follows the text, feeds nothing twice and survives interruptions."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.models import Counted, perturbed, plain, tiny_model
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 PROMPT = [7, 8, 9, 7, 8]
 
@@ -180,3 +182,23 @@ def test_vocabularies_are_compared_by_id() -> None:
     assert differing and "1 different ones ('b' is 7 in the draft, 1 in the target" in differing
     other = vocabulary_mismatch({"a": 0, "x": 1, "y": 2}, target)
     assert other and "with 1 in common" in other
+
+
+def test_a_cycle_compares_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the text is: the cache is known to hold the rest."""
+    compared = list[int]()
+
+    def counted(one: Sequence[int], other: Sequence[int]) -> int:
+        compared.append(min(len(one), len(other)))
+        return common_prefix(one, other)
+
+    monkeypatch.setattr("spectool.runtime.drafters.draft_model.common_prefix", counted)
+    drafter = ModelDrafter(tiny_model())
+    drafter.start([token % 200 for token in range(600)])
+    for _ in range(20):
+        right = list(drafter.propose(3).tokens)
+        del compared[:]
+        drafter.commit([*right, 7])
+        drafter.propose(1)
+        drafter.commit([9])
+        assert sum(compared) <= 10
