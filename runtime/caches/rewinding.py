@@ -86,7 +86,8 @@ class Checkpoints(Spread):
     def hold(self, length: int, *, for_good: bool = False) -> None:
         """Note that the cache holds ``length`` tokens now, by passes that were not marked here.
 
-        ``for_good`` marks this place whatever is fed after it. Of such marks the first and the latest ones stay.
+        With ``for_good``, the cache can be taken back to this place whatever is fed afterwards. When there are too many
+        such places, the second oldest is given up.
         """
         self._look_up()
         self._forget_beyond(length)

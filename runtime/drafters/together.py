@@ -24,7 +24,7 @@ class DraftPasses:
         self._shared: dict[int, SharedTexts] = {}  # by the identity of the model
 
     def draft(self, asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
-        """What each drafter of a text proposes, at most so many tokens."""
+        """The proposals of several drafters, each with the most tokens that it may draft."""
         self._begin([slot for slot, _ in asked])
         drafting = {slot: slot.drafting(limit) for slot, limit in asked}
         proposals = dict[GuardedDrafter, Proposal]()

@@ -111,7 +111,7 @@ class Meeting:
         head = self._summed(first if sends else b"", _NUMBERS)
         size = int.from_bytes(head[:4], "little")
         if size > _MOST_BYTES:
-            return head  # whatever it is
+            return head  # not a message; the caller says so
         if size > _FIRST_BYTES:
             head += self._summed(payload[_FIRST_BYTES:] if sends else b"", -(-(size - _FIRST_BYTES) // 4))
         return head[4 : 4 + size]

@@ -97,7 +97,7 @@ Draft: TypeAlias = Callable[[Sequence[tuple[GuardedDrafter, int]]], Sequence[Pro
 
 
 def draft_in_turn(asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
-    """What each model proposes, at most so many tokens, one after the other."""
+    """The proposals of several models, each with its limit, one after the other."""
     return [slot.propose(limit) for slot, limit in asked]
 
 
@@ -161,7 +161,7 @@ class Policy:
         least: int = 0,
         draft: Draft = draft_in_turn,
     ) -> Choice:
-        """The best proposals for a pass over some texts, each of at most so many tokens.
+        """The best proposals for a pass over some texts, each with its own limit.
 
         Args:
             texts: The drafters of each text, and the most tokens that it can propose.
@@ -337,7 +337,7 @@ class Policy:
         return found
 
     def _share(self, record: Record, rows: int, together: int) -> float:
-        """A pass of a model over so many rows, in those over one, where plain passes serve ``together`` texts."""
+        """A model's pass over ``rows``, in its passes over one row, where plain passes serve ``together`` texts."""
         if together == 1:
             return 1.0
         curve = self.curve if record.cost.curve is None else record.cost.curve

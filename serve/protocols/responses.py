@@ -95,7 +95,7 @@ def _is_reference(item: dict[str, Any]) -> bool:
 
 
 def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
-    """The item that is kept in the place of which a reference stands."""
+    """The stored item that an `item_reference` names."""
     if kept is None or (found := kept.get(item.get("id"))) is None:
         problem = "expected items of the latest responses of this server, or whole ones (store: false)"
         raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
