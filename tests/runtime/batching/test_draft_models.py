@@ -13,6 +13,7 @@ from mlx_lm import load
 
 from spectool.runtime.caches.shared import BatchCache
 from spectool.runtime.caches.shared_texts import SharedTexts
+from spectool.runtime.caches.text_cache import AT_ONCE
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
@@ -126,8 +127,10 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
     texts = [[number + 1, 5, 9] for number in range(3)]
     for slot, text in zip(slots, texts, strict=True):
         slot.start(text)
+    read = [0] * 3  # tokens of each text when it last got drafts
     for cycle in range(25):
         asked = [at for at in range(3) if at < 2 or cycle % 11 == 0] if cycle < 20 else [0]
+        read = [len(text) if at in asked else read[at] for at, text in enumerate(texts)]
         made = dict(zip(asked, passes.draft([(slots[at], 3) for at in asked]), strict=True))
         for at, text in enumerate(texts):
             drafts = list(made[at].tokens) if at in made else []
@@ -137,12 +140,12 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
             slots[at].follow(new)
             text += new
     assert max(shared) == 3
-    for slot, text in zip(slots, texts, strict=True):
+    for at, (slot, text) in enumerate(zip(slots, texts, strict=True)):
         slot.close()
         assert slot.drafter is not None and slot.drafter.cache is not None
         cache, tokens = slot.drafter.cache.content()
         assert_holds(model, cache, tokens)
-        assert slot is slots[2] or len(tokens) > 40, "what the next turn need not read"
+        assert len(tokens) >= read[at] - AT_ONCE, "what the next turn need not read: it goes back one pass at most"
         assert tokens == text[: len(tokens)] or kind in ("llama", "gemma3_text"), "others cannot take back"
 
 
