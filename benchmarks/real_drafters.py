@@ -48,7 +48,7 @@ from spectool.lab.hindsight import Machine, Saved, best_seconds, play, policy_fo
 from spectool.lab.prompt_lookup import FallbackDrafter, PromptLookupDrafter
 from spectool.lab.strategies import MOST_IDS_A_DRAFT_TOKEN, IntersectionTranslator, make_translator
 from spectool.measure.replay import replay
-from spectool.runtime import Drafters, DraftStatistics, load_drafter
+from spectool.runtime import DrafterSet, DraftStatistics, load_drafter
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.model_source import ModelSource
@@ -146,7 +146,7 @@ def simulated(model: str, draft: str, language: str, texts: Sequence[Written], m
     """Print the speeds of look-ups, the draft model and both on each machine."""
     pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
     both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
-    assert isinstance(both, Drafters)
+    assert isinstance(both, DrafterSet)
     members = dict(zip(("look-ups", "draft"), both.members, strict=True))
     saved = [record(text.prompt, text.output, members, 8) for text in texts]
     for machine in machines:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from spectool import SpectoolError
 from spectool.build.corpus_reading import Progress, in_parts
 from spectool.corpora import Corpus
-from spectool.tokenization.backend import encoded
+from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.tokenizer import Tokenizer
 
 BREAK = 0
@@ -128,7 +128,7 @@ def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDAr
     pieces, tokens = [np.zeros(1, dtype=np.int32)], 0
     with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
         for batch in in_parts(texts, len, _BATCH_CHARACTERS):
-            encodings = encoded(tokenizer.backend.encode_batch_fast, batch, tokenizer.name)
+            encodings = encode_batch(tokenizer.backend.encode_batch_fast, batch, tokenizer.name)
             ids = chain.from_iterable([*encoding.ids, tokenizer.size] for encoding in encodings)
             pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
             tokens += len(pieces[-1])

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
@@ -168,7 +168,7 @@ def play(
         spent, at = 0.0, 0
         for member in members:
             member.text = text
-        drafters = TextDrafters([GuardedDrafter(member) for member in members])
+        drafters = TextDrafters([DrafterSlot(member) for member in members])
         drafters.start(text.prompt)
         drafters.context = 0  # the machine's curve has one context
         while at < len(text.output):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.runtime.drafters.drafting import Drafting
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 
 _Ids = NDArray[np.int32]
 _Floats = NDArray[np.float32]
@@ -160,7 +160,7 @@ class DraftSource:
 
     costs_a_pass, cache, likelihood = False, None, 1.0
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         """As `ModelSource.draft`."""
         raise NotImplementedError
 
@@ -168,7 +168,9 @@ class DraftSource:
         """Nothing: what follows the draft costs the same in the next cycle."""
         return []
 
-    def drafting(self, context: Sequence[int], constraint: Constraint, limit: int) -> Drafting[tuple[list[int], bool]]:
+    def drafting(
+        self, context: Sequence[int], constraint: FirstTokenRule, limit: int
+    ) -> Drafting[tuple[list[int], bool]]:
         """As `ModelSource.drafting`, without passes."""
         return self.draft(context, constraint, limit)
         yield
@@ -186,7 +188,7 @@ class NgramSource(DraftSource):
         """Draft with a model over draft ids, only those of ``within``, bool [size]; None for all."""
         self._model, self._within = model, within
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         """As `ModelSource.draft`; gives up when the constraint has refused the first `_MOST_ASKED` candidates."""
         model, ids = self._model, context
         before = model.context(ids[max(0, len(ids) - model.order) : -1])
@@ -205,7 +207,7 @@ class NgramSource(DraftSource):
         return drafts, healed
 
     def _candidates(
-        self, before: Context, present: Context, last: int | None, constraint: Constraint
+        self, before: Context, present: Context, last: int | None, constraint: FirstTokenRule
     ) -> Iterator[tuple[int, bool]]:
         """First tokens by falling score, and whether each is healed."""
         model, scale = self._model, 1.0

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, Constraint
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
 from spectool.tokenization.tokenizer import Tokenizer
 
 STRATEGIES = ("none", "naive", "context", "intersection", "byte-aligned")
@@ -49,9 +49,9 @@ class AppendingTranslator:
         """What was committed in draft ids, canonical only by luck."""
         return self._ids
 
-    def constraint(self) -> Constraint:
+    def constraint(self) -> FirstTokenRule:
         """No constraint."""
-        return Constraint()
+        return FirstTokenRule()
 
     def is_settled(self, tokens: Sequence[int]) -> bool:
         """Always, because the published strategies propose what they have."""

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length, members_of
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, accepted_length, members_of
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.policy import Policy
 
 
 def replay(
     documents: Iterable[Sequence[int]],
-    drafter: Drafter | Drafters,
+    drafter: Drafter | DrafterSet,
     policy: Policy | int = 8,
     on_cycle: Callable[[int, float], object] = lambda tokens, cost: None,
     prompts: Iterable[Sequence[int]] | None = None,
@@ -29,7 +29,7 @@ def replay(
     """
     statistics = DraftStatistics()
     policy = policy if isinstance(policy, Policy) else Policy(longest=policy)
-    text = TextDrafters([GuardedDrafter(each) for each in members_of(drafter)])
+    text = TextDrafters([DrafterSlot(each) for each in members_of(drafter)])
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
         text.start(prompt)
         text.context += context

@@ -8,7 +8,7 @@ from .decoding.streaming import stream_generate as stream_generate
 from .drafters.draft_model import ModelDrafter as ModelDrafter
 from .drafters.drafter import Cycle as Cycle
 from .drafters.drafter import Drafter as Drafter
-from .drafters.drafter import Drafters as Drafters
+from .drafters.drafter import DrafterSet as DrafterSet
 from .drafters.drafter import Proposal as Proposal
 from .drafters.lookup import LookupDrafter as LookupDrafter
 from .drafters.model_source import ModelSource as ModelSource
@@ -22,4 +22,4 @@ from .policy.policy import Policy as Policy
 from .sampling.samplers import Sampling as Sampling
 from .sampling.samplers import make_logits_processors as make_logits_processors
 from .translation.byte_aligned import ByteAlignedTranslator as ByteAlignedTranslator
-from .translation.byte_aligned import Constraint as Constraint
+from .translation.byte_aligned import FirstTokenRule as FirstTokenRule

@@ -12,7 +12,7 @@ from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, Tokenizer
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
 from spectool.artifacts.dictionary import Dictionary
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
@@ -196,7 +196,7 @@ def load_drafter(
     history: bool = True,
     min_probability: float | None = None,
     say: Callable[[str], object] | None = None,
-) -> Drafters | None:
+) -> DrafterSet | None:
     """The drafters for a target, from dictionaries, the request's history, a draft model, or all of them.
 
     A drafter serves one generation after another: the cache of its draft model keeps the common beginning of two
@@ -206,7 +206,7 @@ def load_drafter(
     Examples:
         >>> from spectool.runtime.demo_models import demo_path
         >>> load_drafter(demo_path("target"), draft_model=demo_path("draft"), min_probability=0.3)
-        <Drafters: history, model>
+        <DrafterSet: history, model>
 
     Args:
         tokenizer: The target's: mlx-lm's ``TokenizerWrapper``, or the model's directory or hub id.
@@ -260,7 +260,7 @@ def load_drafter(
     if draft_model is not None:
         least = _LEAST_OF_MODELS if min_probability is None else min_probability
         drafters.append(_from_model(draft_model, tokenizer, alignment, least))
-    return Drafters(drafters) if drafters else None
+    return DrafterSet(drafters) if drafters else None
 
 
 def _from_model(

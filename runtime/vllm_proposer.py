@@ -21,7 +21,7 @@ from typing import Any
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
 from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.drafter_slot import DrafterSlot
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
@@ -35,7 +35,7 @@ class _Request:
     """What one row drafts from."""
 
     def __init__(self, drafter: Drafter, vocabulary: int) -> None:
-        self._new = partial(GuardedDrafter, drafter, vocabulary=vocabulary)
+        self._new = partial(DrafterSlot, drafter, vocabulary=vocabulary)
         self._drafter = self._new()
         self._length = -1
         self._newest: list[int] = []

@@ -11,7 +11,7 @@ import mlx.core as mx
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
@@ -51,7 +51,7 @@ class Answer:
     tokens: list[int] = field(default_factory=list)  # generated so far, with the one that ended it
     reasoning: int = 0  # number of those that are reasoning
     held: TextCache | None = None  # what it is written into; a copy has it before it begins
-    drafter: Drafter | Drafters | None = None  # of its own
+    drafter: Drafter | DrafterSet | None = None  # of its own
     cached: int = 0  # tokens of the prompt that the cache held before
     drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
     cancelled: bool = False  # nobody waits for it any more; set from any thread

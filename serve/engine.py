@@ -113,7 +113,7 @@ class Engine:
     def _answer(self) -> None:
         while True:
             if self._leader is not None and not (self._waiting or self._writing):
-                self._leader.rest()
+                self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
             if self._stopping:

@@ -13,7 +13,7 @@ from mlx.utils import tree_flatten
 from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
@@ -24,7 +24,7 @@ from spectool.serve.options import ServerOptions
 from spectool.tokenization.hub_names import cached_snapshot
 from spectool.tokenization.opening import open_tokenizer
 
-MakeDrafter = Callable[[Any], Drafter | Drafters | None]
+MakeDrafter = Callable[[Any], Drafter | DrafterSet | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
 _ADVISED = {"--temp": "temperature", "--top-p": "top_p", "--top-k": "top_k", "--min-p": "min_p"}
@@ -92,7 +92,7 @@ def free_memory(model: Any) -> int:
     return max(0, int(memory - weights))
 
 
-def rows_that_fit(model: Any, context: int | None, drafter: Drafter | Drafters | None = None) -> int:
+def rows_that_fit(model: Any, context: int | None, drafter: Drafter | DrafterSet | None = None) -> int:
     """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
 
     A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. A ``drafter``

@@ -12,7 +12,7 @@ from typing import Any
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 
@@ -20,7 +20,7 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 class _Kept:
     client: str
     held: TextCache
-    drafter: Drafter | Drafters | None
+    drafter: Drafter | DrafterSet | None
     nbytes: int
 
 
@@ -32,7 +32,7 @@ class PromptCaches:
         self._size, self._most_bytes = size, most_bytes
         self._kept: list[_Kept] = []
 
-    def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[TextCache, Drafter | Drafters | None]:
+    def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[TextCache, Drafter | DrafterSet | None]:
         """A cache to continue with ``prompt``, which holds all but one of its tokens at most, and its drafter."""
         same = [(common_prefix(kept.held.tokens, prompt[:-1]), kept) for kept in self._kept if kept.client == client]
         best, source = TextCache(model), None
@@ -55,7 +55,7 @@ class PromptCaches:
         drafter, source.drafter = source.drafter, None  # where a conversation goes another way, it follows
         return best, drafter
 
-    def keep(self, client: str, held: TextCache, drafter: Drafter | Drafters | None) -> None:
+    def keep(self, client: str, held: TextCache, drafter: Drafter | DrafterSet | None) -> None:
         """Keep a cache; one that does not hold the tokens of its text is dropped."""
         cache, tokens = held.content()
         if not tokens:

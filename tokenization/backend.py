@@ -67,20 +67,20 @@ def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
-def encoded(encode: Callable[..., Any], text: str | Sequence[str], name: str) -> Any:
+def encode_batch(encode: Callable[..., Any], text: str | Sequence[str], name: str) -> Any:
     """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens."""
-    with explained(name):
+    with backend_errors(name):
         return encode(text, add_special_tokens=False)
 
 
-def asked(method: Callable[[str], Any], text: str, name: str) -> Any:
+def call_backend(method: Callable[[str], Any], text: str, name: str) -> Any:
     """What ``method``, of a part of the backend called ``name``, makes of a text."""
-    with explained(name):
+    with backend_errors(name):
         return method(text)
 
 
 @contextmanager
-def explained(name: str, problem: str = "cannot encode a text", advice: str = FIX_TOKENIZER) -> Iterator[None]:
+def backend_errors(name: str, problem: str = "cannot encode a text", advice: str = FIX_TOKENIZER) -> Iterator[None]:
     """Turn whatever a library raises into a TokenizerError in one line, also panics, which are not an `Exception`."""
     try:
         yield

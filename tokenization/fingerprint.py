@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import asked, encoded
+from spectool.tokenization.backend import call_backend, encode_batch
 
 _SECTIONS = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 _WITHOUT_EFFECT = ("trim_offsets",)
@@ -70,7 +70,7 @@ def _vocabulary(backend: tokenizers.Tokenizer) -> str:
 
 def _split(backend: tokenizers.Tokenizer, text: str) -> list[int]:
     try:
-        return [token.id for token in asked(backend.model.tokenize, text, "")]
+        return [token.id for token in call_backend(backend.model.tokenize, text, "")]
     except TokenizerError:  # it has no token for part of this
         return []
 
@@ -80,7 +80,7 @@ def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
     found: list[list[int] | str] = []
     for text in PROBES:
         try:
-            found.append(encoded(backend.encode, text, "probe").ids)
+            found.append(encode_batch(backend.encode, text, "probe").ids)
         except TokenizerError as error:
             found.append(str(error))
     return found

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from spectool.tokenization.backend import explained
+from spectool.tokenization.backend import backend_errors
 
 _HUB_SECONDS = 10.0  # to wait for an answer
 
@@ -21,7 +21,7 @@ def require_on_hub(name: str) -> None:
     from huggingface_hub import HfApi
 
     advice = "Check the spelling of the path. If the hub cannot be reached, download it first and give its directory"
-    with explained(name, "no such directory; as a hub id, not found", advice):
+    with backend_errors(name, "no such directory; as a hub id, not found", advice):
         HfApi().model_info(name, timeout=_HUB_SECONDS)
 
 

@@ -14,7 +14,14 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import FIX_TOKENIZER, asked, explained, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import (
+    FIX_TOKENIZER,
+    backend_errors,
+    call_backend,
+    sections,
+    steps_of,
+    with_added_tokens,
+)
 from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.roles import find_roles
@@ -108,7 +115,7 @@ def _load_with_transformers(name: str) -> Any:
     elif Path(name).is_dir():
         problem = "no tokenizer.json in this directory, and transformers makes none of what is there"
         advice = f"{_SAVED}. Vocabularies of other formats may need: pip install 'spectool[formats]'"
-    with explained(name, problem, advice):
+    with backend_errors(name, problem, advice):
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
 
 
@@ -166,7 +173,7 @@ def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
             one = tokenizers.normalizers.Sequence([])
             one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
             writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
-            text = text if writes_much else asked(one.normalize_str, text, name)
+            text = text if writes_much else call_backend(one.normalize_str, text, name)
             if writes_much or len(text) > most:
                 raise TokenizerError(
                     f"{name}: its {section} makes a text more than {_MOST_GROWTH} times longer (at the step "
@@ -182,7 +189,7 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:
     _require_downloaded(path)
-    with explained(str(path), "not a tokenizer.json that the tokenizers library reads", _SAVED):
+    with backend_errors(str(path), "not a tokenizer.json that the tokenizers library reads", _SAVED):
         return tokenizers.Tokenizer.from_file(str(path))
 
 
@@ -205,6 +212,6 @@ def _require_downloaded(path: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    with explained(str(path), "not readable as JSON", "Download the tokenizer's files again"):
+    with backend_errors(str(path), "not readable as JSON", "Download the tokenizer's files again"):
         value = json.loads(path.read_text(encoding="utf-8"))
     return value if isinstance(value, dict) else {}

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import tokenizers
 
-from spectool.tokenization.backend import asked, with_added_tokens
+from spectool.tokenization.backend import call_backend, with_added_tokens
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -47,7 +47,7 @@ class RunningText:
         for (index, token), raw in zip(added.items(), tokenizer.token_bytes_of(added), strict=True):
             sought = token["content"]
             if token["normalized"] and normalizer is not None:
-                sought = asked(normalizer.normalize_str, sought, tokenizer.name).replace(space, " ")
+                sought = call_backend(normalizer.normalize_str, sought, tokenizer.name).replace(space, " ")
             if sought and sought.encode() == raw:
                 found[index] = sought
         return found

@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import asked, encoded, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import call_backend, encode_batch, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
 from spectool.tokenization.token_bytes import removes_leading_space, token_bytes
@@ -146,7 +146,7 @@ class Tokenizer:
         model, name = self.backend.model, self.backend.id_to_token(token) or ""
         itself: bool = model.token_to_id(name) == token
         if itself and self.spec["model"]["type"] == "BPE":
-            itself = [part.id for part in asked(model.tokenize, name, self.name)] == [token]
+            itself = [part.id for part in call_backend(model.tokenize, name, self.name)] == [token]
         return itself
 
     # How it treats spaces and splits.
@@ -173,9 +173,9 @@ class Tokenizer:
         """Whether encoding puts a space before every text."""
         first, normalizer, splits = "a", self.backend.normalizer, self.backend.pre_tokenizer
         if normalizer is not None:
-            first = asked(normalizer.normalize_str, first, self.name)
+            first = call_backend(normalizer.normalize_str, first, self.name)
         if splits is not None:
-            first = "".join(piece for piece, _ in asked(splits.pre_tokenize_str, first, self.name))
+            first = "".join(piece for piece, _ in call_backend(splits.pre_tokenize_str, first, self.name))
         return len(first) > 1 or self.spec["decoder"] is None
 
     @cached_property
@@ -205,7 +205,7 @@ class Tokenizer:
         """Whether the pre-tokenizer keeps less than the whole of a text."""
         if self.text_splits is None:
             return False
-        pieces = asked(self.text_splits.pre_tokenize_str, text, self.name)
+        pieces = call_backend(self.text_splits.pre_tokenize_str, text, self.name)
         return bool(sum(end - start for _, (start, end) in pieces) < len(text))
 
     # The bytes of its tokens.
@@ -274,11 +274,11 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a whole text, without BOS, EOS or other template tokens."""
-        return list(encoded(self.backend.encode, text, self.name).ids)
+        return list(encode_batch(self.backend.encode, text, self.name).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded at once on all cores."""
-        return [encoding.ids for encoding in encoded(self.backend.encode_batch_fast, texts, self.name)]
+        return [encoding.ids for encoding in encode_batch(self.backend.encode_batch_fast, texts, self.name)]
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

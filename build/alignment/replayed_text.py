@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization.backend import encoded
+from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.token_bytes import text_of
@@ -33,7 +33,7 @@ def written(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Written]:
     """Encode whole texts; special tokens are not recognized in text."""
     for begin in range(0, len(texts), _BATCH):
         batch = texts[begin : begin + _BATCH]
-        encodings = encoded(tokenizer.plain_backend.encode_batch_fast, batch, tokenizer.name)
+        encodings = encode_batch(tokenizer.plain_backend.encode_batch_fast, batch, tokenizer.name)
         for encoding, text in zip(encodings, batch, strict=True):
             token_bytes = [tokenizer.token_bytes[token] for token in encoding.ids]
             joined = b"".join(token_bytes)

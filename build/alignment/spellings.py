@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from spectool.tokenization.backend import encoded
+from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
@@ -23,7 +23,7 @@ def spellings(source: Tokenizer, other: Tokenizer) -> list[tuple[int, ...]]:
     spelled: dict[str, tuple[int, ...]] = {"": ()}
     rest = iter(dict.fromkeys(filter(None, texts)))
     while batch := list(islice(rest, _BATCH)):
-        encodings = encoded(backend.encode_batch_fast, batch, other.name)
+        encodings = encode_batch(backend.encode_batch_fast, batch, other.name)
         spelled.update(zip(batch, (tuple(encoding.ids) for encoding in encodings), strict=True))
     if joins:
         length = list(map(len, other.token_bytes)).__getitem__

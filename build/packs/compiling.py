@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spectool import SpectoolError
 from spectool.artifacts.pack import Pack
 from spectool.build.counting import BREAK, Counts, Level, memory_for_counting
-from spectool.tokenization.backend import encoded
+from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
@@ -43,7 +43,7 @@ def spell(pack: Pack, tokenizer: Tokenizer) -> Spelled:
         numbers = range(start, min(start + _AT_ONCE, len(pack.pieces)))
         texts = [before[number] + pack.pieces[number] for number in numbers]
         for number, encoding in zip(
-            numbers, encoded(tokenizer.backend.encode_batch, texts, tokenizer.name), strict=True
+            numbers, encode_batch(tokenizer.backend.encode_batch, texts, tokenizer.name), strict=True
         ):
             border = len(before[number])
             own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]

@@ -10,7 +10,7 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import require_there, say
-from spectool.commands.shared.model_options import DRAWN
+from spectool.commands.shared.model_options import SAMPLER_OPTIONS
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 _SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
@@ -78,7 +78,7 @@ def open_model(
     elif drafter is not None and fixed is None and longest == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
-    sampler = Sampling(**{each: settings.pop(each) for each in DRAWN})
+    sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER_OPTIONS})
     penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
     mx.eval(model.parameters())
     if not settings.pop("measure") and fixed is None:

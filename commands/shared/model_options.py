@@ -20,7 +20,7 @@ from spectool.commands.shared.options import (
 from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import LONGEST_DRAFT, SAMPLER
 
-DRAWN = ("temp", "top_p", "top_k", "min_p")
+SAMPLER_OPTIONS = ("temp", "top_p", "top_k", "min_p")
 """Settings of the sampler that are options."""
 
 
@@ -142,7 +142,7 @@ model_options = option_group(
     option("--system-prompt", metavar="TEXT", help="System message.", heading=_PROMPT),
     template_variables_option(heading=_PROMPT),
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
-    *(sampling_option(name, heading="Sampling") for name in DRAWN),
+    *(sampling_option(name, heading="Sampling") for name in SAMPLER_OPTIONS),
     _sampling(
         "--repetition-penalty",
         type=Finite(0, min_open=True),

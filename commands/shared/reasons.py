@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.policy.record import USUAL
+from spectool.runtime.policy.record import PRIOR_ACCEPTANCE
 
 _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
@@ -25,7 +25,9 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
         cost = policy.record(model.name).cost
         costs = policy.costs(policy.longest, context)
         drafted = range(1, len(costs))
-        gain = max(sum(USUAL**j for j in range(1, k + 1)) - costs[k] + costs[0] - k * cost.token for k in drafted)
+        gain = max(
+            sum(PRIOR_ACCEPTANCE**j for j in range(1, k + 1)) - costs[k] + costs[0] - k * cost.token for k in drafted
+        )
         if gain <= 0.0:
             token = f", and a token of the draft model {cost.token:.2f}" if cost.token >= 0.05 else ""
             return f"the draft model was never asked: {_dear(policy, context)}{token}"

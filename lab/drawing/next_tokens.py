@@ -16,7 +16,7 @@ from spectool.lab.drawing.token_rows import CHECKED, END, TokenRows
 from spectool.runtime.drafters.translated import FURTHER
 from spectool.runtime.sampling.samplers import Sampling, processed
 from spectool.runtime.sampling.verification import Draw
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 
 SMALL = 0.5  # share of the lattice that is not worth a pass of the draft
 _LEAST = -1e30
@@ -36,7 +36,7 @@ class NextTokens:
         scorer: Scorer,
         rows: TokenRows,
         context: Sequence[int],
-        constraint: Constraint,
+        constraint: FirstTokenRule,
         draw: Draw,
         history: Sequence[int],
         passes: int,

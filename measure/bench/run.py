@@ -29,9 +29,9 @@ from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Optio
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters
+from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet
 from spectool.runtime.groups.mirrored import repeatable
-from spectool.runtime.groups.rank_0 import alike, forward, make_prompt_cache
+from spectool.runtime.groups.rank_0 import forward, make_prompt_cache, run_on_all_ranks
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.machine import machine_of
 from spectool.runtime.mlx_lm_compat import generate_step as plain_generate_step
@@ -101,9 +101,9 @@ def _terminated_as_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _drafters(options: Options, tokenizer: Any, say: Callable[[str], object]) -> dict[str, Drafters]:
+def _drafters(options: Options, tokenizer: Any, say: Callable[[str], object]) -> dict[str, DrafterSet]:
     """All drafters by name; a draft model of several is loaded once."""
-    load_draft, found = cache(load_model), dict[str, Drafters]()
+    load_draft, found = cache(load_model), dict[str, DrafterSet]()
     for name, spec in options.drafters.items():
         say(f"loading {name}")
         model = spec.sources.get("draft_model")
@@ -118,7 +118,7 @@ class Target:
     """A target model that decodes prompts in all configurations."""
 
     model: Any  # an mlx-lm model
-    drafters: Mapping[str, Drafter | Drafters]  # by the name that the options have
+    drafters: Mapping[str, Drafter | DrafterSet]  # by the name that the options have
     options: Options
     stop_tokens: frozenset[int]  # end an output
 
@@ -145,7 +145,7 @@ class Target:
         cycles, statistics, options = list[Cycle](), DraftStatistics(), self.options
         settings: Any = list(prompt[-1:]), options.tokens, sorted(self.stop_tokens), options.temp, seed
         if name == PLAIN:
-            output, seconds = alike(plain_text, self.model, cache, *settings)
+            output, seconds = run_on_all_ranks(plain_text, self.model, cache, *settings)
         else:
             drafter = self.drafters[name]
             if drafter.cache is not None:

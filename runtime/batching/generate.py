@@ -13,7 +13,7 @@ from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
 from spectool.runtime.policy.costs import new_policy, policy_for
@@ -50,7 +50,7 @@ def batch_generate(
     tokenizer: Any,
     prompts: Sequence[str | Sequence[int]],
     *,
-    drafters: Drafter | Drafters | Sequence[Drafter | Drafters | None] | None = None,
+    drafters: Drafter | DrafterSet | Sequence[Drafter | DrafterSet | None] | None = None,
     max_tokens: int | Sequence[int] = 128,
     rows: int = 8,
     seeds: Sequence[int] | None = None,
@@ -105,7 +105,7 @@ def batch_generate(
         raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
     if unknown := kwargs.keys() - (GenerationSettings.__dataclass_fields__.keys() - {"statistics"} | {"stream"}):
         raise TypeError(f"batch_generate() got an unexpected keyword argument {min(unknown)!r}")
-    given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | Drafters) else None
+    given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | DrafterSet) else None
     asked: dict[str, Any] = {
         "drafters": drafters if shared is None else None,
         "max_tokens": [max_tokens] * len(given) if isinstance(max_tokens, int) else max_tokens,
@@ -205,7 +205,7 @@ def _require_own(name: str, parts: Sequence[Sequence[Any]], instead: str) -> Non
 
 
 def _policy_of(
-    model: Any, shared: Drafter | Drafters | None, drafters: Sequence[Any], num_draft_tokens: int | None
+    model: Any, shared: Drafter | DrafterSet | None, drafters: Sequence[Any], num_draft_tokens: int | None
 ) -> Policy:
     """What chooses the draft length of all texts; it outlives the call where they share a drafter."""
     if num_draft_tokens is not None:
@@ -213,4 +213,4 @@ def _policy_of(
     if shared is not None:
         return policy_for(model, shared)
     members = [member for drafter in drafters for member in members_of(drafter)]
-    return new_policy(model, Drafters(members) if members else None)
+    return new_policy(model, DrafterSet(members) if members else None)

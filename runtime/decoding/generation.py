@@ -13,9 +13,9 @@ from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.text_state import GenerationSettings, TextState
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.groups.others import follower_of
-from spectool.runtime.groups.rank_0 import adopted, call, make_prompt_cache
+from spectool.runtime.groups.rank_0 import as_group_cache, group_call, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
@@ -73,14 +73,14 @@ def generate_step(
         raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}{instead}")
     if (follower := follower_of(model)) is not None:
         return follower.tokens(settings.get("prompt_cache"))
-    with call(model, opens=True):
+    with group_call(model, opens=True):
         row = open_text(prompt, model, GenerationSettings(**settings))
     text, total = row.text, len(row.text.prompt)
     loop = Loop(model, 1, text.policy, stream=stream)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
-        with call(model):
+        with group_call(model):
             try:
                 yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
                 loop.add(row)
@@ -118,7 +118,7 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         number = getattr(settings, name)
         if number is not None or name not in _OPTIONAL:
             require_count(name, number, least)
-    if drafter is not None and not isinstance(drafter, Drafter | Drafters):
+    if drafter is not None and not isinstance(drafter, Drafter | DrafterSet):
         got = repr(str(drafter)) if isinstance(drafter, str | Path) else type(drafter).__name__
         raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {got}")
     for name, (attribute, expected) in _KINDS.items():
@@ -130,7 +130,7 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         cache = make_prompt_cache(model, settings.max_kv_size)
     else:
         require_cache_of(model, cache)
-        cache = adopted(model, cache)
+        cache = as_group_cache(model, cache)
     if settings.kv_bits is not None:
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:

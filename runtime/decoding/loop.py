@@ -37,7 +37,7 @@ from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
-from spectool.runtime.groups.rank_0 import forward, tell
+from spectool.runtime.groups.rank_0 import forward, tell_committed
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
 from spectool.runtime.policy.policy import Choice, Policy
@@ -357,7 +357,9 @@ class Loop:
             for each in texts:
                 if (commit := committed.get(each.row)) is not None:
                     row, inputs = each.row, each.inputs or ()
-                    tell(row.cache, commit.cycle.committed, commit.cycle.accepted, len(each.proposal.tokens) + 1)
+                    tell_committed(
+                        row.cache, commit.cycle.committed, commit.cycle.accepted, len(each.proposal.tokens) + 1
+                    )
                     row.take_back(kept[row], row.own.keep(len(inputs) - kept[row]))
                     if not self._flights:
                         row.own.quantize()

@@ -12,7 +12,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.policy import Policy
@@ -35,7 +35,7 @@ def stream_generate(
     tokenizer: Any,
     prompt: str | mx.array | list[int],
     *,
-    drafter: Drafter | Drafters | None = None,
+    drafter: Drafter | DrafterSet | None = None,
     prediction: str | mx.array | Sequence[int] | None = None,
     max_tokens: int = 256,
     num_draft_tokens: int | Policy | None = None,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, Proposal, accepted_length, members_of
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters, warn_switched_off
+from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet, Proposal, accepted_length, members_of
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters, warn_switched_off
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.randomness import Randomness, renew, state
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
@@ -64,7 +64,7 @@ class GenerationSettings:
         on_cycle: Called for each cycle before its first token is yielded.
     """
 
-    drafter: Drafter | Drafters | None = None
+    drafter: Drafter | DrafterSet | None = None
     prediction: "PredictionDrafter | None" = None
     num_draft_tokens: int | Policy | None = None
     max_tokens: int = 256
@@ -152,9 +152,7 @@ class TextState:
         given = members_of(settings.drafter) if drafts else ()
         if settings.prediction is not None:
             given = (*given, settings.prediction)  # counts what was repeated, also where nothing is drafted
-        slots = [
-            GuardedDrafter(drafter, self._failed, draw, vocabulary, _renewal, self.randomness) for drafter in given
-        ]
+        slots = [DrafterSlot(drafter, self._failed, draw, vocabulary, _renewal, self.randomness) for drafter in given]
         self.drafters, self.policy = TextDrafters(slots), policy
         self.longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
         self._forces = self.constraint is not None and drafts

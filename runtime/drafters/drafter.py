@@ -134,7 +134,7 @@ class Cycle(NamedTuple):
     pass_seconds: float = 0.0
 
 
-class Drafters:
+class DrafterSet:
     """Several drafters for one target. In every cycle, the policy chooses among them.
 
     Attributes:
@@ -167,17 +167,17 @@ class Drafters:
         return sum(member.nbytes for member in self.members)
 
     def __repr__(self) -> str:
-        return f"<Drafters: {self.name}>"
+        return f"<DrafterSet: {self.name}>"
 
-    def fork(self) -> "Drafters | None":
+    def fork(self) -> "DrafterSet | None":
         """Drafters like these for another text at the same time; None if one of them cannot be forked."""
         forks = [fork for drafter in self.members if (fork := drafter.fork()) is not None]
-        return Drafters(forks) if len(forks) == len(self.members) else None
+        return DrafterSet(forks) if len(forks) == len(self.members) else None
 
 
-def members_of(drafter: "Drafter | Drafters | None") -> tuple[Drafter, ...]:
+def members_of(drafter: "Drafter | DrafterSet | None") -> tuple[Drafter, ...]:
     """The single drafters."""
-    if isinstance(drafter, Drafters):
+    if isinstance(drafter, DrafterSet):
         return drafter.members
     return () if drafter is None else (drafter,)
 

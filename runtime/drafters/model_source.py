@@ -19,7 +19,7 @@ from spectool.runtime.drafters.chain import draft_chain
 from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
@@ -64,11 +64,13 @@ class ModelSource:
         """A source with the same model, and a cache of its own."""
         return ModelSource(self.cache.model, bos=self._bos, size=self.size, min_probability=self._min_probability)
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         """As `drafting`, for a text that is alone."""
         return alone(self.drafting(context, constraint, limit), self.cache)
 
-    def drafting(self, context: Sequence[int], constraint: Constraint, limit: int) -> Drafting[tuple[list[int], bool]]:
+    def drafting(
+        self, context: Sequence[int], constraint: FirstTokenRule, limit: int
+    ) -> Drafting[tuple[list[int], bool]]:
         """At most ``limit`` draft ids after a context, and whether the first one is healed.
 
         The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
@@ -140,7 +142,7 @@ class ModelSource:
         return logits[:, : self.size].astype(mx.float32)
 
     def _first(
-        self, logits: mx.array, constraint: Constraint, last: int
+        self, logits: mx.array, constraint: FirstTokenRule, last: int
     ) -> Drafting[tuple[int, bool, mx.array] | None]:
         """The best first token that may be, whether it is healed, and its log-probability among all candidates.
 

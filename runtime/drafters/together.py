@@ -14,7 +14,7 @@ import mlx.core as mx
 from spectool.runtime.caches.shared_texts import SharedTexts
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.drafter import Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.drafter_slot import DrafterSlot
 
 
 class DraftPasses:
@@ -23,15 +23,15 @@ class DraftPasses:
     def __init__(self) -> None:
         self._shared: dict[int, SharedTexts] = {}  # by the identity of the model
 
-    def draft(self, asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
+    def draft(self, asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
         """The proposals of several drafters, each with the most tokens that it may draft."""
         self._begin([slot for slot, _ in asked])
         drafting = {slot: slot.drafting(limit) for slot, limit in asked}
-        proposals = dict[GuardedDrafter, Proposal]()
-        ready: dict[GuardedDrafter, Any] = dict.fromkeys(drafting)
-        waiting = dict[GuardedDrafter, mx.array]()  # for a pass over these tokens
+        proposals = dict[DrafterSlot, Proposal]()
+        ready: dict[DrafterSlot, Any] = dict.fromkeys(drafting)
+        waiting = dict[DrafterSlot, mx.array]()  # for a pass over these tokens
         while ready or waiting:
-            arrays = dict[GuardedDrafter, list[mx.array]]()
+            arrays = dict[DrafterSlot, list[mx.array]]()
             for slot, found in ready.items():
                 with slot.within:
                     try:
@@ -54,7 +54,7 @@ class DraftPasses:
                 ready, waiting = self._fed(waiting), {}
         return [proposals[slot] for slot, _ in asked]
 
-    def _begin(self, slots: Sequence[GuardedDrafter]) -> None:
+    def _begin(self, slots: Sequence[DrafterSlot]) -> None:
         by_model = dict[int, list[TextCache]]()
         for slot in slots:
             if slot.drafter is not None and (cache := slot.drafter.cache) is not None:
@@ -64,9 +64,9 @@ class DraftPasses:
                 self._shared[model] = SharedTexts(caches[0].model)
             self._shared[model].begin(caches)
 
-    def _fed(self, waiting: dict[GuardedDrafter, mx.array]) -> dict[GuardedDrafter, Any]:
+    def _fed(self, waiting: dict[DrafterSlot, mx.array]) -> dict[DrafterSlot, Any]:
         """The logits after what each text feeds, or the error of its pass."""
-        found = dict[GuardedDrafter, Any]()
+        found = dict[DrafterSlot, Any]()
         slots = {slot.drafter.cache: slot for slot in waiting if slot.drafter is not None and slot.drafter.cache}
         for shared in {id(cache.model): self._shared[id(cache.model)] for cache in slots}.values():
             wanted = {cache: waiting[slot] for cache, slot in slots.items() if cache.model is shared.model}

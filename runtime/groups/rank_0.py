@@ -47,7 +47,7 @@ def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = T
     return leader.forward(inputs, cache, logits)
 
 
-def alike(
+def run_on_all_ranks(
     work: Callable[Concatenate[Any, list[Any], _P], _R],
     model: Any,
     cache: list[Any],
@@ -63,7 +63,7 @@ def alike(
     return leader.meet("alike", told, lambda: work(model, cache, *arguments, **named))
 
 
-def adopted(model: Any, cache: list[Any]) -> list[Any]:
+def as_group_cache(model: Any, cache: list[Any]) -> list[Any]:
     """A cache with which every rank was called: known to the others from here on."""
     leader = leader_of(model)
     if leader is None or isinstance(cache, SpreadCache):
@@ -74,7 +74,7 @@ def adopted(model: Any, cache: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def call(model: Any, *, opens: bool = False) -> Iterator[None]:
+def group_call(model: Any, *, opens: bool = False) -> Iterator[None]:
     """A call that the other ranks follow: they get to know how it ends, or that it has begun well (``opens``)."""
     leader = leader_of(model)
     error: BaseException | None = None
@@ -91,7 +91,7 @@ def call(model: Any, *, opens: bool = False) -> Iterator[None]:
             leader.settled = False
 
 
-def tell(cache: Sequence[Any], tokens: Sequence[int], accepted: int, rows: int) -> None:
+def tell_committed(cache: Sequence[Any], tokens: Sequence[int], accepted: int, rows: int) -> None:
     """Tell the other ranks what was committed after the latest pass, from the logits of its last ``rows`` positions."""
     if isinstance(cache, SpreadCache) and cache.leader is not None:
         cache.leader.record("told", [list(tokens), accepted, rows])
@@ -192,14 +192,14 @@ class Leader(Link):
             return
         if self.until_stopped:
             if not opens:
-                self.rest()
+                self.let_sleep()
         elif opens and error is None:
             self.send("opened", [])
         else:
             failed = error is not None and not isinstance(error, GeneratorExit)
             self.send("ended", [str(error) or type(error).__name__ if failed else None])
 
-    def rest(self) -> None:
+    def let_sleep(self) -> None:
         """Let the others sleep until the next message."""
         if self.until_stopped and not self._over and not self._rests:
             self.send("rest", [])

@@ -21,7 +21,7 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
-from spectool.runtime.drafters.drafter import Drafter, Drafters, members_of
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.groups.link import repeats
 from spectool.runtime.machine import blas_advice, machine_of, weight_bytes
 from spectool.runtime.per_model import once_per_model
@@ -47,7 +47,7 @@ def model_key(model: Any) -> str:
     return hashlib.sha256(described.encode()).hexdigest()[:24]
 
 
-def policy_for(model: Any, drafter: Drafter | Drafters | None, *, fresh: bool = False) -> Policy:
+def policy_for(model: Any, drafter: Drafter | DrafterSet | None, *, fresh: bool = False) -> Policy:
     """The policy of ``model`` with ``drafter``, which keeps it, so that what it learns outlives a text.
 
     A ``fresh`` one has learnt nothing, and is not kept.
@@ -63,7 +63,7 @@ def policy_for(model: Any, drafter: Drafter | Drafters | None, *, fresh: bool = 
     return cast(Policy, policy)
 
 
-def new_policy(model: Any, drafter: Drafter | Drafters | None = None, *, measure: bool = True) -> Policy:
+def new_policy(model: Any, drafter: Drafter | DrafterSet | None = None, *, measure: bool = True) -> Policy:
     """A policy that knows what passes of ``model`` cost, and those of the draft models in ``drafter``.
 
     What is not known yet is measured now, unless it is not to be (``measure``) or cannot be kept.

@@ -27,10 +27,10 @@ from operator import mul
 from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.account import DECAY, LossAccount, Trials
 from spectool.runtime.policy.curve import ASSUMED, FAR_OFF, FREE, Drift, PassCurve
-from spectool.runtime.policy.record import USUAL, Record
+from spectool.runtime.policy.record import PRIOR_ACCEPTANCE, Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
@@ -59,7 +59,7 @@ class Candidate(NamedTuple):
         return Candidate(self.proposal.cut(length), self.probabilities[:length])
 
 
-NOBODY = Candidate(NOTHING, ())
+NO_CANDIDATE = Candidate(NOTHING, ())
 
 
 class Choice(NamedTuple):
@@ -82,7 +82,7 @@ class Choice(NamedTuple):
     cost: float = 1.0
     look_ups: Sequence[Candidate] = ()
     look_up_cost: float = 1.0
-    asked: Sequence[GuardedDrafter | None] = ()
+    asked: Sequence[DrafterSlot | None] = ()
     reading: float = 0.0
     expected: float = 0.0
     rests: bool = False
@@ -93,10 +93,10 @@ class Choice(NamedTuple):
         return self.proposals[0]
 
 
-Draft: TypeAlias = Callable[[Sequence[tuple[GuardedDrafter, int]]], Sequence[Proposal]]
+Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
 
 
-def draft_in_turn(asked: Sequence[tuple[GuardedDrafter, int]]) -> list[Proposal]:
+def draft_in_turn(asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
     """The proposals of several models, each with its limit, one after the other."""
     return [slot.propose(limit) for slot, limit in asked]
 
@@ -204,7 +204,7 @@ class Policy:
         guesses: Sequence[Candidate],
         found: Sequence[Candidate],
         texts: Sequence[TextDrafters],
-        asked: Sequence[GuardedDrafter | None],
+        asked: Sequence[DrafterSlot | None],
         limits: Sequence[int],
         costs: list[float],
     ) -> list[Proposal]:
@@ -223,7 +223,7 @@ class Policy:
         found = self.curve.costs(longest, context, texts=texts, refed=refed, drift=drift.factor)
         return drift.corrected(found, 1 + refed)
 
-    def candidates(self, look_ups: Sequence[GuardedDrafter], limit: int) -> list[Candidate]:
+    def candidates(self, look_ups: Sequence[DrafterSlot], limit: int) -> list[Candidate]:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
         found = []
         for each in look_ups if limit else ():
@@ -239,8 +239,8 @@ class Policy:
         The worth is in tokens of one text. A pass has the same number of rows for every text.
         """
         longest = min(len(costs) - 1, max((len(each.probabilities) for text in texts for each in text), default=0))
-        expected = [[(each.expected(longest), each) for each in text or (NOBODY,)] for text in texts]
-        best: tuple[int, Sequence[Candidate], float] = 0, [NOBODY] * len(texts), 0.0
+        expected = [[(each.expected(longest), each) for each in text or (NO_CANDIDATE,)] for text in texts]
+        best: tuple[int, Sequence[Candidate], float] = 0, [NO_CANDIDATE] * len(texts), 0.0
         rate = self.rate
         for length in range(1, longest + 1):
             picks = [max(text, key=lambda one: one[0][length]) for text in expected]
@@ -286,7 +286,7 @@ class Policy:
             expected = self.curve.seconds(rows * texts, context)
             self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
 
-    def _most(self, drafter: GuardedDrafter, limit: int) -> int:
+    def _most(self, drafter: DrafterSlot, limit: int) -> int:
         """The most tokens that a drafter is asked for; where their number is fixed, that many."""
         return min(limit, drafter.longest) if self.is_automatic else limit
 
@@ -298,13 +298,13 @@ class Policy:
         offered: Sequence[Sequence[Candidate]],
         worth: float,
         together: int,
-    ) -> tuple[list[GuardedDrafter | None], int, float, float]:
+    ) -> tuple[list[DrafterSlot | None], int, float, float]:
         """The models that are worth more than ``worth`` to ask, for how many tokens, their reading, what was expected.
 
         They are those of one name, in all texts but those for which one would have to read more than it is worth. A
         model ends by itself where it is not sure, so it is asked for as many tokens as would be worth most if it were.
         """
-        found: tuple[list[GuardedDrafter | None], int, float, float] = [None] * len(texts), 0, 0.0, 0.0
+        found: tuple[list[DrafterSlot | None], int, float, float] = [None] * len(texts), 0, 0.0, 0.0
         for name in dict.fromkeys(model.name for text in texts for model in text.models):
             record = self.record(name)
             asked = [
@@ -317,7 +317,7 @@ class Policy:
             token = record.cost_of_token * self._share(record, sum(map(bool, asked)), together)
             drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
             sure = record.acceptance.share
-            _, _, expected = self.best(_if_right(min(USUAL, sure), most, asked, offered), drafting)
+            _, _, expected = self.best(_if_right(min(PRIOR_ACCEPTANCE, sure), most, asked, offered), drafting)
             promised = expected + record.gain
             if not any(asked) or promised <= worth:
                 continue
@@ -350,7 +350,7 @@ class Policy:
 
     def _guesses_of(
         self,
-        asked: Sequence[GuardedDrafter | None],
+        asked: Sequence[DrafterSlot | None],
         count: int,
         limits: Sequence[int],
         together: int,
@@ -360,7 +360,7 @@ class Policy:
         models = {at: model for at, model in enumerate(asked) if model is not None}
         before = {at: model.passes for at, model in models.items()}
         made = draft([(model, min(count, limits[at])) for at, model in models.items()])
-        guesses, most = [NOBODY] * len(asked), 0
+        guesses, most = [NO_CANDIDATE] * len(asked), 0
         for (at, model), guess in zip(models.items(), made, strict=True):
             record = self.record(model.name)
             passes = model.passes - before[at] or len(guess.tokens)  # a drafter of another kind may not count them
@@ -370,7 +370,7 @@ class Policy:
         return guesses, most * record.cost.token * self._share(record, len(models), together)
 
     def _options(
-        self, guess: Candidate, found: Candidate, look_ups: Sequence[GuardedDrafter], limit: int
+        self, guess: Candidate, found: Candidate, look_ups: Sequence[DrafterSlot], limit: int
     ) -> list[Candidate]:
         """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
         proposal, count = guess.proposal, len(guess.proposal.tokens)

@@ -7,7 +7,7 @@ from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.policy.account import DECAY, Acceptance
 from spectool.runtime.policy.curve import PassCurve
 
-USUAL = 0.6  # of a model's tokens are taken to be right before any was seen; of a better one, little is lost with this
+PRIOR_ACCEPTANCE = 0.6  # share of a model's tokens taken to be right before any was judged; a better one loses little
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
 _TRIALS = 20  # asks at most after which it does
 _GAINING = 0.25, 0.75  # of the rest of a text, in which asking a model pays: before it is known, and once it is
@@ -45,7 +45,7 @@ class Record:
 
     def begin_model(self, cost: DraftCost) -> None:
         """Say that the drafter is a model, and what it costs."""
-        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=USUAL)
+        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=PRIOR_ACCEPTANCE)
 
     @property
     def cost_of_token(self) -> float:

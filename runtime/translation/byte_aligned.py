@@ -44,7 +44,7 @@ def allow_any(token: int, healed: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class FirstTokenRule:
     """What a draft model may propose next.
 
     A first token is *plain* when it follows the whole context, and *healed* when it replaces the last context token. It
@@ -127,14 +127,14 @@ class ByteAlignedTranslator:
         """
         return self._view.ids
 
-    def constraint(self) -> Constraint:
+    def constraint(self) -> FirstTokenRule:
         """What a first draft token must begin with and may not merge with."""
         last, pending = self._last(), self._view.pending
         extensions = self._beginning_with(last + pending) if last else _NO_IDS
         if pending:
-            return Constraint(extensions, self._beginning_with(self._overlap(False)))
+            return FirstTokenRule(extensions, self._beginning_with(self._overlap(False)))
         checked = isinstance(self._encoder, IncrementalBPE)
-        return Constraint(extensions, None, self._respects_boundary if checked else allow_any)
+        return FirstTokenRule(extensions, None, self._respects_boundary if checked else allow_any)
 
     def is_settled(self, tokens: Sequence[int]) -> bool:
         """Whether the last of proposed ids is unlikely to be absorbed by what follows. False for an empty list."""

@@ -73,7 +73,7 @@ def test_an_empty_folder_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyP
         raise AssertionError("a tokenizer was opened")
 
     monkeypatch.setattr("spectool.runtime.loading.open_tokenizer", never)
-    assert repr(load_drafter(TARGET, dictionary="auto")) == "<Drafters: history>"
+    assert repr(load_drafter(TARGET, dictionary="auto")) == "<DrafterSet: history>"
     folder.rmdir()
     assert load_drafter(TARGET, dictionary="auto", history=False) is None
     assert ".dict" not in sources()[1]
@@ -92,7 +92,7 @@ def test_no_fingerprint_is_computed_for_one_of_another_size(folder: Path, monkey
 @pytest.mark.nightly
 def test_several_are_named_in_python_and_for_emulate(tmp_path: Path) -> None:
     pl, uk = build(tmp_path / "pl.dict"), build(tmp_path / "uk.dict", TOKENIZER, "sample:uk")
-    assert repr(load_drafter(TARGET, dictionary=[pl, str(uk)], history=False)) == "<Drafters: dictionary>"
+    assert repr(load_drafter(TARGET, dictionary=[pl, str(uk)], history=False)) == "<DrafterSet: dictionary>"
     with pytest.raises(FingerprintMismatch, match=r"others\.dict"):
         load_drafter(TARGET, dictionary=[pl, build(tmp_path / "others.dict", OTHER)])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spectool.lab import ngram_model
 from spectool.lab.ngram_model import NgramModel, NgramSource
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tokenization.tokenizer import Tokenizer
 
 SIZE = 12
@@ -53,7 +53,7 @@ class Twin:
         return shares
 
     def draft(
-        self, ids: list[int], constraint: Constraint, within: Iterable[int]
+        self, ids: list[int], constraint: FirstTokenRule, within: Iterable[int]
     ) -> tuple[list[tuple[float, int, bool]], float]:
         """All first candidates by score, and the score of the best that passes."""
         plain, before = self.distribution(ids), self.distribution(ids[:-1])
@@ -89,7 +89,7 @@ def test_drafts_equal_the_twin(
     picky: bool,
     limit: int,
 ) -> None:
-    constraint = Constraint(
+    constraint = FirstTokenRule(
         np.array(extensions, dtype=np.int32),
         None if first is None else np.array(first, dtype=np.int32),
         passes if picky else lambda token, healed: True,
@@ -126,8 +126,8 @@ def test_windows_end_with_the_document() -> None:
 
 def test_empty_context_means_the_most_frequent_token() -> None:
     source = NgramSource(NgramModel.count([[3, 4, 4, 5]], SIZE))
-    everything = Constraint(extensions=np.arange(SIZE, dtype=np.int32))
-    assert source.draft([], Constraint(), 1) == ([4], False)
+    everything = FirstTokenRule(extensions=np.arange(SIZE, dtype=np.int32))
+    assert source.draft([], FirstTokenRule(), 1) == ([4], False)
     # Nothing to heal either.
     assert source.draft([], everything, 1) == ([4], False)
 
@@ -136,14 +136,14 @@ def test_ids_that_the_model_does_not_have_end_the_context() -> None:
     model = NgramModel.count([[3, 4, 4, 5]], SIZE)
     for strange in (-1, SIZE, 10**9):
         assert model.context([3, strange]) == model.context([])
-        assert NgramSource(model).draft([3, strange], Constraint(), 1) == ([4], False)
+        assert NgramSource(model).draft([3, strange], FirstTokenRule(), 1) == ([4], False)
 
 
 def test_healing_takes_the_last_token_back_when_another_was_likelier() -> None:
     # After 1 comes 3 far more often than 2; 3 begins with the bytes of 2.
     model = NgramModel.count([[1, 3, 4]] * 9 + [[1, 2, 5]], SIZE)
-    source, heal = NgramSource(model), Constraint(extensions=np.array([3, 6], dtype=np.int32))
-    assert source.draft([1, 2], Constraint(), 2)[1] is False
+    source, heal = NgramSource(model), FirstTokenRule(extensions=np.array([3, 6], dtype=np.int32))
+    assert source.draft([1, 2], FirstTokenRule(), 2)[1] is False
     assert source.draft([1, 2], heal, 2) == ([3, 4], True)
 
 
@@ -156,7 +156,7 @@ def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ngram_model, "_MOST_ASKED", 5)
     source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
-    assert source.draft([1], Constraint(allows=never), 3) == ([], False)
+    assert source.draft([1], FirstTokenRule(allows=never), 3) == ([], False)
     assert len(asked) == 5 and len(set(asked)) == 5
 
 
@@ -165,10 +165,10 @@ def test_a_failing_question_leaves_nothing_behind() -> None:
         raise KeyError(token)
 
     source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
-    marked = Constraint(np.array([5], dtype=np.int32), np.array([2], dtype=np.int32), fails)
+    marked = FirstTokenRule(np.array([5], dtype=np.int32), np.array([2], dtype=np.int32), fails)
     with pytest.raises(KeyError):
         source.draft([1], marked, 3)
-    only = Constraint(first=np.array([7], dtype=np.int32))
+    only = FirstTokenRule(first=np.array([7], dtype=np.int32))
     assert source.draft([1], only, 1) == ([7], False)
 
 
@@ -200,9 +200,9 @@ def test_counts_a_real_text_as_the_formula_does(real: Callable[[str], Tokenizer]
         assert found == pytest.approx(np.array(expected), rel=1e-4, abs=1e-9)
     # Narrow choices beyond the first looks, and a mask over nearly everything.
     wanted = np.arange(100_000, 100_200, dtype=np.int32)
-    drafts, _ = NgramSource(model).draft(documents[0][:5], Constraint(first=wanted), 3)
+    drafts, _ = NgramSource(model).draft(documents[0][:5], FirstTokenRule(first=wanted), 3)
     assert drafts[0] in wanted and len(drafts) == 3
     rest = np.ones(tokenizer.size, dtype=bool)
     rest[documents[0]] = False
-    drafts, _ = NgramSource(model, rest).draft(documents[0][:5], Constraint(), 3)
+    drafts, _ = NgramSource(model, rest).draft(documents[0][:5], FirstTokenRule(), 3)
     assert len(drafts) == 3 and rest[drafts].all()

@@ -13,7 +13,7 @@ from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import DraftSource
 from spectool.lab.strategies import STRATEGIES, make_translator
 from spectool.measure.replay import replay
-from spectool.runtime import Constraint
+from spectool.runtime import FirstTokenRule
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.lab.ceiling_twin import STRATEGIES as CEILING_STRATEGIES
@@ -80,7 +80,7 @@ class Reference(DraftSource):
         self._ids = self._draft.encode(text)
         self._ends = ends_in_text(self._draft, self._ids)
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         frontier = self._target_ends[self.committed - 1] if self.committed else 0
         straddling = next(place for place, end in enumerate(self._ends) if end > frontier or not self.committed)
         if self._strategy == "none":

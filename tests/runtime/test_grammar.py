@@ -18,7 +18,7 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import LogitBias, Sampling
@@ -46,7 +46,7 @@ DRAFTERS: dict[str, Make] = {
     "oracle": lambda text: Reference(text, wrong=0.2, vocabulary=ROWS),
     "guesser": lambda text: Guesser(vocabulary=ROWS),
     "draft model": lambda text: ModelDrafter(demo()[2]),
-    "hybrid": lambda text: Drafters([LookupDrafter(history=True), ModelDrafter(demo()[2])]),
+    "hybrid": lambda text: DrafterSet([LookupDrafter(history=True), ModelDrafter(demo()[2])]),
 }
 
 

@@ -18,7 +18,7 @@ from spectool.corpora import open_corpus
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafters.drafter import Drafters
+from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
@@ -53,11 +53,11 @@ def alignment(other: tuple[Any, Any], target: tuple[Any, Any], tmp_path_factory:
 def test_what_is_made(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path) -> None:
     tokenizer, draft = target[1], str(demo_path("draft"))
     assert load_drafter(tokenizer, history=False) is None
-    assert repr(load_drafter(tokenizer)) == "<Drafters: history>"
-    assert repr(load_drafter(tokenizer, draft_model=draft, history=False)) == "<Drafters: model>"
-    assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), Drafters)
+    assert repr(load_drafter(tokenizer)) == "<DrafterSet: history>"
+    assert repr(load_drafter(tokenizer, draft_model=draft, history=False)) == "<DrafterSet: model>"
+    assert isinstance(load_drafter(tokenizer, draft_model=load_model(draft)), DrafterSet)
     by_path = load_drafter(demo_path("target"), draft_model=other, alignment=alignment, history=False)
-    assert isinstance(by_path, Drafters) and by_path.name == "model"
+    assert isinstance(by_path, DrafterSet) and by_path.name == "model"
     assert isinstance(by_path.members[0], TranslatedDrafter)
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from spectool.tokenization.backend import asked
+from spectool.tokenization.backend import call_backend
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
@@ -61,7 +61,7 @@ class Borders:
         """Where pre-tokens of a text begin, except for its own beginning."""
         if self._splits is None:
             return frozenset()
-        pieces = asked(self._splits.pre_tokenize_str, text.replace(" ", self._space), self._name)
+        pieces = call_backend(self._splits.pre_tokenize_str, text.replace(" ", self._space), self._name)
         return frozenset(start for _, (start, _) in pieces) - {0}
 
     def _are_sure(self, before: str, after: str) -> bool:

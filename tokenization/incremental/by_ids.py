@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
-from spectool.tokenization.backend import asked
+from spectool.tokenization.backend import call_backend
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -209,7 +209,7 @@ class IncrementalBPE:
         if not self._symbols:
             return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
         text = "".join(map(self._symbols.__getitem__, data))
-        return [token.id for token in asked(self._model.tokenize, text, self._name)]
+        return [token.id for token in call_backend(self._model.tokenize, text, self._name)]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""

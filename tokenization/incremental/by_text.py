@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.backend import encoded
+from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import TokenBytes
@@ -183,7 +183,7 @@ class TailReencoder:
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
         self.string_calls += 1
-        ids: list[int] = encoded(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
+        ids: list[int] = encode_batch(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
         return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 
 

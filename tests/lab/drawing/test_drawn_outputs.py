@@ -26,7 +26,7 @@ from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import FURTHER
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw, accept_or_resample
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tests.lab.drawing.drawn import LENGTH, SAMPLING, first, following
 from spectool.tests.lab.drawing.toy_pairs import PAIRS, TableScorer, ToyPair
 from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
@@ -125,7 +125,7 @@ def healed_after_the_draw(
     rows, context, constraint = translator.token_rows(), translator.draft_context(), translator.constraint()
     assert rows is not None
     draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
-    plain = NextTokens(scorer, rows, context, Constraint(first=constraint.first), draw, (), 8)
+    plain = NextTokens(scorer, rows, context, FirstTokenRule(first=constraint.first), draw, (), 8)
     tokens, distribution = draw_tokens(plain, limit, pair.target.size)
     whole = following(pair, translator).stated()
     if tokens and distribution is not None and whole is not None:
@@ -324,7 +324,7 @@ def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
     frontier.commit(pair.prompt_ids[0])
     rows, context = frontier.token_rows(), frontier.draft_context()
     assert rows is not None
-    nothing = Constraint(first=np.zeros(0, np.int32))
+    nothing = FirstTokenRule(first=np.zeros(0, np.int32))
     draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
     assert draw_tokens(NextTokens(scorer, rows, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
 

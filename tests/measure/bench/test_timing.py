@@ -15,7 +15,7 @@ from spectool.measure.bench.results import PLAIN, DrafterSpec, Generation, Optio
 from spectool.measure.bench.run import Target
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.loading import load_model
 
 PASS, READ = 0.2, 0.6  # seconds: of a pass of the target, of a drafter that reads a prompt
@@ -95,14 +95,16 @@ def slow() -> Slow:
 
 
 def target_of(
-    model: Any, *drafters: Drafter | Drafters, lengths: tuple[int, ...] = (2,), tokens: int = TOKENS
+    model: Any, *drafters: Drafter | DrafterSet, lengths: tuple[int, ...] = (2,), tokens: int = TOKENS
 ) -> Target:
     named = {each.name: each for each in drafters}
     specs = dict.fromkeys(named, DrafterSpec((), {}))
     return Target(model, named, Options("", specs, "pl", num_draft_tokens=lengths, tokens=tokens), frozenset())
 
 
-def measured(model: Any, *drafters: Drafter | Drafters, lengths: tuple[int, ...] = (2,)) -> dict[str, list[Generation]]:
+def measured(
+    model: Any, *drafters: Drafter | DrafterSet, lengths: tuple[int, ...] = (2,)
+) -> dict[str, list[Generation]]:
     """The generations by drafter."""
     found: dict[str, list[Generation]] = {}
     for one in target_of(model, *drafters, lengths=lengths).measure(PROMPT, 0):
@@ -143,7 +145,7 @@ def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: 
 @pytest.mark.parametrize("alone", [True, False])
 @on_a_quiet_machine
 def test_reading_the_prompt_is_inside_the_clock_of_every_configuration(slow: Slow, alone: bool) -> None:
-    drafter = Reader() if alone else Drafters([Silent(), Reader()])
+    drafter = Reader() if alone else DrafterSet([Silent(), Reader()])
     rows = measured(slow, drafter, lengths=(2, 3))[drafter.name]
     assert len(rows) == 2
     for row in rows:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from spectool.measure.replay import replay
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy.policy import Policy
 
@@ -79,8 +79,8 @@ def test_limits_documents_and_callbacks() -> None:
 class Chosen(Drafter):
     """What a policy chooses of several drafters."""
 
-    def __init__(self, drafters: Drafters, limit: int) -> None:
-        self._text = TextDrafters([GuardedDrafter(each) for each in drafters.members])
+    def __init__(self, drafters: DrafterSet, limit: int) -> None:
+        self._text = TextDrafters([DrafterSlot(each) for each in drafters.members])
         self._policy = Policy(longest=limit)
 
     def start(self, prompt: Sequence[int]) -> None:
@@ -128,17 +128,17 @@ tables = st.dictionaries(st.one_of(st.none(), st.integers(0, 3)), st.lists(st.in
 def test_equal_to_the_slow_twin(
     kind: str, documents: list[list[int]], table: dict[int | None, list[int]], limit: int
 ) -> None:
-    def drafter() -> Drafter | Drafters:
+    def drafter() -> Drafter | DrafterSet:
         if kind == "script":
             return Script(table)
         if kind == "history":
             return LookupDrafter(history=True)
-        return Drafters([Script(table), LookupDrafter(history=True)])
+        return DrafterSet([Script(table), LookupDrafter(history=True)])
 
     statistics = replay(documents, drafter(), limit)
     found = (statistics.passes, statistics.proposed, statistics.accepted, statistics.drafted_passes)
     twin = drafter()
-    assert found == slow_replay(documents, Chosen(twin, limit) if isinstance(twin, Drafters) else twin, limit)
+    assert found == slow_replay(documents, Chosen(twin, limit) if isinstance(twin, DrafterSet) else twin, limit)
     assert statistics.tokens == sum(map(len, documents))
     # Every pass commits its accepted tokens and one more, unless the text ends inside the proposal.
     ends = sum(1 for document in documents if document)
@@ -151,7 +151,7 @@ def test_a_hybrid_is_at_least_as_good_as_the_better_of_two_that_never_compete() 
     text = [5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 1, 2, 3]
     script = {1: [2, 3]}
     alone = [replay([text], drafter).passes for drafter in (Script(script), LookupDrafter(history=True))]
-    statistics = replay([text], Drafters([Script(script), LookupDrafter(history=True)]))
+    statistics = replay([text], DrafterSet([Script(script), LookupDrafter(history=True)]))
     assert statistics.passes < min(alone)
     assert set(statistics.accepted_by) == {"script", "history"}
     assert statistics.accepted_by["script"] == 2
@@ -163,6 +163,6 @@ def test_a_drafter_that_fails_inside_a_hybrid_does_not_end_the_replay(caplog: py
             raise RuntimeError("broken file")
 
     text = [5, 6, 7] * 5
-    statistics = replay([text], Drafters([Failing({}, "failing"), LookupDrafter(history=True)]))
+    statistics = replay([text], DrafterSet([Failing({}, "failing"), LookupDrafter(history=True)]))
     assert "'failing' is switched off" in caplog.text
     assert statistics.passes == replay([text], LookupDrafter(history=True)).passes

@@ -11,7 +11,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from spectool.runtime.decoding.generation import generate_step, open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import compare
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def run(
-    model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | Drafters | None], rows: int = 4
+    model: Any, wanted: Sequence[Wanted], make: Callable[[Wanted], Drafter | DrafterSet | None], rows: int = 4
 ) -> int:
     """Run a schedule and check every cache that it leaves; return the largest number of texts at a time.
 

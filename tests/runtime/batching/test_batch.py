@@ -13,7 +13,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.policy.policy import Policy
@@ -37,7 +37,7 @@ def schedules(kind: str, count: int) -> None:
         print(f"{kind}, schedule {number}: seed {seed}")
         rng = random.Random(seed)
         wanted = schedule(rng, rng.randint(3, 7), 256, 80, 60)
-        look_ups = Drafters([LookupDrafter(history=True)])
+        look_ups = DrafterSet([LookupDrafter(history=True)])
 
         def make(one: Wanted, rng: random.Random = rng, look_ups: Drafter = look_ups) -> Drafter | None:
             kind = rng.choice(["none", "history", "right", "partly right", "guesser", "failing"])

@@ -19,8 +19,8 @@ from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters
-from spectool.runtime.drafters.guarded import GuardedDrafter
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
+from spectool.runtime.drafters.drafter_slot import DrafterSlot
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.loading import load_drafter
@@ -51,7 +51,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return passes
 
 
-def schedules(model: Any, base: Callable[[], Drafters], count: int, vocabulary: int = 256) -> None:
+def schedules(model: Any, base: Callable[[], DrafterSet], count: int, vocabulary: int = 256) -> None:
     """Texts that come, go, leave and fail, most of them with drafts of one model."""
     ties = together = 0
     for number in range(count):
@@ -65,11 +65,11 @@ def schedules(model: Any, base: Callable[[], Drafters], count: int, vocabulary: 
             one.options |= {"max_tokens": 40, "num_draft_tokens": "shared", "stop_tokens": ()}
         drafters = base()
 
-        def make(one: Wanted, rng: random.Random = rng, drafters: Drafters = drafters) -> Drafter | Drafters | None:
+        def make(one: Wanted, rng: random.Random = rng, drafters: DrafterSet = drafters) -> Drafter | DrafterSet | None:
             forked = drafters.fork()
             assert forked is not None
             if rng.random() < 0.1:
-                return Drafters([*forked.members, Failing([], rng.choice(["start", "propose", "commit"]), 2)])
+                return DrafterSet([*forked.members, Failing([], rng.choice(["start", "propose", "commit"]), 2)])
             return forked
 
         together += run(model, wanted, make, rows=rng.randint(2, 5)) > 1
@@ -91,7 +91,7 @@ PAIRS = [("llama", "same"), ("qwen3_5", "same")] + [
 def test_every_text_is_its_own(kind: str, draft: str, shared: list[int]) -> None:
     model: Any = tiny_model(kind)
     drafting = perturbed(model, kind=kind, noise=0.05) if draft == "same" else tiny_model(draft, seed=7)
-    schedules(model, lambda: Drafters([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)]), 2)
+    schedules(model, lambda: DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)]), 2)
     assert draft != "same" or max(shared, default=0) > 1, "one that is always wrong may not be asked for several"
 
 
@@ -123,7 +123,7 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rng, passes = random.Random(seed), DraftPasses()
-    slots = [GuardedDrafter(ModelDrafter(model)) for _ in range(3)]
+    slots = [DrafterSlot(ModelDrafter(model)) for _ in range(3)]
     texts = [[number + 1, 5, 9] for number in range(3)]
     for slot, text in zip(slots, texts, strict=True):
         slot.start(text)
@@ -229,4 +229,6 @@ def test_fifteen_hundred_operations() -> None:
     for kind in KINDS:
         model: Any = tiny_model(kind)
         drafting = perturbed(model, kind=kind, noise=0.05)
-        schedules(model, lambda drafting=drafting: Drafters([LookupDrafter(history=True), ModelDrafter(drafting)]), 30)
+        schedules(
+            model, lambda drafting=drafting: DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting)]), 30
+        )

@@ -12,7 +12,7 @@ from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate, load_drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafters
+from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import Sampling
@@ -93,7 +93,7 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
         return weight + noise.astype(weight.dtype) if weight.ndim == 2 else weight
 
     draft.update(tree_map(shake, draft.parameters()))
-    base = Drafters([LookupDrafter(history=True), ModelDrafter(draft, min_probability=0.1)])
+    base = DrafterSet([LookupDrafter(history=True), ModelDrafter(draft, min_probability=0.1)])
 
     def written(prompts: list[str], seeds: list[int]) -> list[list[int]]:
         options: dict[str, Any] = {"drafters": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8)}
@@ -138,7 +138,7 @@ def test_a_draft_model_and_look_ups_draft_in_shared_passes(loaded: Any) -> None:
     draft, _ = load(str(demo_path("draft")))
     alone = [generate(model, tokenizer, prompt, max_tokens=24) for prompt in PROMPTS]
     for length in (None, 3):
-        drafters = [Drafters([LookupDrafter(history=True), ModelDrafter(draft)]) for _ in PROMPTS]
+        drafters = [DrafterSet([LookupDrafter(history=True), ModelDrafter(draft)]) for _ in PROMPTS]
         made = batch_generate(model, tokenizer, PROMPTS, drafters=drafters, max_tokens=24, num_draft_tokens=length)
         assert made.texts == alone
         assert not any(statistics.failures for statistics in made.drafting)

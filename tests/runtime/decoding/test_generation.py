@@ -10,7 +10,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Cycle, Drafter, Drafters, Proposal
+from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet, Proposal
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
@@ -100,7 +100,7 @@ def test_a_failing_drafter_is_switched_off(
 
 def test_every_failure_is_reported_and_counted(model: Any, text: list[int], caplog: pytest.LogCaptureFixture) -> None:
     total = DraftStatistics()
-    hybrid = Drafters([Failing(text, "commit", 1), Reference(text), Failing(text, "start", 1)])
+    hybrid = DrafterSet([Failing(text, "commit", 1), Reference(text), Failing(text, "start", 1)])
     for drafter in (Failing(text, "propose", 1), Failing(text, "propose", 1), hybrid):
         assert generated(model, drafter, 9, statistics=total) == text[:9]
     assert caplog.text.count("'failing' is switched off") == len(caplog.records) == 4

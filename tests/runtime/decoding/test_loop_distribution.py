@@ -14,9 +14,9 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.drafting import Drafting
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
@@ -67,16 +67,16 @@ class Lookup(Fixed):
         return Proposal([4] if tokens[-1] > 3 else [], self.name, [0.9] if tokens[-1] > 3 else [])
 
 
-def drafter_of(name: str, noisy: Any) -> Drafter | Drafters:
+def drafter_of(name: str, noisy: Any) -> Drafter | DrafterSet:
     if name == "guesses":
         return Fixed(plain(noisy, PROMPT, 2), "guesses")
     if name == "hybrid":
-        return Drafters([Lookup(), ModelDrafter(noisy)])
+        return DrafterSet([Lookup(), ModelDrafter(noisy)])
     return ModelDrafter(noisy, min_probability=0.4 if name == "hesitant model" else 0.0)
 
 
 def drawn_by_the_loop(
-    model: Any, drafter: Drafter | Drafters, sampler: Any, processors: Any, verify: Any, runs: int, seed: int
+    model: Any, drafter: Drafter | DrafterSet, sampler: Any, processors: Any, verify: Any, runs: int, seed: int
 ) -> tuple[np.ndarray, DraftStatistics]:
     """Return tokens [runs, 3] after PROMPT, and what drafting did."""
     mx.random.seed(seed)
@@ -187,7 +187,7 @@ def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
             return Proposal([3], self.name, distribution=mx.full((1, VOCABULARY), 1 / VOCABULARY))
 
     drafters = Fixed([1], "look-up"), Short([], "model")
-    text = TextDrafters([GuardedDrafter(each, vocabulary=VOCABULARY) for each in drafters])
+    text = TextDrafters([DrafterSlot(each, vocabulary=VOCABULARY) for each in drafters])
     text.start(PROMPT)
     proposal = Policy().choose([(text, 4)]).proposal
     assert (proposal.tokens, proposal.source) == ((3,), "model")

@@ -15,7 +15,7 @@ import pytest
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import KINDS, LONE, perturbed, plain, prompts, tiny_model
@@ -35,7 +35,7 @@ DRAFTERS: dict[str, Make] = {
     "same model": lambda same, noisy, text: ModelDrafter(same),
     "noisy model": lambda same, noisy, text: ModelDrafter(noisy),
     "hesitant model": lambda same, noisy, text: ModelDrafter(noisy, min_probability=0.03),
-    "hybrid": lambda same, noisy, text: Drafters(
+    "hybrid": lambda same, noisy, text: DrafterSet(
         [dictionary_of(text), LookupDrafter(history=True), Reference(text, wrong=0.6), ModelDrafter(noisy)]
     ),
 }

@@ -14,7 +14,7 @@ from spectool.runtime.caches import text_cache
 from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tests.runtime.models import Counted, tiny_model
 
 VOCABULARY = 64
@@ -44,7 +44,7 @@ class Twin:
     def text(self, ids: Sequence[int]) -> list[int]:
         return list(ids) if self.bos is None or (ids and ids[0] == self.bos) else [self.bos, *ids]
 
-    def first(self, ids: Sequence[int], constraint: Constraint) -> tuple[dict[tuple[int, bool], float], float]:
+    def first(self, ids: Sequence[int], constraint: FirstTokenRule) -> tuple[dict[tuple[int, bool], float], float]:
         """Score of every candidate that passes, and of all that stand to choice together."""
         text = self.text(ids)
         if not text:
@@ -60,7 +60,7 @@ class Twin:
         return {(y, h): score for (y, h), score in found.items() if constraint.allows(y, h)}, every
 
     def check(
-        self, ids: list[int], constraint: Constraint, limit: int, answer: tuple[list[int], bool], floor: float = 0.0
+        self, ids: list[int], constraint: FirstTokenRule, limit: int, answer: tuple[list[int], bool], floor: float = 0.0
     ) -> None:
         """Every token is the best, or as good up to rounding; the last alone takes all below the floor."""
         drafts, healed = answer
@@ -89,8 +89,8 @@ def some(rng: random.Random, most: int = VOCABULARY + 8) -> NDArray[Any]:
     return np.array(rng.sample(range(most), rng.randint(1, 20)), dtype=np.int32)
 
 
-def constraint_of(rng: random.Random) -> Constraint:
-    return Constraint(
+def constraint_of(rng: random.Random) -> FirstTokenRule:
+    return FirstTokenRule(
         some(rng) if rng.random() < 0.6 else np.zeros(0, dtype=np.int32),
         some(rng) if rng.random() < 0.2 else None,
         passes if rng.random() < 0.5 else lambda token, healed: True,
@@ -139,9 +139,9 @@ def test_drafts_equal_those_without_a_cache(
     assert (ended > 3) is (floor > 0), seed
 
 
-EXTENSIONS = Constraint(extensions=np.arange(VOCABULARY, dtype=np.int32))
-PLAIN_ONLY = Constraint(allows=lambda token, healed: not healed)
-HEALED_ONLY = Constraint(extensions=np.arange(VOCABULARY, dtype=np.int32), allows=lambda token, healed: healed)
+EXTENSIONS = FirstTokenRule(extensions=np.arange(VOCABULARY, dtype=np.int32))
+PLAIN_ONLY = FirstTokenRule(allows=lambda token, healed: not healed)
+HEALED_ONLY = FirstTokenRule(extensions=np.arange(VOCABULARY, dtype=np.int32), allows=lambda token, healed: healed)
 
 
 @pytest.mark.parametrize("bos", [None, BOS])
@@ -149,9 +149,9 @@ def test_short_contexts(llama: Any, bos: int | None) -> None:
     source, twin = ModelSource(llama, bos=bos), Twin(llama, bos, VOCABULARY)
     contexts: list[list[int]] = [[], [5], [BOS], [BOS, 5], [5, 6], []]
     for ids in contexts:
-        for constraint in (Constraint(), EXTENSIONS, HEALED_ONLY):
+        for constraint in (FirstTokenRule(), EXTENSIONS, HEALED_ONLY):
             twin.check(ids, constraint, 2, source.draft(ids, constraint, 2))
-    assert (source.draft([], Constraint(), 2) == ([], False)) is (bos is None)
+    assert (source.draft([], FirstTokenRule(), 2) == ([], False)) is (bos is None)
     # One token alone stands on nothing that could have predicted another.
     assert source.draft([5], HEALED_ONLY, 2)[1] is (bos is not None)
 
@@ -161,12 +161,12 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkey
     counted = Counted(llama)
     source = ModelSource(counted)
     ids = list(range(2, 52))
-    first, _ = source.draft(ids, Constraint(), 3)
+    first, _ = source.draft(ids, FirstTokenRule(), 3)
     assert counted.passes == [20, 20, 9, 1, 1, 1]
     # Everything accepted, and one token of the target's own: only the last draft and that are new.
     ids = [*ids, *first, 7]
     counted.passes.clear()
-    second, _ = source.draft(ids, Constraint(), 3)
+    second, _ = source.draft(ids, FirstTokenRule(), 3)
     assert counted.passes == [2, 1, 1]
     # Healing reads the last two positions, so one known token is fed again and no pass added.
     ids = [*ids, second[0]]
@@ -177,7 +177,7 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkey
     # The healed token was fed in the place of the last one.
     ids = [*ids[:-1], *third[:2], 9]
     counted.passes.clear()
-    source.draft(ids, Constraint(), 1)
+    source.draft(ids, FirstTokenRule(), 1)
     assert counted.passes == [1]
 
 
@@ -220,9 +220,9 @@ def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
 def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
     counted = Counted(llama)
     source = ModelSource(counted)
-    source.draft([5, 6, 7, 8, 9], Constraint(), 1)
+    source.draft([5, 6, 7, 8, 9], FirstTokenRule(), 1)
     counted.passes.clear()
-    source.draft([5, 6, 7, 10, 11], Constraint(), 1)
+    source.draft([5, 6, 7, 10, 11], FirstTokenRule(), 1)
     assert counted.passes == [2]
 
 
@@ -236,7 +236,7 @@ def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytes
         return False
 
     ids = [5, 6, 7]
-    constraint = Constraint(EXTENSIONS.extensions, allows=never)
+    constraint = FirstTokenRule(EXTENSIONS.extensions, allows=never)
     assert ModelSource(llama).draft(ids, constraint, 3) == ([], False)
     assert len(asked) == len(set(asked)) == 4
     scores = Twin(llama, None, VOCABULARY).first(ids, EXTENSIONS)[0]
@@ -258,13 +258,13 @@ def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
         return mx.broadcast_to(mx.array(logits), (len(found), VOCABULARY))
 
     source.read = read  # type: ignore[method-assign]
-    not_7 = Constraint(allows=lambda token, healed: token != 7)
+    not_7 = FirstTokenRule(allows=lambda token, healed: token != 7)
     assert source.draft([5, 6], not_7, 1) == (([9], False) if taken else ([], False))
 
 
 @pytest.mark.parametrize("bos", [None, BOS])
-@pytest.mark.parametrize("constraint", [Constraint(), EXTENSIONS, HEALED_ONLY], ids=["any", "extensions", "healed"])
-def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint: Constraint) -> None:
+@pytest.mark.parametrize("constraint", [FirstTokenRule(), EXTENSIONS, HEALED_ONLY], ids=["any", "extensions", "healed"])
+def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint: FirstTokenRule) -> None:
     """Also where a recurrent state has to be fed again, and the cache is as good as after the longer draft."""
     asked, whole = ModelSource(model, bos=bos), ModelSource(model, bos=bos)
     ids = list(range(2, 12))
@@ -278,7 +278,7 @@ def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint
 
 def test_more_keeps_to_the_least_probability(llama: Any) -> None:
     source = ModelSource(llama, min_probability=0.999)
-    assert len(source.draft([5, 6, 7], Constraint(), 4)[0]) == 1
+    assert len(source.draft([5, 6, 7], FirstTokenRule(), 4)[0]) == 1
     assert source.more() == []
 
 
@@ -295,16 +295,16 @@ def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) 
 
 def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -> None:
     source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
-    source.draft([5, 6, 7], Constraint(), 2)
+    source.draft([5, 6, 7], FirstTokenRule(), 2)
     for wrong in (VOCABULARY, -1):
         with pytest.raises(RuntimeUnsupported, match=f"token {wrong}: the model has 64 rows"):
-            source.draft([5, 6, 8, wrong], Constraint(), 2)
-    twin.check([5, 6, 8], Constraint(), 2, source.draft([5, 6, 8], Constraint(), 2))
+            source.draft([5, 6, 8, wrong], FirstTokenRule(), 2)
+    twin.check([5, 6, 8], FirstTokenRule(), 2, source.draft([5, 6, 8], FirstTokenRule(), 2))
 
 
 def test_nothing_to_choose_from(llama: Any) -> None:
     source = ModelSource(llama)
     absent = np.array([VOCABULARY + 6], dtype=np.int32)
-    for constraint in (Constraint(first=absent), Constraint(absent, absent)):
+    for constraint in (FirstTokenRule(first=absent), FirstTokenRule(absent, absent)):
         assert source.draft([5, 6], constraint, 3) == ([], False)
-    assert source.draft([5, 6], Constraint(), 0) == ([], False)
+    assert source.draft([5, 6], FirstTokenRule(), 0) == ([], False)

@@ -16,8 +16,8 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters, accepted_length
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, accepted_length
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_drafter, load_model
@@ -87,7 +87,7 @@ class Simulated:
         self, answer: Sequence[int], prediction: Sequence[int], policy: Policy, drafter: Drafter | None = None
     ) -> "Simulated":
         given = [PredictionDrafter(prediction), *([] if drafter is None else [drafter])]
-        text, at = TextDrafters([GuardedDrafter(each) for each in given]), 0
+        text, at = TextDrafters([DrafterSlot(each) for each in given]), 0
         text.start([1])
         while at < len(answer):
             choice = policy.choose([(text, len(answer) - at - 1)])
@@ -185,7 +185,7 @@ def test_a_prediction_may_be_an_array() -> None:
 def test_the_text_is_that_of_plain_decoding(kind: str) -> None:
     """Alone and with other drafters, where the prediction is right, mostly right, or has ids that no model has."""
     model, prompt, rng = tiny_model(kind), prompts(2)[1], random.Random(5)
-    others = Drafters([LookupDrafter(history=True), ModelDrafter(perturbed(model, kind=kind, noise=0.03))])
+    others = DrafterSet([LookupDrafter(history=True), ModelDrafter(perturbed(model, kind=kind, noise=0.03))])
     expected, by = plain(model, prompt, 60), DraftStatistics().proposed_by
     wrong = [token if rng.random() < 0.9 else rng.randrange(256) for token in expected]
     for drafter, prediction, length in product((None, others), (expected, wrong, [999, -1, *expected]), (None, 16, 0)):

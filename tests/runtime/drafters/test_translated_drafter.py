@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from spectool.lab.ngram_model import DraftSource
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.replay import replay
-from spectool.runtime.drafters.drafter import Drafter, Drafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.byte_aligned import Constraint
+from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -36,9 +36,9 @@ class Scripted:
         self._note("draft_context")
         return self.context
 
-    def constraint(self) -> Constraint:
+    def constraint(self) -> FirstTokenRule:
         self._note("constraint")
-        return Constraint(allows=self._allows)
+        return FirstTokenRule(allows=self._allows)
 
     def _allows(self, token: int, healed: bool) -> bool:
         self._note("allows", token, healed)
@@ -60,7 +60,7 @@ class Guesses(DraftSource):
         self.healed = healed
         self.asked: list[tuple[list[int], int]] = []
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         self.asked.append((list(context), limit))
         drafts = self.ids[:limit]
         if drafts and not constraint.allows(drafts[0], self.healed):
@@ -118,7 +118,7 @@ class Knows(DraftSource):
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids = list(ids)
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         return self.ids[len(context) : len(context) + limit], False
 
 
@@ -129,7 +129,7 @@ def test_in_the_emulator_and_in_a_hybrid(real: Callable[[str], Tokenizer]) -> No
     for strategy in (PassThrough, NaiveTranslator, ContextTranslator):
         translator = strategy(tokenizer, tokenizer)
         drafter = TranslatedDrafter(Knows(text), translator, 3)
-        statistics = replay([text, text], Drafters([drafter]), 8)
+        statistics = replay([text, text], DrafterSet([drafter]), 8)
         assert statistics.tokens_per_pass > 3.5
         assert (translator.string_calls == 0) == (strategy is PassThrough)
     assert statistics.proposed_by.keys() == {"model"}

@@ -9,7 +9,7 @@ import pytest
 from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime import Sampling, generate_step, load_drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafters
+from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy import costs as module
 from spectool.runtime.policy.costs import SHORT, known_costs, model_key, new_policy, policy_for
@@ -58,7 +58,7 @@ def test_every_kind_of_cache_can_be_measured(kind: str) -> None:
 def test_it_is_measured_once_and_kept(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = tiny_model()
     draft: Any = perturbed(model, noise=0.1)
-    drafter = Drafters([LookupDrafter(history=True), ModelDrafter(draft)])
+    drafter = DrafterSet([LookupDrafter(history=True), ModelDrafter(draft)])
     policy = new_policy(model, drafter)
     assert capsys.readouterr().err.count("measuring once") == 1, "both models have the same shapes"
     kept = load_costs(model_key(model))
@@ -137,7 +137,7 @@ def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float, mo
     monkeypatch.setattr("spectool.runtime.policy.curve.Drift.observe", lambda *args, **options: None)
     model: Any = tiny_model()
     save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.1, 8: 1.6}}, {64: 1.0}, ()))
-    drafter = Drafters([LookupDrafter(history=True), ModelDrafter(perturbed(model, noise=0.03))])
+    drafter = DrafterSet([LookupDrafter(history=True), ModelDrafter(perturbed(model, noise=0.03))])
 
     def written(prompt: list[int], seed: int | None) -> tuple[list[int], list[tuple[int, ...]]]:
         drafts: list[tuple[int, ...]] = []
@@ -169,9 +169,9 @@ def test_a_policy_of_the_demo_knows_its_draft_model() -> None:
 
 def test_draft_models_have_costs_of_their_own() -> None:
     target, small, large = tiny_model(), tiny_model(), tiny_model("gemma3_text")
-    drafter = Drafters([ModelDrafter(small), ModelDrafter(large), ModelDrafter(small)])
+    drafter = DrafterSet([ModelDrafter(small), ModelDrafter(large), ModelDrafter(small)])
     assert drafter.name == "model, model 2, model"
-    assert Drafters(drafter.members).name == drafter.name
+    assert DrafterSet(drafter.members).name == drafter.name
     policy = new_policy(target, drafter, measure=False)
     assert policy.record("model") is not policy.record("model 2")
     assert policy.record("model").cost.token == 1.0 != policy.record("model 2").cost.token

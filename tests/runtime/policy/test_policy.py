@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.guarded import GuardedDrafter, TextDrafters
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Candidate, Choice, Policy
 from spectool.runtime.policy.record import DraftCost
@@ -60,7 +60,7 @@ FLAT = curve(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def text_of(*drafters: Drafter, prompt: Sequence[int] = (9,)) -> TextDrafters:
-    text = TextDrafters([GuardedDrafter(drafter) for drafter in drafters])
+    text = TextDrafters([DrafterSlot(drafter) for drafter in drafters])
     text.start(prompt)
     return text
 

@@ -10,7 +10,7 @@ from mlx_lm.sample_utils import make_sampler
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, Drafters, Proposal
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
 
@@ -102,7 +102,7 @@ def test_a_drafter_whose_sampler_fails_costs_no_text(
             return Proposal(make_sampler(0.7, top_k=10**6)(mx.zeros((1, 9))).tolist(), self.name)  # type: ignore[arg-type]
 
     drafter: Drafter = Broken()
-    text = list(begun(model, drafter=Drafters([drafter]) if hybrid else drafter))
+    text = list(begun(model, drafter=DrafterSet([drafter]) if hybrid else drafter))
     assert "'broken' is switched off" in caplog.text
     assert len(text) == 8
     assert 0 <= drawn() < 1

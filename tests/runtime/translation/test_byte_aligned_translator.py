@@ -19,7 +19,7 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import DraftSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, Constraint
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -193,7 +193,7 @@ class Perfect(DraftSource):
     def __init__(self, ids: Sequence[int]) -> None:
         self._ids, self._end = ids, 0
 
-    def draft(self, context: Sequence[int], constraint: Constraint, limit: int) -> tuple[list[int], bool]:
+    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         ids = list(context)
         begin = common_prefix(ids, self._ids)
         healed = begin == len(ids) - 1 and self._ids[begin] in constraint.extensions

@@ -29,7 +29,7 @@ def warn_switched_off(drafter: Drafter, error: Exception) -> None:
     )
 
 
-class GuardedDrafter:
+class DrafterSlot:
     """A drafter that follows one text: a look-up at once, a model when it is asked.
 
     Attributes:
@@ -177,7 +177,7 @@ class TextDrafters:
         cycles: Cycles so far in which they could have been asked.
     """
 
-    def __init__(self, slots: Sequence[GuardedDrafter]) -> None:
+    def __init__(self, slots: Sequence[DrafterSlot]) -> None:
         """Follow one text with these drafters."""
         self.slots = slots
         self.look_ups = [slot for slot in slots if not slot.is_model]
