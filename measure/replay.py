@@ -25,7 +25,7 @@ def replay(
     Every cycle commits the accepted prefix of the proposal and the token that the target itself would add. Each
     document is a generation of its own. What is proposed beyond its end counts as rejected. The ``policy`` chooses how
     far to draft, or is the most draft tokens in a cycle, and takes ``context`` more tokens to stand before each prompt.
-    ``on_cycle`` gets the tokens of each cycle, and the plain passes that it takes by the policy's curve.
+    ``on_cycle`` gets the tokens of each cycle, and the plain passes that its pass takes by the policy's curve.
     """
     statistics = DraftStatistics()
     policy = policy if isinstance(policy, Policy) else Policy(longest=policy)
@@ -44,9 +44,10 @@ def replay(
             statistics.record_tokens(proposal.source, len(committed), accepted)
             policy.learn(choice, [committed])
             rows = len(proposal.tokens) + 1
+            cost = 1.0 if choice.rests else policy.curve.costs(rows - 1, text.context)[-1]
             policy.observe(rows, policy.curve.seconds(rows, text.context), text.context, drafted=rows > 1)
             text.follow(committed)
             position += len(committed)
-            on_cycle(len(committed), choice.cost)
+            on_cycle(len(committed), cost)
         policy.end(text)
     return statistics
