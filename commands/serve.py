@@ -18,7 +18,8 @@ from spectool.commands.shared.model_options import (
     drafting_options,
     kv_bits_option,
     model_option,
-    sampling_option,
+    pop_settings,
+    sampling_options,
     template_variables_option,
 )
 from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
@@ -38,7 +39,6 @@ def _count(name: str, *others: str, **about: Any) -> Decorator:
 _access = partial(option, heading="Access")
 _limit = partial(_count, heading="Limits")
 _cache = partial(_count, heading="Cache")
-_default = partial(sampling_option, heading=_DEFAULTS)
 
 
 def _origin(given: str) -> str:
@@ -81,10 +81,7 @@ def _origin(given: str) -> str:
     help="Maximum number of tokens of an answer; by default 512, and in a chat no other limit than the context.",
     heading=_DEFAULTS,
 )
-@_default("temp", most=2)
-@_default("top_p")
-@_default("top_k")
-@_default("min_p")
+@sampling_options(_DEFAULTS, asked=True)
 @template_variables_option(heading=_DEFAULTS)
 @option(
     "--allowed-origin",
@@ -137,7 +134,8 @@ def serve(
     if alone and (options["batch"] or 1) > 1:
         raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
-    started = ServerOptions(model=model, chat_template=chat_template and chat_template[1], **options)
+    template, sampling = chat_template and chat_template[1], pop_settings(options)
+    started = ServerOptions(model=model, chat_template=template, sampling=sampling, **options)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines("%(asctime)s - %(levelname)s - %(message)s"))
     logging.basicConfig(level=log_level, handlers=[handler], force=True)
@@ -156,7 +154,7 @@ def serve(
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if alone:
             say("With --kv-bits, requests are answered one after the other.")
-        if not started.temp and (advised := advised_sampling(model)):
+        if not sampling["temp"] and (advised := advised_sampling(model)):
             say(f"It takes the most probable tokens where a request has no temperature. Its authors advise: {advised}")
         if host not in _LOOPBACK and not started.api_keys:
             say("Anyone who can reach this address can use the model. Set --api-key to require a key.")

@@ -12,30 +12,50 @@ GROUP_SIZES = (32, 64, 128)  # numbers that MLX can quantise together
 
 
 class Setting(NamedTuple):
-    """A number, what it may be, and what it does."""
+    """A number that says how tokens are chosen, and all that options and fields of requests say about it."""
 
     least: float
     most: float
     default: float
-    help: str = ""
+    help: str = ""  # of its option; without any, it has none
     whole: bool = False
+    divisor: bool = False  # logits are divided by it: 0, or at least `LEAST_DIVISOR`
+    field: str = ""  # its name in requests, where that is another one
+    minus_one: int | None = None  # what -1 stands for in requests, as in vLLM's
+    asked: tuple[float, float] = (-math.inf, math.inf)  # what requests may ask for, within these bounds
+
+    @property
+    def bounds_asked(self) -> tuple[float, float]:
+        """The least and the most that requests, and the server's defaults for them, may ask for."""
+        return max(self.least, self.asked[0]), min(self.most, self.asked[1])
 
 
 SAMPLER = {
-    # not between 0 and `LEAST_DIVISOR`
-    "temp": Setting(0, math.inf, 0.0, "Temperature; 0 always takes the most probable token."),
+    "temp": Setting(
+        *(0, math.inf, 0.0, "Temperature; 0 always takes the most probable token."),
+        divisor=True,
+        field="temperature",
+        asked=(0, 2),
+    ),
     "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
-    "top_k": Setting(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all.", whole=True),
+    "top_k": Setting(*(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all."), whole=True, minus_one=0),
     "min_p": Setting(0, 1, 0.0, "Leave out tokens below this share of the best one's probability."),
     "min_tokens_to_keep": Setting(1, math.inf, 1, whole=True),  # even where min_p would not
     "xtc_probability": Setting(0, 1, 0.0),  # of leaving out all tokens above the threshold but the least probable one
     "xtc_threshold": Setting(0, 0.5, 0.1),
 }
-"""The settings of the sampler: arguments of `Sampling` and fields of requests; the help is that of their options."""
+"""Arguments of `Sampling`."""
 
 # Logits with the largest bias stay a float32 under any of these; 0 is none, as in mlx-lm.
 PENALTIES = {
-    "repetition_penalty": Setting(LEAST_DIVISOR, 1e6, 0.0),
-    "presence_penalty": Setting(-1e6, 1e6, 0.0),
-    "frequency_penalty": Setting(-1e6, 1e6, 0.0),
+    "repetition_penalty": Setting(0, 1e6, 0.0, "Penalise the last 20 tokens by this factor; 0 for none.", divisor=True),
+    "repetition_context_size": Setting(0, MOST_RECENT, 20, whole=True),
+    "presence_penalty": Setting(-1e6, 1e6, 0.0, asked=(-2, 2)),
+    "presence_context_size": Setting(0, MOST_RECENT, 20, whole=True),
+    "frequency_penalty": Setting(-1e6, 1e6, 0.0, asked=(-2, 2)),
+    "frequency_context_size": Setting(0, MOST_RECENT, 20, whole=True),
 }
+"""Arguments of `make_logits_processors`."""
+
+SETTINGS = SAMPLER | PENALTIES
+"""All settings of sampling, from which the options of commands and the fields of requests follow."""

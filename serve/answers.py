@@ -24,6 +24,7 @@ from spectool.serve.splitter import Splitter
 
 MOST_TOKENS = 1 << 15  # of an answer, where no context limits it, or of a chat's, where nobody has said how many
 _TEXT_TOKENS = 512  # of a text where nobody has, because a model may never end one
+_IN_ALL_OF_AN_ANSWER = {"presence_context_size": 0, "frequency_context_size": 0}  # OpenAI's penalties count there
 _IMPOSSIBLE = -9999.0  # stands for the logarithm of 0, which JSON does not have
 
 
@@ -92,7 +93,7 @@ class Answer:
             max_tokens=self.max_tokens,
             stop_tokens=model.ends,
             sampler=self._sampler(options),
-            logits_processors=self._processors(),
+            logits_processors=self._processors(options),
             grammar=prompt.grammar,
             seed=None if request.seed is None else (request.seed + self.index) % 2**63,  # answers draw differently
             verify=options.verify,
@@ -103,21 +104,14 @@ class Answer:
 
     def _sampler(self, options: ServerOptions) -> Sampling | None:
         """What draws the tokens; None takes the most probable ones of all positions at once."""
-        asked = {name: getattr(self.request, "temperature" if name == "temp" else name, None) for name in SAMPLER}
-        settings = {name: getattr(options, name, None) if value is None else value for name, value in asked.items()}
-        given = {name: value for name, value in settings.items() if value is not None}
-        sampling = Sampling(**given, xtc_special_tokens=self._model.kept_by_xtc)
+        settings = options.settings(SAMPLER, self.request.asked)
+        sampling = Sampling(**settings, xtc_special_tokens=self._model.kept_by_xtc)
         return sampling if sampling.temp > 0 else None
 
-    def _processors(self) -> Sequence[LogitsProcessor]:
-        request = self.request
-        sizes = [name.replace("penalty", "context_size") for name in PENALTIES]
-        return make_logits_processors(
-            {int(token): bias for token, bias in request.logit_bias.items()},
-            skip=len(self.prompt.tokens),
-            **{name: getattr(request, name) or None for name in PENALTIES},
-            **{name: getattr(request, name) for name in sizes},
-        )
+    def _processors(self, options: ServerOptions) -> Sequence[LogitsProcessor]:
+        biases = {int(token): bias for token, bias in self.request.logit_bias.items()}
+        settings = _IN_ALL_OF_AN_ANSWER | options.settings(PENALTIES, self.request.asked)
+        return make_logits_processors(biases, skip=len(self.prompt.tokens), **settings)
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""

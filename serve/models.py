@@ -18,8 +18,9 @@ from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc
+from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
 from spectool.runtime.sampling.token_ids import vocabulary_size
+from spectool.runtime.settings import PENALTIES, SAMPLER
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.hub_names import cached_snapshot
 from spectool.tokenization.opening import open_tokenizer
@@ -27,7 +28,6 @@ from spectool.tokenization.opening import open_tokenizer
 MakeDrafter = Callable[[Any], Drafter | DrafterSet | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
-_ADVISED = {"--temp": "temperature", "--top-p": "top_p", "--top-k": "top_k", "--min-p": "min_p"}
 _MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
@@ -46,7 +46,8 @@ class LoadedModel:
         )
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed, and with a fixed length nothing timed.
-        Sampling(options.temp, options.top_p, options.min_p, top_k=options.top_k)
+        Sampling(**options.settings(SAMPLER))
+        make_logits_processors(**options.settings(PENALTIES))
         length = 1 if options.num_draft_tokens is None else options.num_draft_tokens
         settings: dict[str, Any] = {"kv_bits": options.kv_bits, "verify": options.verify, "num_draft_tokens": length}
         generate_step([0], model, drafter=drafter, **settings).close()
@@ -76,11 +77,13 @@ def advised_sampling(name: str) -> str:
     folder = local if local.is_dir() else cached_snapshot(name, "generation_config.json")
     try:
         config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")) if folder else {}
-        numbers = {option: float(config.get(key) or 0) for option, key in _ADVISED.items()}
+        named = {name: setting.field or name for name, setting in SAMPLER.items() if setting.help}
+        numbers = {name: float(config.get(key) or 0) for name, key in named.items()}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError):  # mlx-lm does without the file, too
         return ""
-    sampled = numbers["--temp"] > 0 and config.get("do_sample") is not False
-    return " ".join(f"{option} {number:g}" for option, number in numbers.items() if number) if sampled else ""
+    if not numbers["temp"] > 0 or config.get("do_sample") is False:
+        return ""
+    return " ".join(f"--{name.replace('_', '-')} {number:g}" for name, number in numbers.items() if number)
 
 
 def free_memory(model: Any) -> int:

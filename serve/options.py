@@ -1,10 +1,11 @@
 """What a server is started with."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from spectool.runtime.settings import QUANTIZED_KV_START, SAMPLER
+from spectool.runtime.settings import QUANTIZED_KV_START
 
 DEFAULT_MODEL = "default_model"
 """A name for the model that the server was started with, whatever that is."""
@@ -29,10 +30,7 @@ class ServerOptions:
     max_body: int = 16 << 20  # bytes
     max_prompt_tokens: int | None = None  # None for what the model was made for
     max_waiting: int = 64  # requests
-    temp: float = SAMPLER["temp"].default
-    top_p: float = SAMPLER["top_p"].default
-    top_k: int = 0
-    min_p: float = SAMPLER["min_p"].default
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # the settings that are not as usual, by name
     max_tokens: int | None = None  # None for 512 in a text, and in a chat for what the context allows, up to 32,768
     template_variables: dict[str, Any] = field(default_factory=dict)
     prompt_cache_size: int = 10
@@ -46,6 +44,11 @@ class ServerOptions:
         """The names of the model: by default its hub id, or the name of its directory."""
         path = Path(self.model).expanduser()
         return self.served_names or (path.resolve().name if path.is_dir() else self.model,)
+
+    def settings(self, among: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The settings of sampling that are ``among`` some: what a request has ``asked`` for, or what is usual here."""
+        known = {**self.sampling, **(asked or {})}
+        return {name: known[name] for name in among if name in known}
 
     def name_of(self, wanted: str) -> str | None:
         """The name of the model that a request wants; None if it wants another one."""

@@ -7,7 +7,7 @@ in a header of the answer.
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,11 +17,12 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, MOST_RECENT, PENALTIES, SAMPLER
+from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Setting
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
 
@@ -297,7 +298,25 @@ _READING: Reading = {
 }
 
 
-class GenerationRequest(_Given):
+def _asked(setting: Setting) -> Any:
+    """The type of a setting's field, which is None where the request does not say."""
+    least, most = setting.bounds_asked
+    checks: list[Any] = [AfterValidator(_not_tiny)] * setting.divisor
+    if setting.minus_one is not None:
+        checks.append(_minus_one(setting.minus_one))
+    bounds = Field(ge=least, le=min(most, _LARGEST if setting.whole else most))
+    return Annotated[(int if setting.whole else float, bounds, *checks)] | None
+
+
+if TYPE_CHECKING:
+
+    class _Sampled(_Given): ...
+else:
+    _FIELDS = {setting.field or name: (_asked(setting), None) for name, setting in SETTINGS.items()}
+    _Sampled = create_model("_Sampled", __base__=_Given, **_FIELDS)
+
+
+class GenerationRequest(_Sampled):
     """What every request may say about how its answers are written."""
 
     model: str = DEFAULT_MODEL
@@ -306,20 +325,6 @@ class GenerationRequest(_Given):
     n: int = _between(1, MAX_TEXTS, 1)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
-    temperature: Annotated[float, Field(ge=0, le=2), AfterValidator(_not_tiny)] | None = None
-    top_p: float | None = None
-    top_k: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(0)] = None
-    min_p: float | None = None
-    repetition_penalty: Annotated[float, AfterValidator(_not_tiny)] = _between(
-        0, PENALTIES["repetition_penalty"].most, 0.0
-    )
-    repetition_context_size: int = _between(0, MOST_RECENT, 20)
-    presence_penalty: float = _between(-2, 2, 0.0)
-    presence_context_size: int = _between(0, MOST_RECENT, 0)  # tokens of the answer; 0 for all
-    frequency_penalty: float = _between(-2, 2, 0.0)
-    frequency_context_size: int = _between(0, MOST_RECENT, 0)
-    xtc_probability: float = SAMPLER["xtc_probability"].default
-    xtc_threshold: float = SAMPLER["xtc_threshold"].default
     logit_bias: dict[_TokenId, _Bias] = {}
     seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
     stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
@@ -342,6 +347,12 @@ class GenerationRequest(_Given):
         for name, value in data.items() if isinstance(data, dict) else ():
             request.leave_out(*unread(value, name, _READING))
         return request
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The settings of sampling that the request gives, by their names."""
+        fields = {name: getattr(self, setting.field or name) for name, setting in SETTINGS.items()}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def limit(self) -> int | None:

@@ -10,7 +10,8 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import require_there, say
-from spectool.commands.shared.model_options import SAMPLER_OPTIONS
+from spectool.commands.shared.model_options import pop_settings
+from spectool.runtime.settings import PENALTIES, SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 _SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
@@ -78,8 +79,7 @@ def open_model(
     elif drafter is not None and fixed is None and longest == 0:
         say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
         drafter = None
-    sampler = Sampling(**{each: settings.pop(each) for each in SAMPLER_OPTIONS})
-    penalty, stops = settings.pop("repetition_penalty"), settings.pop("stop_strings")
+    sampler, stops = Sampling(**pop_settings(settings, SAMPLER)), settings.pop("stop_strings")
     mx.eval(model.parameters())
     if not settings.pop("measure") and fixed is None:
         fixed = new_policy(model, drafter, measure=False)
@@ -88,7 +88,7 @@ def open_model(
         "num_draft_tokens": fixed,
         "prompt_progress_callback": _say_reading,
         "sampler": sampler if sampler.temp else None,
-        "logits_processors": make_logits_processors(repetition_penalty=penalty),
+        "logits_processors": make_logits_processors(**pop_settings(settings, PENALTIES)),
         "stop_strings": [text.replace("\\n", "\n").replace("\\t", "\t") for text in stops],
     }
     return model, tokenizer, arguments | settings

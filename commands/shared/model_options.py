@@ -1,6 +1,7 @@
 """Options of commands that run a model. ``generate`` and ``chat`` have all of them, other commands some."""
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,10 +19,7 @@ from spectool.commands.shared.options import (
     some_text,
 )
 from spectool.commands.shared.spread import pipeline_option
-from spectool.runtime.settings import LONGEST_DRAFT, SAMPLER
-
-SAMPLER_OPTIONS = ("temp", "top_p", "top_k", "min_p")
-"""Settings of the sampler that are options."""
+from spectool.runtime.settings import LONGEST_DRAFT, SETTINGS, Setting
 
 
 class DraftLength(Whole):
@@ -76,19 +74,21 @@ kv_bits_option = partial(
 )
 
 
-def sampling_option(name: str, most: float = math.inf, **where: Any) -> Decorator:
-    """The option of a setting of the sampler; ``where`` are arguments of `option`."""
-    setting = SAMPLER[name]
-    most = min(most, setting.most)
-    kind: Any = Whole if setting.whole else Finite
-    return option(
-        f"--{name.replace('_', '-')}",
-        type=kind(setting.least, None if most == math.inf else most),
-        default=setting.default,
-        metavar="T" if name == "temp" else "N",
-        help=setting.help,
-        **where,
-    )
+def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
+    """The options of all settings of sampling that have one, perhaps of what requests may be ``asked`` for only."""
+    options = []
+    for name, setting in SETTINGS.items():
+        least, most = setting.bounds_asked if asked else (setting.least, setting.most)
+        kind: Any = Whole if setting.whole else Finite
+        flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
+        shown: dict[str, Any] = {"metavar": "T" if name == "temp" else "N", "help": setting.help, "heading": heading}
+        options += [option(flag, type=within, default=setting.default, **shown)] if setting.help else []
+    return option_group(*options)
+
+
+def pop_settings(values: dict[str, Any], among: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
+    """Those of the values of `sampling_options` that are ``among`` some settings, taken out of ``values``."""
+    return {name: values.pop(name) for name in among if name in values}
 
 
 _PROMPT = "Model and prompt"
@@ -142,12 +142,7 @@ model_options = option_group(
     option("--system-prompt", metavar="TEXT", help="System message.", heading=_PROMPT),
     template_variables_option(heading=_PROMPT),
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
-    *(sampling_option(name, heading="Sampling") for name in SAMPLER_OPTIONS),
-    _sampling(
-        "--repetition-penalty",
-        type=Finite(0, min_open=True),
-        help="Make the last 20 tokens less likely.",
-    ),
+    sampling_options("Sampling"),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
     _sampling(
         "--stop",

@@ -17,11 +17,12 @@ import mlx.core as mx
 from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import sample_utils
 from spectool.runtime.sampling.token_ids import is_id, require_tokens
-from spectool.runtime.settings import LEAST_DIVISOR, MOST_RECENT, PENALTIES, SAMPLER
+from spectool.runtime.settings import LEAST_DIVISOR, PENALTIES, SAMPLER, Setting
 
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
 _LARGEST_BIAS = 1e30  # with the least temperature, still a float32
+_TOKEN = Setting(0, math.inf, 0, whole=True)
 
 
 class WrongSetting(RuntimeUnsupported):
@@ -60,16 +61,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, setting in SAMPLER.items():
-            number = _number(name, getattr(self, name), setting.whole, setting.least, setting.most)
-            object.__setattr__(self, name, number)
-        if 0 < self.temp < LEAST_DIVISOR:
-            raise WrongSetting("temp", f"expected 0 or at least {LEAST_DIVISOR:f}, got {self.temp!r}")
+            object.__setattr__(self, name, _number(name, getattr(self, name), setting))
         if self.top_p == 0:  # mlx-lm's sampler takes this for no filter
             object.__setattr__(self, "temp", 0.0)
         special = self.xtc_special_tokens
         if isinstance(special, str) or not isinstance(special, Iterable):
             raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
-        ids = tuple(_number("xtc_special_tokens", token, True, 0, math.inf, "token ids") for token in special)
+        ids = tuple(_number("xtc_special_tokens", token, _TOKEN, "token ids") for token in special)
         object.__setattr__(self, "xtc_special_tokens", ids)
 
     def __call__(self, logits: mx.array) -> mx.array:
@@ -175,11 +173,8 @@ def make_logits_processors(
         WrongSetting: One of them is out of range. A token that the model does not have is refused when it generates.
     """
     for name, value in penalties.items():
-        if name.endswith("_context_size"):
-            penalties[name] = _number(name, value, True, 0, MOST_RECENT)
-        elif name in PENALTIES and value is not None and value != 0:
-            least, most, *_ = PENALTIES[name]
-            penalties[name] = _number(name, value, False, least, most, expected="0 or a number")
+        if name in PENALTIES and (value is not None or PENALTIES[name].whole):
+            penalties[name] = _number(name, value, PENALTIES[name])
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     repetition = {name: penalties.pop(name) for name in [*penalties] if name.startswith("repetition")}
     made = sample_utils.make_logits_processors
@@ -242,16 +237,18 @@ def in_blocks(weights: mx.array) -> mx.array:
     return weights.reshape(*weights.shape[:-1], blocks, blocks)
 
 
-def _number(name: str, value: Any, whole: bool, least: float, most: float, expected: str = "") -> Any:
-    """A setting that is a number, perhaps a whole one, within these bounds; NaN and infinity never are."""
+def _number(name: str, value: Any, setting: Setting, expected: str = "") -> Any:
+    """A number that is what a setting may be; NaN and infinity never are."""
     plain: float = math.nan
-    kind: Any = Integral if whole else Real
+    kind: Any = Integral if setting.whole else Real
     if isinstance(value, kind) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number that is larger than any float
-            plain = int(value) if whole else float(value)
-    if not least <= plain <= most or plain == math.inf:
-        expected = expected or ("a whole number" if whole else "a number")
-        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least}"
+            plain = int(value) if setting.whole else float(value)
+    tiny = setting.divisor and 0 < plain < LEAST_DIVISOR
+    if not setting.least <= plain <= setting.most or plain == math.inf or tiny:
+        least = LEAST_DIVISOR if setting.divisor else setting.least
+        bounds = f"from {least:g} to {setting.most:g}" if setting.most < math.inf else f"of at least {least:g}"
+        expected = expected or ("0 or " * setting.divisor + ("a whole number" if setting.whole else "a number"))
         raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
     return plain
 
