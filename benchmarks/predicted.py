@@ -16,7 +16,6 @@ import click
 from real_models import real_model
 
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.pass_costs import save_costs
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PLAIN, DrafterSpec, Options
 from spectool.measure.bench.run import run_benchmark
@@ -26,6 +25,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_model
 from spectool.runtime.policy.costs import model_key
 from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.pass_costs import save_costs
 from spectool.tokenization.opening import open_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "predicted.jsonl"

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUBJECTS = {  # files and folders; the first subject that has a file counts it
     "timing passes": "runtime/policy/measuring.py",
-    "how far to draft": "runtime/policy artifacts/pass_costs.py",
+    "how far to draft": "runtime/policy",
     "bench": "measure/bench measure/intervals.py measure/table.py commands/bench.py",
     "predict and doctor": "measure commands/predict.py commands/doctor.py",
     "packs": "build/packs artifacts/pack.py commands/pack.py",

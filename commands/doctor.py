@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from spectool.artifacts.atomic import require_writable
-from spectool.artifacts.pass_costs import PassCosts, costs_path, save_costs
 from spectool.commands.shared.console import say, say_next, show
 from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.options import Finite, command, option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.table import table
+from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 
 _BAR = 24  # characters of a pass as long as the longest one
 

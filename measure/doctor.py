@@ -14,13 +14,13 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.pass_costs import ALIKE, PassCosts
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.runtime.machine import machine_of
 from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
+from spectool.runtime.policy.pass_costs import ALIKE, PassCosts
 
 SECONDS = 10.0  # for a model, unless it is slow
 _ENOUGH = 80  # plain passes that a slow one gets: twice as many as the short measurement

@@ -12,11 +12,11 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure.chips import ChipCosts, cheaper_weight_formats, chip_of
 from spectool.runtime.machine import blas_advice
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.pass_costs import PassCosts
 
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:

@@ -20,13 +20,13 @@ from mlx.utils import tree_flatten
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import require_writable
-from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.groups.link import repeats
 from spectool.runtime.machine import blas_advice, machine_of, weight_bytes
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.measuring import time_passes
+from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 

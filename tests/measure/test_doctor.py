@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from spectool import ArtifactError
-from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.cli import main
 from spectool.measure.doctor import break_even, measure_costs, nearly_free
 from spectool.runtime import batch_generate, generate
@@ -23,6 +22,7 @@ from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.policy.costs import known_costs, model_key, new_policy
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import ROWS
+from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
 
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, {64: 0.009}, (1, 2))
 

@@ -7,13 +7,13 @@ import mlx.nn as nn
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts.pass_costs import PassCosts
 from spectool.measure import sharing
 from spectool.measure.chips import ChipCosts
 from spectool.measure.sharing import cheaper_here, row_to_share, weights_form
 from spectool.runtime import machine
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
+from spectool.runtime.policy.pass_costs import PassCosts
 from spectool.tests.running import run
 
 TARGET = demo_path("target")

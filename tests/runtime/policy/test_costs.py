@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from spectool.artifacts.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime import Sampling, generate_step, load_drafter
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import DrafterSet
@@ -15,6 +14,7 @@ from spectool.runtime.policy import costs as module
 from spectool.runtime.policy.costs import SHORT, known_costs, model_key, new_policy, policy_for
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import time_passes
+from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.settings import LONGEST_DRAFT
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
