@@ -9,6 +9,7 @@ from spectool.commands.shared.console import progress, say, show
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
+from spectool.measure.bench.prompts import LANGUAGES
 
 
 @command("bench")
@@ -26,7 +27,7 @@ from spectool.commands.shared.spread import follow_rank_0, pipeline_option
     "--prompts",
     required=True,
     metavar="P",
-    help="pl, uk, en, crh, crh-cyrl: built-in prompts; or a corpus, as for build-dict.",
+    help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus, as for build-dict.",
 )
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(

@@ -6,6 +6,7 @@ import click
 
 from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, size_in_bytes, tokenizer_option
 
@@ -22,7 +23,8 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
     "packs",
     multiple=True,
     metavar="NAME",
-    help="Counts of a language: pl, uk or crh, which are bundled, or a file; may be repeated, and counts on top.",
+    help=f"Counts of a language: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated, and "
+    "counts on top.",
 )
 @out_option
 @option(

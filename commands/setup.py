@@ -22,7 +22,7 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
     "packs",
     multiple=True,
     metavar="FILE",
-    help="Counts of the language; may be repeated. By default the bundled ones for pl, uk and crh.",
+    help="Counts of the language; may be repeated. By default the bundled one, if there is one.",
 )
 @option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
 @option("--prune/--no-prune", default=True, help="Remove tokens that the draft model does not need.")
@@ -35,7 +35,7 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
 def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Runs other commands, which it names: build-dict for the counts that come with spectool for pl, uk and crh, and for
+    Runs other commands, which it names: build-dict for the counts that come with spectool in this language, and for
     your own text; doctor; and for a draft model with another tokenizer, prune-draft and align. Then all of this is
     measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and `serve` find
     the dictionary, for every model with this tokenizer.

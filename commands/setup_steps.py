@@ -20,7 +20,8 @@ from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.pack import Pack
 from spectool.build.alignment.check import require_checked
 from spectool.build.corpus_reading import quiet
-from spectool.build.packs.stage import bundled_packs, described, open_pack
+from spectool.build.packs.bundled import bundled_packs
+from spectool.build.packs.stage import described, open_pack
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.drafter_spec import drafter_of

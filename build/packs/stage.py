@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from spectool.build.dictionary.backoff_stage import build_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows
+from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.compiling import compile_pack
 from spectool.build.packs.options import PackOptions
 from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, without_rare
@@ -167,9 +167,3 @@ def open_pack(name: str) -> Pack:
             f"spectool pack CORPUS --language CODE -o CODE.pack"
         )
     return Pack(path)
-
-
-def bundled_packs() -> dict[str, Path]:
-    """The packs that come with spectool, by language."""
-    folder = Path(str(files("spectool.build.packs"))) / "bundled"
-    return {path.stem: path for path in sorted(folder.glob("*.pack"))}

@@ -4,13 +4,18 @@ import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from itertools import islice
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.tokenization.tokenizer import Tokenizer
 
-LANGUAGES = ("pl", "uk", "en", "crh", "crh-cyrl")  # of the built-in prompts
+if TYPE_CHECKING:
+    from spectool.tokenization.tokenizer import Tokenizer
+
+_FOLDER = Path(str(resources.files("spectool.measure.bench"))) / "prompts"
+LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+"""Codes of the languages that have built-in prompts, one file each."""
 _CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template
 _COUNT = 12  # prompts of a corpus by default
 
@@ -23,7 +28,7 @@ class BenchPrompt(NamedTuple):
     text: str
 
 
-def load_prompts(spec: str, tokenizer: Tokenizer, count: int | None, window: int) -> list[BenchPrompt]:
+def load_prompts(spec: str, tokenizer: "Tokenizer", count: int | None, window: int) -> list[BenchPrompt]:
     """The first ``count`` prompts of a language or of a corpus, by default all of a language and `_COUNT` of a corpus.
 
     A prompt of a corpus is a document, or its first ``window`` tokens if that is not 0.
@@ -41,8 +46,7 @@ def load_prompts(spec: str, tokenizer: Tokenizer, count: int | None, window: int
 
 def _built_in(language: str) -> Iterator[BenchPrompt]:
     """The prompts of a language, one of each kind in turn."""
-    file = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
-    sets: dict[str, list[str]] = tomllib.loads(file.read_text(encoding="utf-8"))
+    sets: dict[str, list[str]] = tomllib.loads((_FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
     for number, texts in enumerate(zip(*sets.values(), strict=True), 1):
         for kind, text in zip(sets, texts, strict=True):
             yield BenchPrompt(f"{language}-{kind}-{number:02}", kind, text)
