@@ -8,10 +8,8 @@ import click
 
 from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.load_model import checked_sources
-from spectool.commands.shared.model_options import drafting_options
+from spectool.commands.shared.model_options import DRAFT_SOURCES, drafting_options
 from spectool.measure.bench.results import DrafterSpec
-
-_OFF = {"dictionary": "--no-dict", "history": "--no-history"}  # what turns off what drafts by default
 
 
 @click.command(add_help_option=False)
@@ -24,14 +22,14 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
     """The drafter of some options."""
     if "--num-draft-tokens" in options:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
-    nothing = {"dictionary": (), "history": False}
+    nothing = {source.argument: source.nothing for source in DRAFT_SOURCES if source.off}
     chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
     if AUTO in chosen["dictionary"]:
         raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
-    if not (chosen["dictionary"] or chosen["history"] or chosen["draft_model"]):
+    if not any(chosen[source.argument] for source in DRAFT_SOURCES if source.drafts):
         raise click.UsageError("expected something that drafts")
     sources = checked_sources(chosen)
-    off = [option for name, option in _OFF.items() if not sources[name]]
+    off = [source.off for source in DRAFT_SOURCES if source.off and not sources[source.argument]]
     return DrafterSpec((*options, *off), sources, chosen["verify"])
 
 

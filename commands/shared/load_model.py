@@ -10,16 +10,15 @@ import click
 from spectool import ArtifactError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import require_there, say
-from spectool.commands.shared.model_options import pop_settings
+from spectool.commands.shared.model_options import DRAFT_SOURCES, pop_settings
 from spectool.runtime.settings import PENALTIES, SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
-_SOURCES = ("dictionary", "draft_model", "alignment", "history", "min_probability")
 
 
 def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
-    sources = {name: settings.pop(name) for name in _SOURCES}
+    sources = {source.argument: settings.pop(source.argument) for source in DRAFT_SOURCES}
     named = () if settings.pop("no_dict") else sources["dictionary"]
     sources["dictionary"] = tuple(each if each == AUTO else find_artifact(Path(each), ".dict") for each in named)
     alignment, draft = sources["alignment"], sources["draft_model"]

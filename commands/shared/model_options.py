@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -95,22 +95,58 @@ _PROMPT = "Model and prompt"
 _drafting = partial(option, heading="Drafting")
 _sampling = partial(option, heading="Sampling")
 
-drafting_options = option_group(
-    _drafting(
-        "--dict",
+
+class DraftSource(NamedTuple):
+    """Something that drafts, or says how: an argument of `load_drafter`, and its option."""
+
+    argument: str
+    option: Decorator
+    off: str = ""  # the option that turns it off, where it drafts by default
+    nothing: Any = None  # its value where it is off
+    drafts: bool = True  # whether it drafts by itself
+
+
+DRAFT_SOURCES = (
+    DraftSource(
         "dictionary",
-        multiple=True,
-        default=[AUTO],
-        metavar="FILE",
-        help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict and "
-        "setup put in your cache folder.",
+        option_group(
+            _drafting(
+                "--dict",
+                "dictionary",
+                multiple=True,
+                default=[AUTO],
+                metavar="FILE",
+                help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict "
+                "and setup put in your cache folder.",
+            ),
+            _drafting("--no-dict", is_flag=True, help="Draft without dictionaries, even if some are named."),
+        ),
+        off="--no-dict",
+        nothing=(),
     ),
-    _drafting("--no-dict", is_flag=True, help="Draft without dictionaries, even if some are named."),
-    _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
-    _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
-    path_option(
-        "--alignment", metavar="FILE", help="Output of `spectool align` for the two models.", heading="Drafting"
+    DraftSource(
+        "history",
+        _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
+        off="--no-history",
+        nothing=False,
     ),
+    DraftSource(
+        "draft_model",
+        _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
+    ),
+    DraftSource(
+        "alignment",
+        path_option(
+            "--alignment", metavar="FILE", help="Output of `spectool align` for the two models.", heading="Drafting"
+        ),
+        drafts=False,
+    ),
+    DraftSource("min_probability", min_draft_prob_option(heading="Drafting"), drafts=False),
+)
+"""All that drafts. Options, what loads drafters, and drafters that are compared follow from it."""
+
+drafting_options = option_group(
+    *(source.option for source in DRAFT_SOURCES),
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),
@@ -121,9 +157,8 @@ drafting_options = option_group(
     _drafting(
         "--measure/--no-measure",
         default=True,
-        help="Time the passes of a model when it first drafts with auto on this machine, until two measurements agree.",
+        help="Time the model's passes when it first drafts with auto on this machine, until two measurements agree.",
     ),
-    min_draft_prob_option(heading="Drafting"),
     _drafting(
         "--verify",
         type=click.Choice(["exact", "rejection"]),

@@ -81,8 +81,8 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
     ("arguments", "expected"),
     [
         ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
-        ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: pl, uk"),
-        ((*HISTORY, "--prompts", "pl:tale"), "Built-in prompts: pl, uk"),
+        ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: crh, "),
+        ((*HISTORY, "--prompts", "pl:tale"), "Built-in prompts: crh, "),
     ],
 )
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
