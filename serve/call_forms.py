@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spectool.runtime.chat_template import has_channels
+from spectool.runtime.mlx_lm_compat import form_of_calls
 from spectool.serve.schema_values import CONSTANTS, JSON, typed
 
 Tools = Mapping[str, Any]
@@ -231,7 +232,6 @@ FORMS: dict[str, tuple[Form, ...]] = {
 
 def forms_of(tokenizer: Any) -> tuple[Form, ...]:
     """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
-    parser = tokenizer.tool_parser
-    if parser is None:
+    if not (kind := form_of_calls(tokenizer)):
         return (_HARMONY,) if has_channels(tokenizer) else ()
-    return FORMS.get(parser.__module__.rpartition(".")[2], (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
+    return FORMS.get(kind, (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))

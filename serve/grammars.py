@@ -12,6 +12,7 @@ from llguidance import LLMatcher
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
+from spectool.runtime.mlx_lm_compat import form_of_calls
 from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.models import LoadedModel
 from spectool.serve.requests import ChatRequest, Form, GenerationRequest
@@ -115,7 +116,7 @@ def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
 
 def _form_of(tokenizer: Any) -> str:
     """The form in which a model writes calls, by its parser's name."""
-    kind = str(getattr(tokenizer.tool_parser, "__module__", "none of mlx-lm's")).rpartition(".")[2]
+    kind = form_of_calls(tokenizer)
     return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
 
 
@@ -123,8 +124,7 @@ def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedMode
     """The rules of one call or, where one of several tools has to be called, of one or more."""
     tokenizer = model.tokenizer
     if (kind := _form_of(tokenizer)) not in FORMS:
-        problem = f"expected auto or none, because calls of {model.name} ({kind}) are of a form that is not enforced"
-        raise wrong_field("tool_choice", problem)
+        raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
     form = FORMS[kind]
     begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
     more = f"({between} call)*" if isinstance(chat.tool_choice, str) and chat.parallel_tool_calls else ""

@@ -11,8 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches import windows
-from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache, windows
 from spectool.runtime.per_model import once_per_model
 
 # What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.

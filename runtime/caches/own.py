@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.caches import windows
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.prefill import prefill_steps
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.mirrored import mirrored
 from spectool.runtime.groups.rank_0 import forward
-from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
+from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache, windows
 
 
 class Quantization(NamedTuple):

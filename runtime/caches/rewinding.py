@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.caches import windows
 from spectool.runtime.caches.leaves import can_trim, flatten, is_unused, offsets, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
-from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache
+from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
 
 _ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
 

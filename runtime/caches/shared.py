@@ -21,11 +21,10 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches.leaves import flatten
-from spectool.runtime.caches.pass_size import exact_until
-from spectool.runtime.caches.windows import require_known_mask
 from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.groups.rank_0 import forward
-from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache
+from spectool.runtime.mlx_lm_compat import ArraysCache, CacheList, KVCache, RotatingKVCache, windows
+from spectool.runtime.mlx_lm_compat.pass_size import exact_until
 from spectool.runtime.per_model import once_per_model
 
 _TRIED = 11  # rows
@@ -212,7 +211,7 @@ class _Layout:
     def mask(self, window: int) -> mx.array:
         """What each token sees, bool [rows, 1, tokens, extent]; ``window`` is the model's own limit, 0 for none."""
         if window not in self._masks:
-            require_known_mask(self.keep, self._window, window)
+            windows.require_known_mask(self.keep, self._window, window)
             queries, slots = self._queries[:, None, :, None], mx.arange(self.extent, dtype=mx.int32)
             limits = [limit for limit in (self._window - self.keep, window) if limit > 0]
             if self._window:
@@ -267,13 +266,13 @@ class _AttentionRows:
         """Copy what the cache of one text holds into a row."""
         if single.keys is None or not single.offset:
             return
-        both, positions = _in_order(single)
+        both, positions = windows.held_in_order(single)
         self._make_room(both, row + 1, single.offset)
         places = self._layout.slots_of(positions)
         for place, each in enumerate(both):
             self._both[place][row, :, places] = each[0]
         mx.eval(self._both)
-        single.keys = single.values = None
+        single.keys = single.values = None  # which nothing needs any more
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
         """Copy a row into the cache of one text, and the last row into its place."""
@@ -287,10 +286,8 @@ class _AttentionRows:
         for each, rows in zip(taken, self._both, strict=True):
             each[0, :, :entries] = rows[row][:, places]
         mx.eval(taken)
-        single.keys, single.values = taken or (None, None)
-        single.offset = length if taken else 0  # a layer without attention writes nothing
-        if window:
-            single._idx = entries
+        # A layer without attention writes nothing.
+        windows.fill(single, *(taken or (None, None)), length if taken else 0, entries)
         if row != last:
             for each in self._both:
                 each[row] = each[last]
@@ -386,15 +383,3 @@ def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array 
     shape = known.shape[1:]
     before = mx.zeros((rows, *shape), known.dtype) if all_ is None else all_
     return mx.concatenate([before, mx.zeros((1, *shape), known.dtype) if one is None else one])
-
-
-def _in_order(single: Any) -> tuple[list[mx.array], mx.array]:
-    """Keys and values that the cache of one text holds, by position, and these positions [tokens]."""
-    both = [single.keys, single.values]
-    if not isinstance(single, RotatingKVCache):
-        return [each[..., : single.offset, :] for each in both], mx.arange(single.offset)
-    both = [single._temporal_order(each) for each in both]
-    keep = min(single.keep, both[0].shape[2])
-    recent = min(both[0].shape[2], single.max_size) - keep
-    both = [mx.concatenate([each[..., :keep, :], each[..., each.shape[2] - recent :, :]], axis=2) for each in both]
-    return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])

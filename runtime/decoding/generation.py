@@ -8,7 +8,6 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import lengths, require_cache_of
-from spectool.runtime.caches.pass_size import warn_where_drafts_end
 from spectool.runtime.caches.quantized import require_quantizable
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.row import Row
@@ -17,6 +16,7 @@ from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.groups.others import follower_of
 from spectool.runtime.groups.rank_0 import as_group_cache, group_call, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
+from spectool.runtime.mlx_lm_compat.pass_size import warn_where_drafts_end
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size

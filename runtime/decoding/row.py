@@ -10,9 +10,9 @@ from typing import Any
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.own import OwnCache, Quantization
-from spectool.runtime.caches.pass_size import exact_until
 from spectool.runtime.decoding.text_state import TextState
 from spectool.runtime.groups.link import processes_of
+from spectool.runtime.mlx_lm_compat.pass_size import exact_until
 
 
 class Row:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any
 
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.mlx_lm_compat import sample_utils
+from spectool.runtime.mlx_lm_compat import filters, sample_utils
 from spectool.runtime.sampling.token_ids import is_id, require_tokens
 from spectool.runtime.settings import LEAST_DIVISOR, PENALTIES, SAMPLER, Setting
 
@@ -103,28 +103,18 @@ class Sampling:
         logits = self._likely(logits)
         if self.xtc_probability > 0:
             logits = self._xtc(logits, self.xtc_probability)
-        return cast(mx.array, sample_utils.categorical_sampling(self._best(logits), self.temp))
+        return filters.draw(filters.best(logits, self.top_k), self.temp)
 
     def _at_temperature(self, logits: mx.array) -> mx.array:
-        chosen = mx.softmax(self._best(logits).astype(mx.float32) * (1 / self.temp), axis=-1)
+        best = filters.best(logits, self.top_k)
+        chosen = mx.softmax(best.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / block_sum(chosen)[..., None]
 
-    # mlx-lm's filters in its order, which refuse settings that restrict nothing. What they leave out is at -inf.
-
     def _likely(self, logits: mx.array) -> mx.array:
-        if self.top_p < 1:
-            logits = sample_utils.apply_top_p(logits, self.top_p)
-        if self.min_p != 0 and self.min_tokens_to_keep < logits.shape[-1]:
-            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
-        return logits
+        return filters.likely(logits, self.top_p, self.min_p, self.min_tokens_to_keep)
 
     def _xtc(self, logits: mx.array, probability: float) -> mx.array:
-        kept = [token for token in self.xtc_special_tokens if token < logits.shape[-1]]
-        return cast(mx.array, sample_utils.apply_xtc(logits, probability, self.xtc_threshold, kept))
-
-    def _best(self, logits: mx.array) -> mx.array:
-        restricts = 0 < self.top_k < logits.shape[-1]
-        return sample_utils.apply_top_k(logits, self.top_k) if restricts else logits
+        return filters.without_top_choices(logits, probability, self.xtc_threshold, self.xtc_special_tokens)
 
 
 def kept_by_xtc(tokenizer: Any) -> tuple[int, ...]:

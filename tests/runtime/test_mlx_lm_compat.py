@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import zlib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("artifacts", "build", "corpora", "measure", "runtime", "serve")
-COMPAT = ROOT / "runtime" / "mlx_lm_compat.py"
+COMPAT = ROOT / "runtime" / "mlx_lm_compat"
 
 # Parameters and attributes that we use, beyond the names that `runtime/mlx_lm_compat` imports.
 PARAMETERS = {
@@ -33,6 +34,22 @@ ATTRIBUTES = {
     "has_thinking think_start think_end structural_markers",
     "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
 }
+# What is followed beyond names: the CRC-32 of its source.
+FOLLOWED = {
+    "models.cache.KVCache": 4150954462,
+    "models.cache.QuantizedKVCache": 2306633309,
+    "models.cache.RotatingKVCache": 4190271217,
+    "models.cache.ChunkedKVCache": 1320505813,
+    "models.cache.ArraysCache": 4150677104,
+    "models.cache.CacheList": 1964734961,
+    "models.cache.create_attention_mask": 2165890806,
+    "models.base.create_attention_mask": 2134014562,
+    "models.phi3small.Attention": 1862802177,
+    "models.rope_utils.DynamicNTKScalingRoPE": 63408850,
+    "sample_utils.make_sampler": 3290956602,
+    "sample_utils.make_logits_processors": 3818929173,
+    "tokenizer_utils._infer_tool_parser": 3204308920,
+}
 
 
 def found(name: str) -> object:
@@ -51,10 +68,10 @@ def imports(file: Path) -> Iterator[tuple[str, str]]:
 
 def test_one_place_knows_the_internals() -> None:
     public = {("mlx_lm", ""), *(("mlx_lm", name) for name in mlx_lm.__all__)}
-    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file != COMPAT]
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file.parent != COMPAT]
     wrong = [f"{file.relative_to(ROOT)}: {used}" for file in files for used in imports(file) if used not in public]
     assert not wrong
-    internal = sorted({f"{module}.{name}" for module, name in imports(COMPAT)})
+    internal = sorted({f"{module}.{name}" for file in COMPAT.glob("*.py") for module, name in imports(file)})
     print("\n".join(internal))
     assert "mlx_lm.generate.wired_limit" in internal
 
@@ -70,6 +87,12 @@ def test_parameters_that_we_pass_are_there(name: str) -> None:
 def test_attributes_that_we_use_are_there(name: str) -> None:
     missing = [attribute for attribute in ATTRIBUTES[name].split() if not hasattr(found(name), attribute)]
     assert not missing
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_what_is_followed_has_not_changed(name: str) -> None:
+    digest = zlib.crc32(inspect.getsource(found(name)).encode())  # type: ignore[arg-type]
+    assert digest == FOLLOWED[name], f"mlx-lm has changed {name}: read it, adapt runtime/mlx_lm_compat, note {digest}"
 
 
 def test_the_version_is_the_one_that_is_tested() -> None:

@@ -10,8 +10,8 @@ import pytest
 from mlx_lm.models.cache import ChunkedKVCache, RotatingKVCache
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches import windows
 from spectool.runtime.caches.shared import BatchCache
+from spectool.runtime.mlx_lm_compat import windows
 
 MULTI = 6  # tokens fed at once, at most
 

@@ -8,11 +8,11 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ChunkedKVCache, make_prompt_cache
 
-from spectool.runtime.caches import windows
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle
+from spectool.runtime.mlx_lm_compat import windows
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Reference

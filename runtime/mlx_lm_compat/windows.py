@@ -60,6 +60,25 @@ def trim_window(window: Any, count: int) -> None:
     window._idx -= count
 
 
+def held_in_order(single: Any) -> tuple[list[mx.array], mx.array]:
+    """Keys and values that the cache of one text holds, by position, and these positions [tokens]."""
+    both = [single.keys, single.values]
+    if not isinstance(single, RotatingKVCache):
+        return [each[..., : single.offset, :] for each in both], mx.arange(single.offset)
+    both = [single._temporal_order(each) for each in both]
+    keep = min(single.keep, both[0].shape[2])
+    recent = min(both[0].shape[2], single.max_size) - keep
+    both = [mx.concatenate([each[..., :keep, :], each[..., each.shape[2] - recent :, :]], axis=2) for each in both]
+    return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])
+
+
+def fill(single: Any, keys: mx.array | None, values: mx.array | None, length: int, entries: int) -> None:
+    """Let the cache of one text of this length hold keys and values, the oldest first, of its latest ``entries``."""
+    single.keys, single.values, single.offset = keys, values, length
+    if isinstance(single, RotatingKVCache):
+        single._idx = entries
+
+
 def use_exact_masks(leaves: Iterable[Any]) -> None:
     """Let tokens that are fed at once see what they would see one by one.
 
