@@ -287,7 +287,7 @@ class _AttentionRows:
             each[0, :, :entries] = rows[row][:, places]
         mx.eval(taken)
         # A layer without attention writes nothing.
-        windows.fill(single, *(taken or (None, None)), length if taken else 0, entries)
+        windows.fill(single, taken, length if taken else 0, entries)
         if row != last:
             for each in self._both:
                 each[row] = each[last]

@@ -14,7 +14,7 @@ untrimmable.
 can be cut off again as well. mlx-lm itself believes that any number can.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,9 +72,10 @@ def held_in_order(single: Any) -> tuple[list[mx.array], mx.array]:
     return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])
 
 
-def fill(single: Any, keys: mx.array | None, values: mx.array | None, length: int, entries: int) -> None:
-    """Let the cache of one text of this length hold keys and values, the oldest first, of its latest ``entries``."""
-    single.keys, single.values, single.offset = keys, values, length
+def fill(single: Any, both: Sequence[mx.array], length: int, entries: int) -> None:
+    """Let the cache of a text hold its latest ``entries``: keys and values, the oldest first, or none at all."""
+    single.keys, single.values = both or (None, None)
+    single.offset = length
     if isinstance(single, RotatingKVCache):
         single._idx = entries
 
