@@ -1,9 +1,12 @@
 """Compares the range that `predict` gives for this machine with the speed that `bench` measures.
 
     python benchmarks/predicted.py --model qwen2.5-coder-0.5b --dict pl.dict --runs 5
+    python benchmarks/predicted.py --model qwen2.5-coder-1.5b --dict pl.dict --runs 10 \\
+        --draft-model gemma-pl --alignment gemma-qwen.align
 
-Each run measures passes as `doctor` does, lets `bench` decode a few prompts plainly and with dictionary and history,
-and replays the very texts that came of it. Prints, and appends to ``benchmarks/results/predicted.jsonl``.
+Each run measures passes as `doctor` does, lets `bench` decode a few prompts plainly and with dictionary, history and
+draft model if there is one, and replays the very texts that came of it. Prints, and appends to
+``benchmarks/results/predicted.jsonl``.
 """
 
 import json
@@ -15,16 +18,16 @@ from typing import Any
 import click
 from real_models import real_model
 
-from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PLAIN, DrafterSpec, Options
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
-from spectool.measure.predict import APART, MEASURED, Machine, predict
-from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_model
+from spectool.measure.machines import machine_here
+from spectool.measure.predict import predict
+from spectool.measure.recorded import NO_COST, Text, record
+from spectool.runtime import DrafterSet, load_drafter
+from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key
-from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.pass_costs import save_costs
 from spectool.tokenization.opening import open_tokenizer
 
@@ -34,45 +37,55 @@ RESULTS = Path(__file__).parent / "results" / "predicted.jsonl"
 @click.command()
 @click.option("--model", default="qwen2.5-coder-0.5b", show_default=True)
 @click.option("--dict", "dictionary", type=click.Path(path_type=Path), required=True)
+@click.option("--draft-model", "draft", type=click.Path(exists=True))
+@click.option("--alignment", type=click.Path(exists=True))
 @click.option("--language", default="pl", show_default=True)
 @click.option("--runs", default=5, show_default=True)
 @click.option("--prompts", "count", default=4, show_default=True)
 @click.option("--tokens", default=48, show_default=True)
-def main(model: str, dictionary: Path, runs: int, **settings: Any) -> None:
+def main(model: str, dictionary: Path, draft: str | None, alignment: str | None, runs: int, **settings: Any) -> None:
     """Measure, compare and save."""
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
     path = str(real_model(model))
-    loaded, tokenizer = load_model(path)
+    sources: dict[str, Any] = {"dictionary": (str(dictionary),), "history": True}
+    if draft is not None:
+        sources |= {"draft_model": draft, "alignment": alignment}
+    blas = "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference"
+    about = {"model": model, "blas": blas} | ({"draft": Path(draft).name} if draft else {})
     inside = 0
     for seed in range(runs):
-        costs = measure_costs(loaded, tokenizer, model)
-        save_costs(model_key(loaded), costs)
-        machine = Machine(PassCurve(costs.seconds, costs.plain), MEASURED, noise=APART)
-        found = one_run(path, tokenizer, dictionary, seed, machine, **settings)
+        for name in filter(None, (path, draft)):
+            loaded, tokenizer = load_model(name)
+            save_costs(model_key(loaded), measure_costs(loaded, tokenizer, name))
+        found = one_run(path, sources, seed, **settings)
         inside += found["low"] <= found["measured"] <= found["high"]
-        blas = "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference"
-        click.echo(json.dumps({"model": model, "blas": blas, **found}))
+        click.echo(json.dumps({**about, **found}))
         with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"model": model, "blas": blas, **settings, **found}) + "\n")
+            file.write(json.dumps({**about, **settings, **found}) + "\n")
     click.echo(f"{inside} of {runs} in the range")
 
 
-def one_run(
-    path: str, tokenizer: Any, dictionary: Path, seed: int, machine: Machine, language: str, count: int, tokens: int
-) -> dict[str, float]:
+def one_run(path: str, sources: dict[str, Any], seed: int, language: str, count: int, tokens: int) -> dict[str, float]:
     """The range, and the speed that was measured."""
-    spec = DrafterSpec((), {"dictionary": (str(dictionary),), "history": True})
-    options = Options(path, {"look-ups": spec}, language, count, tokens=tokens, temp=0.7, seed=seed)
+    options = Options(path, {"drafts": DrafterSpec((), sources)}, language, count, tokens=tokens, temp=0.7, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         run = run_benchmark(options, Path(folder) / "run", lambda line: None, _NoProgress)
+    tokenizer = load_model(path, lazy=True)[1]
     prompts = [ids_of_prompt(each, tokenizer) for each in load_prompts(language, open_tokenizer(path), count, 0)]
-    drafted = [block.by_configuration["look-ups", None] for block in run.blocks]
+    drafted = [block.by_configuration["drafts", None] for block in run.blocks]
     plainly = [block.by_configuration[PLAIN, 0] for block in run.blocks]
     plain = sum(each.seconds / each.tokens * one.tokens for each, one in zip(plainly, drafted, strict=True))
-    drafter = LookupDrafter(Dictionary(dictionary), True, LEAST_OF_LOOKUPS)
-    found = predict([one.output for one in drafted], drafter, machine, prompts=prompts)
+    texts = [Text(prompt, one.output) for prompt, one in zip(prompts, drafted, strict=True)]
+    found = load_drafter(open_tokenizer(path), **sources)
+    assert isinstance(found, DrafterSet)
+    machine, look_ups, recording, costs = next(iter(machine_here(path).values())), found.members[0], None, [NO_COST]
+    if draft := sources.get("draft_model"):
+        recording, model = record(texts, found.members[1]), found.members[1].cache
+        assert model is not None
+        costs = [*machine.draft_costs(model.model, draft)]
+    expected = predict(texts, machine, look_ups, recording, costs)
     measured = plain / sum(one.seconds for one in drafted)
-    return {"low": round(found.low, 3), "measured": round(measured, 3), "high": round(found.high, 3)}
+    return {"low": round(expected.low, 3), "measured": round(measured, 3), "high": round(expected.high, 3)}
 
 
 class _NoProgress:

@@ -47,7 +47,7 @@ def doctor(
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.doctor import measure_costs
-    from spectool.measure.sharing import cheaper_here, row_to_share
+    from spectool.measure.machines import cheaper_here, row_to_share
     from spectool.runtime.loading import load_model
     from spectool.runtime.policy.costs import known_costs, model_key
 

@@ -31,7 +31,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
-from spectool.measure.sharing import cheaper_here
+from spectool.measure.machines import cheaper_here
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.loading import load_model, open_dictionaries
 from spectool.runtime.policy.costs import known_costs

@@ -99,18 +99,18 @@ def cheaper_weight_formats(chip: str, bits: int, mode: str, measured: PassCurve 
     """
     rows = rows_for(chip_of(chip)) if chip_of(chip) else []
     own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
-    now, read = min(map(_cost, own), default=0.0), _read(bits, mode)
+    now, read = min(map(_cost, own), default=0.0), read_bits(bits, mode)
     return [
         f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
-        f"{_cost(row.curve) * _read(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
+        f"{_cost(row.curve) * read_bits(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
         f"({row.source}). To see what drafts gain then: spectool predict --on {shlex.quote(chip)} --bits {row.bits} "
         f"--mode {row.mode}. To convert: mlx_lm.convert --hf-path MODEL -q --q-bits {row.bits} --q-mode {row.mode} "
         "--mlx-path NEW"
         for row in rows
         if (row.bits, row.mode) != (bits, mode)
         and row.bits >= bits
-        and _read(row.bits, row.mode) <= _AS_FAST * read
-        and _cost(row.curve) * _read(row.bits, row.mode) < _CHEAPER * now * read
+        and read_bits(row.bits, row.mode) <= _AS_FAST * read
+        and _cost(row.curve) * read_bits(row.bits, row.mode) < _CHEAPER * now * read
     ]
 
 
@@ -118,6 +118,6 @@ def _cost(curve: PassCurve) -> float:
     return curve.costs(_ROWS - 1, 0)[-1]
 
 
-def _read(bits: int, mode: str) -> float:
+def read_bits(bits: int, mode: str) -> float:
     """Bits that a plain pass reads for each weight, with scales and biases: its time is proportional to them."""
     return bits + _SCALES[mode] / _GROUPS[mode]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from spectool.measure.replay import replay
+from spectool.runtime.caches.text_cache import AT_ONCE
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
@@ -19,7 +20,8 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
-_NO_COST = DraftCost(0.0, 0.0)
+NO_COST = DraftCost(0.0, 0.0)
+"""Of passes that are counted, and whose time does not matter."""
 
 
 class Text(NamedTuple):
@@ -139,6 +141,8 @@ class RecordedModel(Drafter):
 
 def _reading(cost: DraftCost, tokens: int) -> float:
     """Plain passes of the target that a pass of the draft model over some tokens takes."""
+    if cost.curve is not None and tokens <= AT_ONCE:
+        return cost.token * cost.curve.seconds(max(1, tokens), 0) / cost.curve.seconds(1, 0)
     return max(cost.token, cost.reading * tokens)
 
 
@@ -207,7 +211,7 @@ def play(
     policy: Policy | int,
     look_ups: Drafter | None = None,
     recording: Recording | None = None,
-    cost: DraftCost = _NO_COST,
+    cost: DraftCost = NO_COST,
     *,
     context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
@@ -244,3 +248,15 @@ def play(
     outputs, prompts = [text.output for text in texts], [text.prompt for text in texts]
     counts = replay(outputs, DrafterSet(members), policy, on_cycle, prompts, context)
     return Replayed(counts, checking, model.plain_passes(cost) if model is not None else 0.0)
+
+
+def first_right(texts: Sequence[Text], drafter: Drafter) -> float:
+    """The share of places at which the first token that look-ups propose is right, 0..1."""
+    right = places = 0
+    for text in texts:
+        drafter.start(text.prompt)
+        for token in text.output:
+            right += list(drafter.propose(1).tokens) == [token]
+            drafter.commit((token,))
+        places += len(text.output)
+    return right / max(1, places)

@@ -154,6 +154,11 @@ def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool)
     if costs is None or known is None or not costs.whole:
         share = weight_bytes(draft) / max(1, weight_bytes(target))
         return DraftCost(share, share / 8)
-    plain = known.plain[min(known.plain)]
-    reading = min(time / rows for rows, time in costs.curve.items())
-    return DraftCost(costs.curve[1] / plain, reading / plain, PassCurve(costs.seconds, costs.plain))
+    return measured_draft_cost(costs, known)
+
+
+def measured_draft_cost(draft: PassCosts, target: PassCosts) -> DraftCost:
+    """What passes of a draft model take in plain passes of its target, both as measured."""
+    plain = target.plain[min(target.plain)]
+    reading = min(time / rows for rows, time in draft.curve.items())
+    return DraftCost(draft.curve[1] / plain, reading / plain, PassCurve(draft.seconds, draft.plain))

@@ -11,7 +11,9 @@ from spectool.corpora import sample_path
 from spectool.lab.hindsight import Machine as Simulated
 from spectool.lab.hindsight import Saved, play
 from spectool.measure.chips import chip_of, published
-from spectool.measure.predict import Forecast, Machine, machines_on, predict
+from spectool.measure.machines import Machine, machines_on
+from spectool.measure.predict import Forecast, predict
+from spectool.measure.recorded import Text
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -67,7 +69,7 @@ class Pairs(Drafter):
 def test_figures_are_those_of_a_replay_on_a_simulated_machine(row: Any, documents: list[list[int]]) -> None:
     points = row.curves[min(row.curves)]
     curve = PassCurve({0: points}, {0: 1.0})
-    found = predict(documents, Pairs(documents), Machine(curve))
+    found = predict([Text((), each) for each in documents], Machine(curve), Pairs(documents))
     saved = [Saved([], each, {"pairs": [guesses(each, at) for at in range(len(each))]}) for each in documents]
     simulated = Simulated(lambda rows: curve.seconds(rows, 0), {})
     seconds = sum(play(saved, ["pairs"], simulated, Policy(PassCurve({0: points}, {0: 1.0}))))
@@ -76,11 +78,11 @@ def test_figures_are_those_of_a_replay_on_a_simulated_machine(row: Any, document
 
 
 def test_a_range_has_what_lies_between(documents: list[list[int]]) -> None:
-    drafter = LookupDrafter(history=True)
+    drafter, texts = LookupDrafter(history=True), [Text((), each) for each in documents]
     (machine,) = machines_on("Apple M5 Max", 6, "affine").values()
-    wide, exact = (predict(documents, drafter, each) for each in (machine, machine._replace(shares=(1.0, 1.0))))
+    wide, exact = (predict(texts, each, drafter) for each in (machine, machine._replace(shares=(1.0, 1.0))))
     assert 1.0 < wide.low < exact.high < wide.high
-    noisy = predict(documents, drafter, machine._replace(noise=0.04))
+    noisy = predict(texts, machine._replace(noise=0.04), drafter)
     assert (noisy.low * 1.04, noisy.high / 1.04) == pytest.approx((wide.low, wide.high))
     assert wide.counts.tokens == sum(map(len, documents))
 

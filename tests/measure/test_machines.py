@@ -7,9 +7,9 @@ import mlx.nn as nn
 import pytest
 
 from spectool import SpectoolError
-from spectool.measure import sharing
+from spectool.measure import machines
 from spectool.measure.chips import ChipCosts
-from spectool.measure.sharing import cheaper_here, row_to_share, weights_form
+from spectool.measure.machines import cheaper_here, row_to_share, weights_form
 from spectool.runtime import machine
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
@@ -45,7 +45,7 @@ def test_steep_weights_are_told_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch)
     nn.quantize(model, group_size=32, bits=4)
     assert weights_form(model) == (4, "affine", 32)
     assert cheaper_here(model, STEEP) == []  # nothing was published of this machine
-    monkeypatch.setattr(sharing, "chip_name", lambda: "M2")
+    monkeypatch.setattr(machines, "chip_name", lambda: "M2")
     assert any("mxfp4" in note and "--q-bits 4" in note for note in cheaper_here(model, STEEP))
     flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
     assert cheaper_here(model, flat) == []  # as it was measured here, whatever was published

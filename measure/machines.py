@@ -1,0 +1,201 @@
+"""Where a model writes: what passes cost there, as measured on this machine or published of a chip, and how sure it is.
+
+This machine also says what would make drafts cheaper on it, and what others may learn from its measurement.
+"""
+
+import os
+import platform
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from importlib.metadata import version
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from spectool import SpectoolError
+from spectool.measure.bandwidth import cost_range
+from spectool.measure.chips import ChipCosts, cheaper_weight_formats, chip_of, published, read_bits, rows_for
+from spectool.runtime.loading import load_model
+from spectool.runtime.machine import blas_advice, machine_name, weight_bytes
+from spectool.runtime.mlx_lm_compat import get_total_parameters
+from spectool.runtime.policy.costs import known_costs, measured_draft_cost
+from spectool.runtime.policy.curve import FREE, PassCurve
+from spectool.runtime.policy.pass_costs import PassCosts
+from spectool.runtime.policy.record import DraftCost
+
+# What a pass with drafts takes more than a plain one may turn out to be these times as much as the curve says:
+PUBLISHED = 0.8, 1.25
+MEASURED = 0.9, 1.25  # the least of several times, which is hardly ever too long
+ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
+_FAR = 3  # times the size that was measured: another kind of model
+_SHORT = 1024  # tokens of context after which a pass still takes about as long as after none
+APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
+
+
+class Machine(NamedTuple):
+    """What passes cost somewhere."""
+
+    curve: PassCurve = FREE
+    shares: tuple[float, float] = 1.0, 1.0  # of what passes take more than plain ones: by which it may be wrong
+    row: ChipCosts | None = None  # what was published
+    context: int = 0  # the longest that was measured
+    noise: float = 0.0  # of the time that a text takes, as a share of it
+    plain: float | None = None  # tokens a second without drafts, after a short context, if that is known
+    weights: float | None = None  # bytes that a plain pass of the model reads
+    chip: str = ""
+    costs: PassCosts | None = None  # what was measured here
+
+    def not_known(self, size: float | None, context: int) -> Iterator[str]:
+        """What may differ from the measurement, in words."""
+        measured = self.row and self.row.parameters
+        if self.row and self.row.scope == "matrix":
+            yield "model: where one matrix was measured, --size and --context change nothing; the rest depends on them"
+        elif context > self.context:
+            yield f"context: measured after {self.context:,} tokens; after {context:,}, passes over more rows cost more"
+        if measured and not size:
+            yield "size: give yours with --size, which leaves out measurements of far other sizes"
+        elif measured and size and not _near(size, self.row):
+            yield f"size: measured with {measured:g} billion weights, not {size:g}"
+
+    def draft_costs(self, draft: Any, name: str) -> tuple[DraftCost, DraftCost]:
+        """The least and the most that a draft model, which the user calls ``name``, may cost, in plain passes.
+
+        Raises:
+            SpectoolError: It was not measured on this machine, or nothing is known of the chip or of the target's size.
+        """
+        if self.costs is None:
+            if self.weights is None:
+                raise SpectoolError("what a draft model costs depends on the size of yours: give it with --size")
+            return cost_range(self.chip, weight_bytes(draft), self.weights)
+        costs = known_costs(draft)
+        if costs is None or not costs.whole:
+            models = f"--model {shlex.quote(self.costs.model)} --draft-model {shlex.quote(name)}"
+            raise SpectoolError(f"{name} was not measured on {machine_name()}. Run: spectool doctor {models}")
+        cost = measured_draft_cost(costs, self.costs)
+        low, high = (cost._replace(token=share * cost.token, reading=share * cost.reading) for share in MEASURED)
+        return low, high
+
+
+def machine_here(name: str) -> dict[str, Machine]:
+    """What `spectool doctor` has measured of a model on this machine, by the machine.
+
+    Raises:
+        SpectoolError: It has not.
+    """
+    model = load_model(name, lazy=True)[0]
+    costs = known_costs(model)
+    if costs is None or not costs.whole:
+        raise SpectoolError(
+            f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {shlex.quote(name)}"
+        )
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
+    machine = Machine(curve, MEASURED, None, max(costs.seconds), APART, 1 / costs.plain[min(costs.plain)])
+    return {costs.machine: machine._replace(weights=weight_bytes(model), costs=costs)}
+
+
+def machines_on(
+    chip: str, bits: int, mode: str, *, experts: bool = False, size: float | None = None, context: int = 0
+) -> dict[str, Machine]:
+    """What was published of passes on a chip, or on those of its generation, by source.
+
+    Of a model of that ``size``, in billions of weights: other sizes are left out where there is anything else, and one
+    matrix where a whole model was measured after about as many tokens.
+
+    Raises:
+        SpectoolError: Nothing was.
+    """
+    if not (name := chip_of(chip)):
+        raise SpectoolError(f"--on: expected a chip of Apple's, such as M2 or 'M4 Pro', got {chip!r}")
+    known = rows_for(name, experts=experts)
+    rows = [row for row in known if (row.bits, row.mode) == (bits, mode)]
+    if not rows:
+        forms = ", ".join(dict.fromkeys(row.form for row in known)) or "none"
+        among = (row.chips for row in published() if (row.bits, row.mode, row.experts) == (bits, mode, experts))
+        chips = ", ".join(dict.fromkeys(chain.from_iterable(among))) or "none"
+        raise SpectoolError(
+            f"nobody has published what passes of {bits}-bit {mode} weights{' of experts' * experts} cost on {name} or "
+            f"its generation, so no figure is guessed. Published of its generation: {forms}; with such weights: "
+            f"{chips}. `spectool doctor` measures your own machine"
+        )
+    if size is not None:
+        rows = [row for row in rows if row.parameters is None or _near(size, row)] or rows
+        if any(_near(size, row) and min(row.curves) <= max(_SHORT, context) for row in rows):
+            rows = [row for row in rows if row.scope != "matrix"]
+    return {row.title: _published(row, name, size) for row in rows}
+
+
+def _published(row: ChipCosts, chip: str, size: float | None) -> Machine:
+    """A chip on which passes cost what a row says."""
+    billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
+    weights = billions * 1e9 / 8 * read_bits(row.bits, row.mode) if billions else None
+    return Machine(row.curve, shares, row, max(row.curves), weights=weights, chip=chip)
+
+
+def _near(size: float, row: ChipCosts | None) -> bool:
+    """Whether a model of that many billions of weights was measured, or one of another size that is not far off."""
+    return row is not None and row.parameters is not None and 1 / _FAR <= size / row.parameters <= _FAR
+
+
+def weights_form(model: Any) -> tuple[int, Any, int | None]:
+    """Bits, mode and group of most of a model's weights."""
+    found: Counter[tuple[int, str, int | None]] = Counter()
+    for module in model.modules():
+        if hasattr(module, "bits") and hasattr(module, "group_size"):
+            found[module.bits, getattr(module, "mode", "affine"), module.group_size] += 1
+    if found:
+        return found.most_common(1)[0][0]
+    weights: Any = tree_flatten(model.parameters())
+    return 8 * max(weights, key=lambda each: each[1].size)[1].itemsize, "none", None
+
+
+def chip_name() -> str:
+    """The chip of this machine, as the table names it; its processor where it is no Mac."""
+    info: dict[str, Any] = mx.device_info()
+    name = str(info.get("device_name", platform.processor() or platform.machine()))
+    return chip_of(name) or name
+
+
+def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
+    """Sentences on what would make drafts for a model cheaper on this machine: another BLAS, or form of its weights."""
+    bits, mode, _ = weights_form(model)
+    if advice := blas_advice(model):
+        return [advice]
+    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
+
+
+def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
+    """What was measured of a model here, in plain passes; no size is quicker than a smaller one.
+
+    Raises:
+        SpectoolError: There was time for passes over single tokens alone.
+    """
+    curves: dict[int, dict[int, float]] = {}
+    for depth, curve in costs.seconds.items():
+        rising = accumulate((seconds / curve[1] for _, seconds in sorted(curve.items())), max)
+        if len(curve) > 1:
+            curves[depth] = dict(zip(sorted(curve), (round(each, 3) for each in rising), strict=True))
+    if not curves:
+        raise SpectoolError("there was time for passes over single tokens alone. Measure longer: --seconds 60")
+    bits, mode, group = weights_form(model)
+    return ChipCosts(
+        chips=(chip_name(),),
+        bits=bits,
+        mode=mode,
+        group=group,
+        scope="pass",
+        curves=curves,
+        source="spectool doctor --share",
+        seen=f"{date.today():%Y-%m}",
+        parameters=max(0.001, round(get_total_parameters(model) / 1e9, 3)),
+        experts=any("experts" in name or "switch_mlp" in name for name, _ in model.named_modules()),
+        about={
+            "mlx": version("mlx"),
+            "architecture": type(model).__module__.rpartition(".")[2],
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+            "plain_ms": round(1e3 * costs.plain[min(costs.plain)], 2),
+        },
+    )
