@@ -28,8 +28,7 @@ format: .venv/installed          ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/docs                 ## write the pages of commands, and the site into .scratch/site; broken links and anchors are errors
-	$(BIN)/python docs/write_cli_reference.py
+docs: .venv/installed               ## the documentation site into .scratch/site; broken links and anchors are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open .scratch/site/index.html"
 
@@ -41,13 +40,8 @@ docs: .venv/docs                 ## write the pages of commands, and the site in
 	@touch $@
 
 .venv/installed: .venv/core
-	@echo "installing what the tests and checks need into .venv, about 600 MB more"
+	@echo "installing what the tests and checks need into .venv, about 650 MB more"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
-
-.venv/docs: .venv/core
-	@echo "installing what the site needs into .venv, about 50 MB more"
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 clean:                           ## forget the environment and all scratch files

@@ -26,7 +26,7 @@ __all__ = [
     "require_extra",
 ]
 
-_EXTRAS = {"hub": ("datasets",), "lab": ("pandas", "scipy")}
+_EXTRAS = {"hub": ("datasets",), "parquet": ("pyarrow",), "lab": ("pandas", "pyarrow", "scipy")}
 
 
 class SpectoolError(Exception):
@@ -68,7 +68,7 @@ def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, before ``what`` begins.
 
     Args:
-        extra: ``hub`` or ``lab``.
+        extra: ``hub``, ``parquet`` or ``lab``.
         what: The command or option that needs it, as the user typed it.
 
     Raises:

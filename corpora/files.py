@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from spectool import CorpusError, escaped_name
+from spectool import CorpusError, escaped_name, require_extra
 from spectool.corpora.documents import ReadCounts
 
 TABLES = (".jsonl", ".ndjson", ".parquet")
@@ -140,6 +140,7 @@ def _suffixes(path: Path) -> tuple[str, str]:
 
 
 def _zstandard(raw: BufferedReader) -> Any:
+    require_extra("parquet", str(raw.name))
     import pyarrow
 
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from spectool import CorpusError
+from spectool import CorpusError, require_extra
 from spectool.corpora.cleaning import clean
 from spectool.corpora.decoding import text_blocks
 from spectool.corpora.documents import LONGEST_DOCUMENT, LONGEST_LINE, Document, ReadCounts, too_long
@@ -68,6 +68,7 @@ def documents(
 
 def _parquet_rows(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield number (from 1) and values of every row: the text, and ``id`` where there is one."""
+    require_extra("parquet", str(file.path))
     import pyarrow
     from pyarrow import parquet
 

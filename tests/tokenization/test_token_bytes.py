@@ -1,4 +1,4 @@
-"""Lists against the backend's own decoding, on small and on real tokenizers."""
+"""TokenBytes against the backend's own decoding, on small and on real tokenizers."""
 
 import json
 import random
