@@ -1,4 +1,4 @@
-"""Names of artifacts in the user's cache, where commands without ``-o`` write them."""
+"""Names of artifacts and draft models in the user's cache, where commands without ``-o`` write them."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 AUTO = "auto"
-"""Named instead of a dictionary: those in the user's cache that are for the tokenizer in use."""
+"""Named instead of a dictionary or a draft model: what is in the user's cache for the tokenizer in use."""
 
 
 def default_path(name: str) -> Path:
@@ -21,6 +21,18 @@ def find_artifact(path: Path, suffix: str = "") -> Path:
     path = Path(os.path.expanduser(path))  # noqa: PTH111 (the other one raises for an unknown user)
     names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
     return next((cached for cached in map(default_path, names) if cached.is_file()), path)
+
+
+def draft_path(name: str) -> Path:
+    """Where a draft model with this name is kept in the user's cache."""
+    return default_path("drafts") / name
+
+
+def find_draft(name: str) -> str:
+    """``name`` itself or, if nothing is there, the draft model with that name in the user's cache."""
+    named = Path(os.path.expanduser(name))  # noqa: PTH111
+    cached = draft_path(name) if len(named.parts) == 1 and not os.path.lexists(named) else named
+    return str(cached) if cached != named and cached.is_dir() else name
 
 
 def digest(*values: Any) -> str:

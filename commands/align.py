@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from spectool.artifacts.default_paths import default_path
+from spectool.artifacts.default_paths import default_path, find_draft
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
@@ -15,17 +15,21 @@ from spectool.commands.shared.options import command, draft_option, option, out_
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
 @option(
     "--corpus",
-    required=True,
+    default="sample:all",
     metavar="C",
-    help="Text to judge the pair on, in the language that the model will write; as for build-dict.",
+    help="Text to judge the pair on, in the language that the model will write, as for build-dict; by default the "
+    "bundled Polish and Ukrainian samples.",
+    show_default=False,
 )
 @out_option
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
 
-    Only the tokenizers are read, so you can judge a pair before you download its models. The report ends with a
-    verdict. The exit status is 1 if more than 1% of the translated tokens differ from the tokenizer's own encoding.
-    Then drafts are lost, but the output stays the same.
+    Only the tokenizers are read, so you can judge a pair before you download its models. Without -o, `generate`, `chat`
+    and `serve` find the alignment in your cache folder.
+
+    The report ends with a verdict. The exit status is 1 if more than 1% of the translated tokens differ from the
+    tokenizer's own encoding. Then drafts are lost, but the output stays the same.
 
     \b
     string free  share of drafts that are translated without encoding any text
@@ -34,16 +38,16 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
 
     \b
     Example:
-        spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B --corpus wiki-pl -o qwen-bielik.align
+        spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B
     """
     from spectool.artifacts.alignment import Alignment
-    from spectool.build.alignment.check import require_checked
+    from spectool.artifacts.alignment_report import require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.align_summary import judgement
     from spectool.commands.shared.tokenizers import open_tokenizers
 
     source = open_text(corpus)
-    drafting, verifying = open_tokenizers(Alignment.format, out, draft=draft, target=target)
+    drafting, verifying = open_tokenizers(Alignment.format, out, draft=find_draft(draft), target=target)
     if drafting.fingerprint == verifying.fingerprint:
         raise click.UsageError(
             "draft and target have the same tokenizer: no alignment is needed. Give the draft alone: "
@@ -59,4 +63,4 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
         say(f"all figures: spectool {shlex.join(shown)}")
         if judged["usable"]:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
-            say_next(["generate", *models, "--alignment", str(path)])
+            say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])

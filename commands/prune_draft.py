@@ -1,7 +1,13 @@
 """The command ``prune-draft``."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import click
+
+from spectool.artifacts.default_paths import draft_path, slug
 from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
 
@@ -9,42 +15,88 @@ from spectool.commands.shared.options import Whole, command, draft_option, optio
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
 @option(
+    "--pack",
+    "packs",
+    multiple=True,
+    metavar="NAME",
+    help="Counts of a language to keep: pl, uk or crh, which are bundled, or a file; may be repeated.",
+)
+@option(
     "--corpus",
     "corpora",
-    required=True,
     multiple=True,
     metavar="C",
-    help="Text in a language to keep, as for build-dict; may be repeated. All have the same weight.",
+    help="Text in a language to keep, as for build-dict; may be repeated.",
 )
-@path_option("-o", "--out", required=True, metavar="DIR", help="Directory to write.")
-@option("--ids", type=Whole(1), help="Maximum number of tokens; by default, enough to cover 99.9% of every corpus.")
-def prune_draft(draft: str, corpora: tuple[str, ...], out: Path, ids: int | None, as_json: bool) -> None:
+@path_option("-o", "--out", metavar="DIR", help="Directory to write; by default in your cache folder.")
+@option(
+    "--ids",
+    type=Whole(1),
+    help="Maximum number of tokens; by default, enough to cover 99.9% of each. All have the same weight.",
+)
+@option(
+    "--bits",
+    type=click.Choice([16, 8, 4]),
+    help="Form of the weights: 16 for bfloat16, 8 or 4 to quantise them; by default as they are.",
+)
+def prune_draft(
+    draft: str,
+    packs: tuple[str, ...],
+    corpora: tuple[str, ...],
+    out: Path | None,
+    ids: int | None,
+    bits: int | None,
+    as_json: bool,
+) -> None:
     """Make a draft model faster by removing the tokens that your languages do not use.
 
-    Writes a copy of the model with only the tokens that your text needs, and prints what that changes. The copy can
-    still read and write any text, but other languages take more tokens, so use it for drafting only.
+    Writes a copy of the model with only the tokens that your languages need, which a pack or some text says, and prints
+    what that changes. The copy can still read and write any text, but other languages take more tokens, so use it for
+    drafting only.
 
     The copy has its own tokenizer, so align it with the target model (`spectool align`), even if the original has the
-    target's tokenizer.
+    target's tokenizer. Without -o, other commands find it by its name.
 
     \b
-    Example:
-        spectool prune-draft --draft ./gemma-3-270m --corpus wiki-pl --corpus wiki-uk -o gemma-pl-uk
+    Examples:
+        spectool prune-draft --draft ./gemma-3-270m --pack pl --pack uk
+        spectool prune-draft --draft ./gemma-3-270m --corpus texts/ --bits 8 -o gemma-texts
     """
     from spectool.artifacts.atomic import require_new
+    from spectool.build.packs.stage import open_pack
     from spectool.build.pruning.stage import prune_model
     from spectool.commands.shared.tokenizers import tokenizer_with_notes
 
-    sources = [open_text(corpus) for corpus in corpora]
-    require_new(out)
+    if not (packs or corpora):
+        raise click.UsageError("nothing says which tokens to keep: give --pack NAME, or --corpus TEXT")
+    sources, counted = [open_text(corpus) for corpus in corpora], [open_pack(name) for name in packs]
+    path = out or draft_path(draft_name(draft, [*(pack.path.stem for pack in counted), *map(slug, corpora)], bits))
+    require_new(path)
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)
-    manifest = prune_model(directory, whole, sources, out, say, ids)
+    finish: dict[str, Any] = {"finish": partial(in_form, bits=bits)} if bits else {}
+    manifest = prune_model(directory, whole, sources, path, say, ids, counted, **finish)
     facts = dict(manifest.statistics)
     facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
-    print_result(out, manifest, as_json, **facts)
+    print_result(path, manifest, as_json, **facts)
     if not as_json:
-        say_next(["align", "--draft", str(out)], "--target TARGET")
+        say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
+
+
+def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) -> str:
+    """The name of a pruned draft model in the user's cache, such as ``gemma-3-270m-pl-8bit``."""
+    return "-".join([slug(str(Path(draft).expanduser())), *languages, *([f"{bits}bit"] if bits else [])])
+
+
+def in_form(directory: Path, bits: int) -> dict[str, Any]:
+    """Give a model's directory weights of that many bits; see `prune_model` for what this returns."""
+    from spectool.runtime.loading import load_model
+    from spectool.runtime.weight_forms import convert, save_weights
+
+    say(f"giving the weights {bits} bits")
+    model = load_model(str(directory))[0]
+    convert(model, bits)
+    return {"bits": bits, "bytes": save_weights(model, bits, directory)}
 
 
 def model_directory(draft: str) -> Path:

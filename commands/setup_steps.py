@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from spectool import ArtifactError, CorpusError, MissingExtra
+from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
 from spectool.artifacts.pack import Pack
-from spectool.build.alignment.check import require_checked
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import described, open_pack

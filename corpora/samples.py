@@ -17,10 +17,12 @@ def sample_names() -> list[str]:
 
 
 def sample_path(name: str) -> Path:
-    """The file of a bundled sample."""
+    """The file of a bundled sample, or the folder of all of them for ``all``."""
+    if name == "all":
+        return _FOLDER
     if name not in sample_names():
         known = ", ".join(f"sample:{known}" for known in sample_names())
-        raise CorpusError(f"sample:{name}: no such sample. Bundled: {known}")
+        raise CorpusError(f"sample:{name}: no such sample. Bundled: {known}; sample:all is all of them")
     return _FOLDER / f"{name}.txt"
 
 

@@ -1,17 +1,20 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
+import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, TokenizerError, printable
 from spectool.artifacts.artifact import read_manifest
-from spectool.artifacts.default_paths import AUTO, default_path, find_artifact
+from spectool.artifacts.default_paths import AUTO, default_path, draft_path, find_artifact, find_draft
 from spectool.artifacts.dictionary import Dictionary
+from spectool.artifacts.manifest import Manifest
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
@@ -113,12 +116,13 @@ def _load(
 
 
 def local_model(name: str) -> Path | None:
-    """The directory of a model; None for a hub id.
+    """The directory of a model, or of a draft model by its name in the user's cache; None for a hub id.
 
     Raises:
-        RuntimeUnsupported: The name is neither.
+        RuntimeUnsupported: The name is none of these.
     """
     try:
+        name = find_draft(name)
         if name.startswith("~"):
             name = str(Path(name).expanduser())
         found, is_file = Path(name).is_dir(), Path(name).is_file()
@@ -213,9 +217,11 @@ def load_drafter(
         dictionary: A dictionary's file, or its name, from ``spectool build-dict``; or several. At each step the
             more probable of their guesses is taken, the last named of equal ones. ``"auto"`` stands for those in the
             folder that ``build-dict`` writes to without ``-o``, as far as they are for this tokenizer.
-        draft_model: Directory or hub id of a draft model, or the pair that ``mlx_lm.load`` returns.
+        draft_model: Directory or hub id of a draft model, its name in the user's cache, or the pair that
+            ``mlx_lm.load`` returns. ``"auto"`` stands for the draft model in the cache that is aligned with this
+            tokenizer, the latest of several.
         alignment: The file of an alignment from the draft's tokenizer to the target's, or its name, from
-            ``spectool align``. Needed where they differ.
+            ``spectool align``. Where they differ and none is named, it is looked for in the user's cache.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
@@ -259,6 +265,10 @@ def load_drafter(
         drafters.append(LookupDrafter(dictionaries, history, least))
     if draft_model is not None:
         least = _LEAST_OF_MODELS if min_probability is None else min_probability
+        if draft_model == AUTO:
+            draft_model = prepared_draft(tokenizer)
+            if say is not None:
+                say(f"drafting with {draft_model}, which is aligned with this tokenizer")
         drafters.append(_from_model(draft_model, tokenizer, alignment, least))
     return DrafterSet(drafters) if drafters else None
 
@@ -271,27 +281,68 @@ def _from_model(
 ) -> Drafter:
     from spectool.artifacts.alignment import Alignment
 
-    opened = None if alignment is None else Alignment(find_artifact(Path(alignment), ".align"))
     if isinstance(draft_model, tuple):
         model, loaded = draft_model
     else:
         model, loaded = load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
-    if opened is not None:
-        from spectool.runtime.drafters.model_source import ModelSource
-        from spectool.runtime.drafters.translated import TranslatedDrafter
-        from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
+    path = None if alignment is None else find_artifact(Path(alignment), ".align")
+    if path is None:
+        from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 
-        translator = ByteAlignedTranslator(opened, draft, target)
-        # A draft sees the BOS that it was trained with, not the one of the target's prompt.
-        size = len(opened.draft.token_bytes)
-        source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
-        return TranslatedDrafter(source, translator)
-    from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
+        if not (mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary)):
+            return ModelDrafter(model, min_probability=min_probability)
+        path = next(alignments_for(target, draft.matches), None)
+        if path is None:
+            command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
+            raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two: {command}")
+    from spectool.runtime.drafters.model_source import ModelSource
+    from spectool.runtime.drafters.translated import TranslatedDrafter
+    from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
-    if mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary):
-        sides = f"--draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
-        command = f"spectool align {sides} --corpus TEXT -o pair.align"
-        raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two, and give the alignment: {command}")
-    return ModelDrafter(model, min_probability=min_probability)
+    opened = Alignment(path)
+    translator = ByteAlignedTranslator(opened, draft, target)
+    # A draft sees the BOS that it was trained with, not the one of the target's prompt.
+    size = len(opened.draft.token_bytes)
+    source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
+    return TranslatedDrafter(source, translator)
+
+
+def alignments_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) -> Iterator[Path]:
+    """Yield the alignments in the user's cache for a target whose draft's tokenizer ``fits``, the latest first.
+
+    Those that failed their check, and those of other versions, are left out.
+    """
+    from spectool.artifacts.alignment import Alignment
+    from spectool.artifacts.alignment_report import require_checked
+
+    for path in sorted(default_path("").glob("[!.]*.align"), key=os.path.getmtime, reverse=True):
+        with suppress(ArtifactError, OSError):
+            manifest = read_manifest(path)
+            sides = manifest.tokenizers
+            if (manifest.format, manifest.version) != (Alignment.format, Alignment.version) or len(sides) != 2:
+                continue
+            if target.matches(sides["target"]) and fits(sides["draft"]):
+                require_checked(path, manifest)
+                yield path
+
+
+def prepared_draft(target: Tokenizer) -> str:
+    """The name of the draft model in the user's cache that was aligned last with a target's tokenizer.
+
+    Raises:
+        RuntimeUnsupported: There is none.
+    """
+    drafts = dict[str, str]()
+    for record in sorted(draft_path("").glob("[!.]*/pruning.json"), key=os.path.getmtime):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            manifest = Manifest.of(json.loads(record.read_text(encoding="utf-8")))
+            drafts[manifest.fingerprints["pruned"]] = record.parent.name
+    path = next(alignments_for(target, lambda draft: draft["fingerprint"] in drafts), None)
+    if path is None:
+        raise RuntimeUnsupported(
+            f"auto: no draft model is set up for the tokenizer of {target.name}. Set one up: spectool setup "
+            f"{shlex.quote(target.name)} --language CODE --draft-model DRAFT"
+        )
+    return drafts[read_manifest(path).fingerprints["draft"]]

@@ -12,15 +12,11 @@ of a text, there is nothing to compare.
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
-from spectool import ArtifactError
-from spectool.artifacts.alignment import SIDES
-from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.alignment_report import JoinCheck
 from spectool.build.alignment.replayed_text import is_whole, translate_text, written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -29,30 +25,10 @@ from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
 
-LOST = 0.01  # share of places that may differ before drafts count as lost
 _DRAFTED = 4  # source tokens that are joined behind committed ids
 _TEXTS = 400  # made from each tokenizer
 _LONGEST = 160  # characters of one: each of its prefixes is encoded
 _SHOWN, _BEFORE = 2, 24  # ids of an example on either side of the first difference, and characters before them
-
-
-@dataclass
-class JoinCheck:
-    """Places at which joined ids of one side were compared with its tokenizer's own."""
-
-    places: int = 0
-    different: int = 0
-    example: str = ""  # the first difference, in words; empty where there is none
-
-    @property
-    def share(self) -> float:
-        """Places that differ / places."""
-        return self.different / max(1, self.places)
-
-    def __str__(self) -> str:
-        """What differs, in words."""
-        example = f", for example {self.example}" if self.example else ""
-        return f"{self.different:,} of {self.places:,} places ({self.share:.1%}){example}"
 
 
 def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[str] = ()) -> list[str]:
@@ -163,45 +139,3 @@ def _difference(found: Sequence[int], expected: Sequence[int], token_bytes: Sequ
 
     before = b"".join(token_bytes[token] for token in expected[:first]).decode("utf-8", "replace")[-_BEFORE:]
     return f"after {before!r} the tokenizer writes {show(expected)}, joined are {show(found)}"
-
-
-def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object] = lambda message: None) -> None:
-    """Refuse an alignment whose joined ids differed from the tokenizers' own at more than a share of `LOST`.
-
-    Smaller differences are passed to ``note``, one sentence each.
-
-    Raises:
-        ArtifactError: One of the two sides differed at more than that share of places.
-    """
-    for side, name, found in checked_sides(manifest):
-        what = "committed text translated to the draft" if side == "draft" else "proposals translated to the target"
-        message = f"{path}: {what} ({name}): ids differ from the tokenizer's own at {found}"
-        if found.share > LOST:
-            raise ArtifactError(
-                f"{message}. Expected at most {LOST:.0%}. The output stays the target's own, but drafts are lost "
-                "there. Use a draft with another tokenizer, or report this one"
-            )
-        if found.different:
-            note(f"{message}. The output stays the target's own; at these places drafts are lost")
-
-
-def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
-    """Each side of an alignment: its role, its name and what was found; of the draft the worse of check and sample.
-
-    Raises:
-        ArtifactError: The manifest lacks a figure.
-    """
-    sides, statistics = [], manifest.statistics
-    try:
-        for side, other in SIDES:
-            replayed, recorded = statistics[f"{other}_to_{side}"], statistics[side]["check"]
-            found = JoinCheck(int(recorded["places"]), int(recorded["different"]), str(recorded["example"]))
-            if side == "draft":  # the sample was joined as committed text is
-                sample = JoinCheck(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
-                found = max(found, sample, key=lambda check: check.share)
-            sides.append((side, manifest.tokenizers[side]["name"], found))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError(
-            f"the manifest of this alignment lacks a figure of its check ({error}). Align again"
-        ) from error
-    return sides

@@ -1,31 +1,28 @@
-"""The stage behind ``spectool prune-draft``: a model directory and corpora in, a smaller model directory out."""
+"""The stage behind ``spectool prune-draft``: a model directory, text and packs in, a smaller model directory out."""
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
 from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory, require_space
 from spectool.artifacts.manifest import Manifest
-from spectool.build.corpus_reading import Progress, describe_corpus, encoded, sample_texts, with_progress
+from spectool.artifacts.pack import Pack
+from spectool.build.corpus_reading import Progress
+from spectool.build.pruning.sources import COUNTED, SEED, CountedPack, CountedText, Source, describe_sources
 from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
 from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import PROBES
-from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-_COUNTED = 8_000_000  # characters of a corpus in which tokens are counted; documents are drawn from a larger one
-_SEED = 11  # of the draw
 RECORD, PRUNED_FORMAT, PRUNED_VERSION = "pruning.json", "spectool-pruned-draft", 2
 """What was pruned, with the figures that the command prints, next to the model."""
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
@@ -40,18 +37,23 @@ def prune_model(
     out: Path,
     progress: Progress,
     ids: int | None = None,
+    packs: Sequence[Pack] = (),
+    finish: Callable[[Path], Mapping[str, Any]] = lambda directory: {},
 ) -> Manifest:
-    """Write a copy of a model with only the ids that some corpora need.
+    """Write a copy of a model with only the ids that some languages need.
 
     The manifest records what was kept, the coverage curve, and the length of each corpus in tokens before and after.
 
     Args:
         model: Directory of the draft model.
         whole: Its tokenizer.
-        corpora: Text in the languages to keep; each has the same weight.
+        corpora: Text in the languages to keep.
         out: Directory to write, in one step; nothing may be there.
         progress: Called at the start of each step with a short description.
-        ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus.
+        ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus and pack.
+        packs: Counts of the languages to keep. Each corpus and each pack has the same weight.
+        finish: Called with the directory of the new model before it is kept, and may change its weights. It gives what
+            the manifest's statistics say of that, and the ``bytes`` of the weights.
 
     Raises:
         TokenizerError: The tokenizer cannot be pruned, or the pruned one decodes a text differently. The error names
@@ -66,19 +68,16 @@ def prune_model(
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     with atomic_directory(out) as directory:
-        texts = [
-            sample_texts((document.text for document in with_progress(corpus)), _COUNTED, _SEED) for corpus in corpora
-        ]
         progress("counting tokens")
-        before = [[ids for _, ids in encoded(whole, drawn)] for drawn in texts]
-        counts = [np.bincount([token for ids in each for token in ids], minlength=whole.size) for each in before]
+        sources: list[Source] = [CountedText(corpus, whole) for corpus in corpora]
+        sources += [CountedPack(pack, whole) for pack in packs]
         progress("choosing ids")
         named = _ids_in([*configs.values(), spec["post_processor"]])
         if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
             progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
-        characters = {char for drawn in texts for text in drawn for char in text}
+        characters = frozenset[str]().union(*(source.characters for source in sources))
         needed = needed_ids(whole, characters, named.difference(strangers))
-        choice = choose_ids(whole, counts, needed - without_row, ids)
+        choice = choose_ids(whole, [source.counts for source in sources], needed - without_row, ids)
         content, new = pruned_spec(spec, choice.kept | without_row)
         rows = [old for old in new if old not in without_row]
         require_space(out, weights.size_with(len(rows)))
@@ -92,30 +91,25 @@ def prune_model(
         _write_tokenizer(directory, _read_json(model / "tokenizer_config.json"), whole, content, new)
         pruned = open_tokenizer(directory)  # as mlx-lm will
         _require_same(pruned, content)
-        after = [_compare(whole, pruned, *each) for each in zip(corpora, texts, before, strict=True)]
+        text = [
+            source.compare(pruned) | {"covered": round(share, 6)}
+            for source, share in zip(sources, choice.covered, strict=True)
+        ]
         with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
             size = write_weights(weights, rows, directory, bar.update)
-        figures = zip(corpora, texts, counts, after, choice.covered, strict=True)
+        form = dict(finish(directory))
         manifest = Manifest(
             PRUNED_FORMAT,
             PRUNED_VERSION,
-            arguments={"ids": ids, "coverage": COVERAGE, "counted": _COUNTED, "seed": _SEED},
-            tokenizers={"whole": whole.identity},
-            inputs=_inputs(corpora),
+            arguments={"ids": ids, "coverage": COVERAGE, "counted": COUNTED, "seed": SEED},
+            tokenizers={"whole": whole.identity, "pruned": pruned.identity | {"name": out.name}},
+            inputs=describe_sources(corpora, packs),
             statistics={
                 "ids": {"before": whole.size, "after": len(new)},
-                "weights": {"before": weights.size, "after": size},  # bytes
+                "weights": {"before": weights.size, "after": form.pop("bytes", size)},
                 "curve": choice.curve,
-                "text": [
-                    {
-                        "corpus": corpus.spec,
-                        "characters": sum(map(len, drawn)),
-                        "before": int(count.sum()),  # tokens
-                        "after": tokens,
-                        "covered": round(share, 6),
-                    }
-                    for corpus, drawn, count, tokens, share in figures
-                ],
+                "text": text,
+                **form,
             },
         )
         _write_json(directory / RECORD, asdict(manifest))
@@ -134,17 +128,6 @@ def _ids_in(configs: Sequence[Any]) -> set[int]:
     found: set[int] = set()
     renumber(list(configs), found.add)
     return found
-
-
-def _inputs(corpora: Sequence[Corpus]) -> dict[str, Any]:
-    described = [describe_corpus(corpus) for corpus in corpora]
-    return {
-        "corpus": ", ".join(each["corpus"] for each in described),
-        "files": [file for each in described for file in each["files"]],
-        "documents": sum(each["documents"] for each in described),
-        "characters": sum(each["characters"] for each in described),
-        "repaired": dict(sum((Counter(each["repaired"]) for each in described), Counter[str]())),
-    }
 
 
 def _write_tokenizer(
@@ -170,25 +153,6 @@ def _require_same(opened: Tokenizer, content: Mapping[str, Any]) -> None:
             f"{opened.name}: transformers does not load the tokenizer that was written here. Use the original draft "
             "model, and please report its tokenizer"
         )
-
-
-def _compare(
-    whole: Tokenizer, pruned: Tokenizer, corpus: Corpus, texts: Sequence[str], before: Sequence[list[int]]
-) -> int:
-    """Number of tokens of some texts with the pruned tokenizer, after checking that it decodes them like the other."""
-    tokens = 0
-    for (text, ids), old in zip(encoded(pruned, texts), before, strict=True):
-        tokens += len(ids)
-        given, expected = pruned.bytes_of(ids), whole.bytes_of(old)
-        if given != expected:
-            place = next((document.id for document in corpus if document.text.startswith(text)), text[:40])
-            at = common_prefix(given, expected)
-            raise TokenizerError(
-                f"{place}: from byte {at} of this document, expected the pruned tokenizer to decode "
-                f"{expected[at : at + 20]!r} like the original one, got {given[at : at + 20]!r}. Keep more tokens with "
-                "--ids"
-            )
-    return tokens
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from typing import Any
 
 from spectool import SpectoolError
 from spectool.artifacts.alignment import SIDES
+from spectool.artifacts.alignment_report import LOST, checked_sides
 from spectool.artifacts.manifest import Manifest
-from spectool.build.alignment.check import LOST, checked_sides
 
 
 def judgement(manifest: Manifest) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
     nothing = {source.argument: source.nothing for source in DRAFT_SOURCES if source.off}
     chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
-    if AUTO in chosen["dictionary"]:
-        raise click.UsageError("name the dictionaries instead of auto, so that the run says what it measured")
+    if AUTO in (*chosen["dictionary"], chosen["draft_model"]):
+        raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")
     if not any(chosen[source.argument] for source in DRAFT_SOURCES if source.drafts):
         raise click.UsageError("expected something that drafts")
     sources = checked_sources(chosen)

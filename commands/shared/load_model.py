@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spectool import ArtifactError
-from spectool.artifacts.default_paths import AUTO, find_artifact
+from spectool.artifacts.default_paths import AUTO, find_artifact, find_draft
 from spectool.commands.shared.console import require_there, say
 from spectool.commands.shared.model_options import DRAFT_SOURCES, pop_settings
 from spectool.runtime.settings import PENALTIES, SAMPLER
@@ -29,7 +29,7 @@ def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
             _require_format(dictionary, "spectool-dictionary")
     if alignment is not None:
         _require_format(find_artifact(alignment, ".align"), "spectool-alignment")
-    if draft is not None:
+    if draft not in (None, AUTO):
         check_model(draft)
     return sources
 
@@ -38,7 +38,7 @@ def check_model(name: str) -> None:
     """Check that a model is there, unless it may be on the hub."""
     from spectool.runtime.loading import load_model
 
-    require_there(name, load_model)
+    require_there(find_draft(name), load_model)
 
 
 def _require_format(path: Path, expected: str) -> None:

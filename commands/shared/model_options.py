@@ -132,12 +132,22 @@ DRAFT_SOURCES = (
     ),
     DraftSource(
         "draft_model",
-        _drafting("--draft-model", "--draft", "draft_model", metavar="M2", help="Draft model: directory or hub id."),
+        _drafting(
+            "--draft-model",
+            "--draft",
+            "draft_model",
+            metavar="M2",
+            help="Draft model: directory, hub id or name in your cache folder; auto uses the one there that was last "
+            "aligned with this tokenizer.",
+        ),
     ),
     DraftSource(
         "alignment",
         path_option(
-            "--alignment", metavar="FILE", help="Output of `spectool align` for the two models.", heading="Drafting"
+            "--alignment",
+            metavar="FILE",
+            help="Output of `spectool align` for the two models; by default looked for in your cache folder.",
+            heading="Drafting",
         ),
         drafts=False,
     ),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from transformers import AutoTokenizer
 
 from spectool import ArtifactError, CorpusError, TokenizerError
 from spectool.build.corpus_reading import sample_texts
+from spectool.build.packs.stage import open_pack
+from spectool.build.pruning.sources import CountedPack, CountedText
 from spectool.build.pruning.stage import RECORD, prune_model, read_record
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights, resized
@@ -32,6 +35,7 @@ from spectool.tests.running import error_of, figures, run
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
+SEED = random.SystemRandom().randrange(10**6)
 KINDS = ("bielik-11b-v2.5", "gemma-3", "gpt2", "llama-3.2", "qwen2.5", "xlm-roberta-base", "t5-small")
 
 
@@ -175,6 +179,60 @@ def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised
     for name, weight in after.items():
         rows = before[name][mx.array(olds)] if name.split(".")[-2] in ("embed_tokens", "lm_head") else before[name]
         assert mx.array_equal(weight, rows), name  # exactly, also where they are quantised
+
+
+@pytest.mark.parametrize(("bits", "tied"), [(16, True), (8, False), (4, True)])
+def test_a_form_changes_the_weights_alone(tmp_path: Path, tied: bool, bits: int) -> None:
+    mx.random.seed(5)
+    folder, asked = make_model(tmp_path / "whole", tied, False, 2), ["--corpus", "sample:pl", "--ids", 700]
+    plain = figures("prune-draft", "--draft", folder, *asked, "-o", tmp_path / "plain")
+    found = figures("prune-draft", "--draft", folder, *asked, "--bits", bits, "-o", tmp_path / "small")
+    (model, tokenizer), (expected, _) = load(str(tmp_path / "small")), load(str(tmp_path / "plain"))
+    if bits == 16:
+        expected.set_dtype(mx.bfloat16)
+    else:
+        nn.quantize(expected, 64, bits)
+    mine, theirs = (dict(tree_flatten(each.parameters())) for each in (model, expected))
+    assert mine.keys() == theirs.keys() and all(mx.array_equal(mine[name], theirs[name]) for name in mine)
+    assert found["statistics"]["weights"]["after"] == sum(weight.nbytes for weight in mine.values())
+    assert found["statistics"]["ids"] == plain["statistics"]["ids"] and found["statistics"]["bits"] == bits
+    assert tokenizer.get_vocab() == load(str(tmp_path / "plain"))[1].get_vocab()
+    if bits == 4:
+        again = run("prune-draft", "--draft", tmp_path / "small", *asked, "--bits", 8, "-o", tmp_path / "again")
+        assert "quantised already" in error_of(again) and not (tmp_path / "again").exists()
+
+
+def test_packs_count_as_the_text_of_their_pieces_does(tmp_path: Path, bundled: Tokenizer) -> None:
+    """Of lines of words that all stand alone, where a pack knows everything that a count of the text does."""
+    rng, seed = random.Random(SEED), f"seed {SEED}"
+    words = sorted({word for document in open_corpus("sample:pl") for word in document.text.split()} - {""})
+    lines = [" ".join(rng.choices([word for word in words if word.isalpha()], k=12)) for _ in range(300)]
+    (tmp_path / "pl.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    asked = ["--language", "pl", "--min-count", 1, "--min-names", 0, "-o", tmp_path / "pl.pack"]
+    assert run("pack", tmp_path / "pl.txt", *asked).exit_code == 0
+    pack, corpus = open_pack(str(tmp_path / "pl.pack")), open_corpus(str(tmp_path / "pl.txt"))
+    by_pack, by_text = CountedPack(pack, bundled), CountedText(corpus, bundled)
+    assert by_pack.characters >= by_text.characters - {"\n"}, seed
+    few = by_text.counts > 0
+    ratio = by_pack.counts[few].sum() / by_text.counts[few].sum()
+    assert 0.8 < ratio < 1.2 and np.corrcoef(by_pack.counts, by_text.counts)[0, 1] > 0.98, seed
+    assert by_pack.compare(bundled)["pieces"] == len(pack.pieces)
+
+
+@pytest.mark.nightly
+def test_a_draft_pruned_by_a_pack_covers_other_text(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False)
+    found = figures("prune-draft", "--draft", folder, "--pack", "pl", "--pack", "uk", "-o", tmp_path / "small")
+    assert [text["pack"] for text in found["statistics"]["text"]] == ["pl.pack", "uk.pack"]
+    assert all(text["covered"] >= 0.999 for text in found["statistics"]["text"])
+    record = read_record(tmp_path / "small")
+    assert record is not None and [pack["language"] for pack in record.inputs["packs"]] == ["pl", "uk"]
+    small, whole = open_tokenizer(tmp_path / "small"), open_tokenizer(folder)
+    assert record.tokenizers["pruned"]["fingerprint"] == small.fingerprint
+    for sample in ("sample:pl", "sample:uk"):
+        texts = [document.text for document in open_corpus(sample)]
+        more = sum(map(len, small.encode_batch(texts))) / sum(map(len, whole.encode_batch(texts)))
+        assert 1 <= more < 1.01, (sample, more)
 
 
 def test_the_directory_is_a_model(tmp_path: Path) -> None:

@@ -88,7 +88,6 @@ def test_an_option_that_only_mlx_lm_has_is_not_taken_for_a_mistyped_one(name: st
         ["build-dict"],
         ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "much"],
         ["align", "--draft", OTHER],
-        ["align", "--draft", OTHER, "--target", TOKENIZER],  # no language is taken for granted
         ["inspect"],
         ["inspect", TOKENIZER, "--lookup", "kot"],
         ["predict", "--corpus", "sample:pl"],

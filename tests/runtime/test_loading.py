@@ -93,7 +93,7 @@ def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
 def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:
     with pytest.raises(RuntimeUnsupported) as error:
         load_drafter(target[1], draft_model=other)
-    command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')} --corpus TEXT -o pair.align"
+    command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')}"
     assert command in str(error.value)
 
 

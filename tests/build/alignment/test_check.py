@@ -12,9 +12,10 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.alignment_report import JoinCheck, require_checked
 from spectool.artifacts.artifact import open_artifact
 from spectool.build.alignment import check, stage
-from spectool.build.alignment.check import JoinCheck, _difference, check_joins, hard_texts, require_checked
+from spectool.build.alignment.check import _difference, check_joins, hard_texts
 from spectool.build.alignment.replayed_text import Written, written
 from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment

@@ -63,7 +63,7 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
         ((*HISTORY[:-1], "history,alignment=x"), "name it with --draft-model"),
         ((*HISTORY[:-1], "history,verify=never"), "'never' is not one of 'exact', 'rejection'"),
         ((*HISTORY[:-1], "history,num-draft-tokens=2"), "give --num-draft-tokens to bench itself"),
-        ((*ONE, "--drafter", "dict=auto"), "name the dictionaries instead of auto"),
+        ((*ONE, "--drafter", "dict=auto"), "name what drafts instead of auto"),
         ((*HISTORY, "--drafter", "history"), "a name that none has yet, got 'history'. Add name=…"),
         ((*HISTORY, "--drafter", "name=plain,history"), "a name that none has yet, got 'plain'"),
         (ONE, "Missing option '--drafter'"),
