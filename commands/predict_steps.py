@@ -16,12 +16,14 @@ from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
 from spectool.measure.chips import cheaper_weight_formats, chip_of
+from spectool.measure.drafts import require_smaller
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, on_a_draft_model, predict, spanning
 from spectool.measure.recorded import NO_COST, Recording, Text, first_right, record
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, open_dictionaries
+from spectool.runtime.machine import weight_bytes
 from spectool.runtime.policy.record import DraftCost
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -121,6 +123,9 @@ class Prediction:
             min_probability=self.min_probability,
         )
         assert isinstance(found, DrafterSet) and found.cache is not None
+        for each in machines.values():
+            if each.weights is not None:
+                require_smaller(self.draft_model, weight_bytes(found.cache.model), each.weights)
         costs = {name: each.draft_costs(found.cache.model, self.draft_model) for name, each in machines.items()}
         tokens, began = sum(len(text.output) for text in texts), monotonic()
         until = None if self.max_tokens else began + _SECONDS

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from functools import cache
 from importlib.metadata import version
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
@@ -19,11 +20,13 @@ from mlx.utils import tree_flatten
 from spectool import SpectoolError
 from spectool.measure.bandwidth import cost_range
 from spectool.measure.chips import ChipCosts, cheaper_weight_formats, chip_of, published, read_bits, rows_for
+from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.machine import blas_advice, machine_name, weight_bytes
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs, measured_draft_cost
 from spectool.runtime.policy.curve import FREE, PassCurve
+from spectool.runtime.policy.measuring import DEPTHS, Passes
 from spectool.runtime.policy.pass_costs import PassCosts
 from spectool.runtime.policy.record import DraftCost
 
@@ -33,6 +36,8 @@ MEASURED = 0.9, 1.25  # the least of several times, which is hardly ever too lon
 ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
 _FAR = 3  # times the size that was measured: another kind of model
 _SHORT = 1024  # tokens of context after which a pass still takes about as long as after none
+_LAYERS = 0.5, 1.0  # of what a layer of the demo model takes, which waits for its tokens
+_SMALL_PASSES = 8
 APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
 
 
@@ -79,6 +84,44 @@ class Machine(NamedTuple):
         low, high = (cost._replace(token=share * cost.token, reading=share * cost.reading) for share in MEASURED)
         return low, high
 
+    def cost_by_size(self, weights: float, layers: int) -> tuple[DraftCost, DraftCost]:
+        """The same of a draft model that is not here, by the bytes of its weights and the number of its layers."""
+        assert self.weights is not None
+        if self.costs is None:
+            return cost_range(self.chip, weights, self.weights)
+        plain, read = self.costs.plain[min(self.costs.plain)], weights / self.weights
+        low, high = (read + share * layers * seconds_of_a_layer() / plain for share in _LAYERS)
+        return DraftCost(low, low / 8), DraftCost(high, high / 8)
+
+
+@cache
+def seconds_of_a_layer() -> float:
+    """What a layer of a small model takes on this machine, by a few passes of the bundled demo model."""
+    model, _ = load_model(str(demo_path("target")))
+    passes = Passes(model, min(DEPTHS))
+    return min(passes.run_plain() for _ in range(_SMALL_PASSES)) / len(model.layers)
+
+
+def machines_for(model: Any) -> list[Machine]:
+    """What passes of an MLX model cost on this machine, as `spectool doctor` has measured it or others its chip.
+
+    Raises:
+        SpectoolError: Nobody has.
+    """
+    costs = known_costs(model)
+    if costs is not None and costs.whole:
+        return [_measured(model, costs)]
+    bits, mode, _ = weights_form(model)
+    if not chip_of(chip := chip_name()):
+        raise SpectoolError(f"this model was not measured on {machine_name()}. Run: spectool doctor --model MODEL")
+    return list(machines_on(chip, bits, mode, size=get_total_parameters(model) / 1e9).values())
+
+
+def _measured(model: Any, costs: PassCosts) -> Machine:
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
+    machine = Machine(curve, MEASURED, None, max(costs.seconds), APART, 1 / costs.plain[min(costs.plain)])
+    return machine._replace(weights=weight_bytes(model), costs=costs)
+
 
 def machine_here(name: str) -> dict[str, Machine]:
     """What `spectool doctor` has measured of a model on this machine, by the machine.
@@ -92,9 +135,7 @@ def machine_here(name: str) -> dict[str, Machine]:
         raise SpectoolError(
             f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {shlex.quote(name)}"
         )
-    curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    machine = Machine(curve, MEASURED, None, max(costs.seconds), APART, 1 / costs.plain[min(costs.plain)])
-    return {costs.machine: machine._replace(weights=weight_bytes(model), costs=costs)}
+    return {costs.machine: _measured(model, costs)}
 
 
 def machines_on(

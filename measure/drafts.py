@@ -1,0 +1,224 @@
+"""Which draft model for which model and language, or none: a table, and what its rows promise on a machine.
+
+    share of first guesses that are right   drafts.toml, measured
+    what a pass of the target costs         as `doctor` has measured it, or as others have published it of the chip
+    what a draft token costs                by bytes, bandwidth and a time for each pass
+
+Where each token is right with probability a, k drafts that cost c plain passes each make 1 + a + ... + a^k tokens in
+the time of curve(k + 1) + k c plain passes (Leviathan et al. 2023, section 3.3). The best k gives the speed.
+"""
+
+import math
+import shlex
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spectool import SpectoolError
+from spectool.measure.machines import Machine, machines_for
+from spectool.runtime.machine import weight_bytes
+from spectool.runtime.policy.curve import PassCurve
+from spectool.tokenization.hub_names import cached_snapshot
+from spectool.tokenization.tokenizer import Tokenizer
+
+_BYTES = 2  # of a weight, as drafts are published
+_MOST = 8  # draft tokens
+PASSES = 1.6  # of a draft model for each token in the target's ids: some are cut, or settle the one before
+_WORTH = 1.03  # times as fast as look-ups, in the middle of both ranges
+_LARGEST = 0.5  # of the target's bytes
+_FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
+_LONG = 3  # bytes: shorter tokens are in every vocabulary
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+Right: TypeAlias = dict[str, dict[Literal["answers", "text"], _Share]]  # by language and kind of text
+
+
+class Draft(BaseModel):
+    """A draft model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    ids: Annotated[tuple[str, ...], Field(min_length=1)]  # on the hub; the first is advised, all are recognised
+    megabytes: Annotated[int, Field(gt=0)]  # to download
+    parameters: Annotated[float, Field(gt=0)]  # billions of weights
+    pruned: Annotated[float, Field(gt=0)]  # of these, with the ids of one language
+    layers: Annotated[int, Field(gt=0)]
+    licence: str
+    accept: bool  # whether the licence has to be accepted on the hub
+    tokenizer: str
+    right: Right = Field(default_factory=dict)  # share of first guesses
+
+    @property
+    def weights(self) -> float:
+        """Bytes that a pass reads once the model is pruned, which is also the memory that it takes."""
+        return 1e9 * _BYTES * self.pruned
+
+
+class Table(BaseModel):
+    """What is known of draft models, and of look-ups."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    look_ups: Right
+    drafts: tuple[Draft, ...]
+
+
+class Advice(NamedTuple):
+    """What a draft model is expected to bring.
+
+    Attributes:
+        draft: The best one for the language; None if none in the table is known to write it.
+        speed: With it, in times of plain decoding: least and most.
+        look_ups: With dictionary and history alone, likewise.
+        cost: Of a draft token, in plain passes, likewise.
+        pays: Whether it is expected to be worth having.
+    """
+
+    draft: Draft | None
+    speed: tuple[float, float] = (1.0, 1.0)
+    look_ups: tuple[float, float] = (1.0, 1.0)
+    cost: tuple[float, float] = (0.0, 0.0)
+    pays: bool = False
+
+    def sentence(self, model: str, language: str) -> str:
+        """What to do about it."""
+        if self.draft is None:
+            return f"No draft model in the table is known to write {language} well enough. Look-ups need none."
+        draft, alone = self.draft, f"look-ups alone {_words(self.look_ups)}"
+        costs = f"a draft token is taken to cost {self.cost[0]:.2f} to {self.cost[1]:.2f} of your model's passes"
+        if not self.pays:
+            return (
+                f"No draft model is expected to pay here: with {draft.name}, the best for {language}, this model would "
+                f"be {_words(self.speed)} times as fast, and with {alone}; {costs}."
+            )
+        licence = f"accept its licence first: {draft.licence}" if draft.accept else f"licence: {draft.licence}"
+        command = f"spectool setup {shlex.quote(model)} --language {language} --draft-model {draft.ids[0]}"
+        return (
+            f"{draft.name} is expected to pay: {_words(self.speed)} times as fast, with {alone}; {costs}. It takes "
+            f"{draft.megabytes} MB to download ({licence}) and {draft.weights / 1e6:.0f} MB of memory. To set it up: "
+            f"{command}"
+        )
+
+
+def _words(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+
+@cache
+def table() -> Table:
+    """The table; a row with an impossible value is pydantic's `ValidationError`, which names the field."""
+    return Table.model_validate(tomllib.loads((files("spectool.measure") / "drafts.toml").read_text(encoding="utf-8")))
+
+
+def cached_draft(model: Any, language: str) -> tuple[str, Advice]:
+    """The hub id of the best draft model for a language in the user's Hugging Face cache, and what it promises.
+
+    Raises:
+        SpectoolError: None of the table is there; says how to fetch the best one. Or nothing is known of what passes
+            cost here.
+    """
+    drafts = table().drafts
+    names = {each.name: name for each in drafts for name in each.ids if cached_snapshot(name, "*.safetensors")}
+    found = advise(model, language, [draft for draft in drafts if draft.name in names])
+    if found.draft is None:
+        best = advise(model, language).draft
+        fetch = f". To fetch {best.name}, {best.megabytes} MB: hf download {best.ids[0]}" if best else ""
+        raise SpectoolError(
+            f"--draft-model auto: your Hugging Face cache has no draft model that is known to write {language} and is "
+            f"small enough for this model{fetch}"
+        )
+    return names[found.draft.name], found
+
+
+def expected_speed(curve: PassCurve, right: float, token: float, *, share: float = 1.0) -> float:
+    """Times plain decoding with the best draft length, at least 1.
+
+    Args:
+        curve: What passes of the target cost.
+        right: Probability that a draft token is right, if those before it are.
+        token: Plain passes that a draft token costs.
+        share: Of what passes take more than plain ones, by which the curve may be wrong.
+    """
+    costs = curve.costs(_MOST, 0)
+    speeds = (
+        math.fsum(right**i for i in range(k + 1)) / (1 + share * (costs[k] - 1) + k * token)
+        for k in range(1, _MOST + 1)
+    )
+    return max(1.0, *speeds)
+
+
+def advise(model: Any, language: str, drafts: Sequence[Draft] | None = None) -> Advice:
+    """Whether one of ``drafts``, by default those of the table, is expected to pay for an MLX model on this machine.
+
+    Raises:
+        SpectoolError: Nothing is known of what its passes cost here.
+    """
+    machines = machines_for(model)
+    found = [
+        _promised(draft, machines, language)
+        for draft in (table().drafts if drafts is None else drafts)
+        if draft.right.get(language) and draft.weights <= _LARGEST * weight_bytes(model)
+    ]
+    return max(found, key=lambda each: sum(each.speed), default=Advice(None))
+
+
+def _promised(draft: Draft, machines: Sequence[Machine], language: str) -> Advice:
+    right, look_up = (_share(each, language) for each in (draft.right, table().look_ups))
+    with_draft, look_ups, tokens = list[float](), list[float](), list[float]()
+    for machine in machines:
+        costs = machine.cost_by_size(draft.weights, draft.layers)
+        tokens += [each.token for each in costs]
+        for share in machine.shares:
+            look_ups.append(expected_speed(machine.curve, look_up, 0.0, share=share))
+            with_draft += [expected_speed(machine.curve, right, PASSES * each.token, share=share) for each in costs]
+    speed, alone, cost = ((min(each), max(each)) for each in (with_draft, look_ups, tokens))
+    return Advice(draft, speed, alone, cost, sum(speed) >= _WORTH * sum(alone))
+
+
+def _share(right: Right, language: str) -> float:
+    """Of a language, in answers if they were measured."""
+    shares = right.get(language, {})
+    return shares.get("answers", shares.get("text", 0.0))
+
+
+def require_smaller(name: str, draft: float, target: float) -> None:
+    """Refuse a draft model of more than half the bytes of the target.
+
+    Raises:
+        SpectoolError: It is too large.
+    """
+    if draft > _LARGEST * target:
+        raise SpectoolError(
+            f"{name}: its weights take {draft / 1e6:,.0f} MB, more than half of the {target / 1e6:,.0f} MB of your "
+            "model, so its passes would cost more than they save. Take a smaller draft model, or none"
+        )
+
+
+def require_common(draft: Tokenizer, target: Tokenizer) -> None:
+    """Refuse a draft model whose vocabulary has nothing in common with the target's.
+
+    Raises:
+        SpectoolError: Hardly any token of some length is in both.
+    """
+    ours, theirs = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (target, draft))
+    if len(ours & theirs) <= _FEWEST * min(len(ours), len(theirs)):
+        raise SpectoolError(
+            f"{draft.name}: only {len(ours & theirs):,} of {target.name}'s {len(ours):,} longer tokens are in its "
+            "vocabulary, so it does not write the same languages. Take another draft model, or none"
+        )
+
+
+def require_language(name: str, right: float, look_ups: float) -> None:
+    """Refuse a draft model whose first guesses are right in a smaller share of places than those of look-ups.
+
+    Raises:
+        SpectoolError: It hardly knows the language.
+    """
+    if right < look_ups:
+        raise SpectoolError(
+            f"{name}: its first guesses are right in {right:.0%} of the places of a text in this language, those of "
+            f"look-ups, which cost nothing, in {look_ups:.0%}. Take another draft model, or none"
+        )
