@@ -19,7 +19,6 @@ the ids of each side are joined on ids.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,37 +29,11 @@ from spectool import FingerprintMismatch
 from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
-
-
-class IdLists(Sequence[tuple[int, ...]]):
-    """A list of ids for each id, one after the other in one array, which may be a mapped file.
-
-    Attributes:
-        values: All ids; int32.
-        offsets: Where each list begins, and where the last one ends; uint32 ``[ids + 1]``.
-    """
-
-    def __init__(self, values: NDArray[np.int32], offsets: NDArray[np.uint32]) -> None:
-        """Take over the arrays; nothing is copied."""
-        self.values, self.offsets = values, offsets
-        self._offsets = offsets.data
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self.values[self._offsets[index] : self._offsets[index + 1]].tolist())
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    @classmethod
-    def of(cls, lists: Sequence[tuple[int, ...]]) -> "IdLists":
-        """The same lists in one array."""
-        offsets = np.append(0, np.cumsum([len(ids) for ids in lists]))
-        return cls(np.fromiter(chain.from_iterable(lists), np.int32), offsets.astype(np.uint32))
 
 
 @dataclass(frozen=True)
@@ -151,13 +124,13 @@ class Alignment(Artifact):
         size, across = (self._size(each) for each in (role, other))
         counterpart = self._array(f"{role}_to_{other}", "int32", size)
         self._check(checks.outside(f"{role}_to_{other}", counterpart, NONE, across))
-        token_bytes = TokenBytes(*self._lists(f"{role}_token_bytes", "uint8", size))
+        token_bytes = Lists(*self._lists(f"{role}_token_bytes", "uint8", size))
         self._check(checks.token_bytes_problems(f"{role}_token_bytes_offsets", token_bytes))
         values, offsets = self._lists(f"{role}_spellings", "int32", size)
         self._check(checks.spelling_problems(f"{role}_spellings", values, offsets, token_bytes, across))
         risks = self._array(f"{role}_risks", "float16", size)
         self._check(checks.risk_problems(f"{role}_risks", risks))
-        return Side(counterpart, IdLists(values, offsets), self._by_ids(role), token_bytes, risks)
+        return Side(counterpart, Lists(values, offsets), self._by_ids(role), token_bytes, risks)
 
     def _by_ids(self, role: str) -> bool:
         figures = self.manifest.statistics.get(role)
@@ -184,13 +157,13 @@ def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32])
     """The arrays of an alignment."""
     arrays = {"prefix_index": typed(prefix_index, "int32")}
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        token_bytes = TokenBytes.of(side.token_bytes)
+        token_bytes = Lists.of(side.token_bytes)
         arrays[f"{role}_to_{other}"] = typed(side.counterpart, "int32")
-        spellings = IdLists.of(side.spellings)
+        spellings = Lists.of(side.spellings, "int32")
         arrays[f"{role}_spellings"] = typed(spellings.values, "int32")
         arrays[f"{role}_spellings_offsets"] = typed(spellings.offsets, "uint32")
         arrays[f"{role}_token_bytes_offsets"] = typed(token_bytes.offsets, "uint32")
-        arrays[f"{role}_token_bytes"] = typed(token_bytes.blob, "uint8")
+        arrays[f"{role}_token_bytes"] = typed(token_bytes.values, "uint8")
         arrays[f"{role}_risks"] = typed(side.risks, "float16")
     return dict(
         sorted(arrays.items(), key=lambda each: -each[1].itemsize)

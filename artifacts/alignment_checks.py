@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 
 LONGEST_TOKEN = 4096  # bytes of one token; of known vocabularies the longest has 1,024
 _EXPANSION, _EXTRA = 12, 16  # ids per byte (U+FDFA becomes 33 bytes under NFKC), and for what surrounds a token
@@ -27,10 +27,10 @@ def outside(array: str, values: NDArray[Any], low: int, high: int) -> Problems:
         yield array, f"ids outside {low} to {high - 1}"
 
 
-def token_bytes_problems(array: str, token_bytes: TokenBytes) -> Problems:
+def token_bytes_problems(array: str, token_bytes: Lists) -> Problems:
     """Check where the bytes of tokens begin."""
     lengths = np.diff(token_bytes.offsets.astype(np.int64))
-    if _out_of_order(token_bytes.offsets, len(token_bytes.blob)):
+    if _out_of_order(token_bytes.offsets, len(token_bytes.values)):
         yield array, "token bytes out of order"
     elif lengths.max(initial=0) > LONGEST_TOKEN:
         yield array, f"token {lengths.argmax()} has {lengths.max():,} bytes, expected at most {LONGEST_TOKEN:,}"
@@ -42,7 +42,7 @@ def _out_of_order(offsets: NDArray[np.uint32], size: int) -> bool:
 
 
 def spelling_problems(
-    array: str, values: NDArray[np.int32], offsets: NDArray[np.uint32], token_bytes: TokenBytes, size: int
+    array: str, values: NDArray[np.int32], offsets: NDArray[np.uint32], token_bytes: Lists, size: int
 ) -> Problems:
     """Check the spellings of tokens with these bytes, in a vocabulary of ``size`` ids."""
     if _out_of_order(offsets, len(values)):

@@ -14,7 +14,7 @@ dictionary may come from anyone, with a matching checksum.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -145,14 +145,7 @@ class Dictionary(Artifact):
 
     def entry(self, row: int) -> Entry:
         """The entry with a number from 0 to ``len(self) - 1``."""
-        return self._entry(self._contexts.restore_key(row), row)
-
-    def entries(self) -> Iterator[Entry]:
-        """Every entry, in trie order."""
-        return (self._entry(key, row) for key, row in self._contexts.iteritems())
-
-    def _entry(self, key: bytes, row: int) -> Entry:
-        return Entry(self._context(key), *self._proposal(row))
+        return Entry(self._context(self._contexts.restore_key(row)), *self._proposal(row))
 
     def _proposal(self, row: int) -> tuple[int, float]:
         return self._tokens[self._next_token[row]], (self._probability[row] + 1) * PROBABILITY_STEP

@@ -28,8 +28,8 @@ from spectool.artifacts.container import typed
 
 ORDERS = 5  # highest order of an n-gram
 LONGEST_PIECE = 64  # characters
-_STEPS = 4  # of a count for each power of two
-_HIGHEST_STEP = 32 * _STEPS
+STEPS = 4  # of a count for each power of two
+_HIGHEST_STEP = 32 * STEPS
 _MOST_FOR_EACH_BYTE = 2  # n-grams for each byte of the file; text makes about 0.7
 _MOST_BYTES = 9 * LONGEST_PIECE  # of a piece or a number, which bounds what is decompressed
 _LZMA: list[dict[str, Any]] = [
@@ -85,7 +85,7 @@ class Pack(Artifact):
         counts = self._bytes("counts", sum(rows))
         self._expect(len(counts) == sum(rows), f"{len(counts):,} counts, expected {sum(rows):,}", "counts")
         self._expect(int(counts.max(initial=0)) <= _HIGHEST_STEP, "a count is too large", "counts")
-        count = np.split(np.rint(2 ** (counts / _STEPS)).astype(np.int64), np.cumsum(rows)[:-1])
+        count = np.split(np.rint(2 ** (counts / STEPS)).astype(np.int64), np.cumsum(rows)[:-1])
         followers = np.split(self._numbers("followers", sum(rows[:-1])), np.cumsum(rows[:-1])[:-1])
         places = np.split(self._numbers("places", sum(rows[1:])), np.cumsum(rows[1:])[:-1])
         none = np.zeros(rows[0], np.int64)
@@ -160,7 +160,7 @@ def pack_arrays(
         followers.append(those)
         places.append(gaps)
         begin = np.cumsum(those) - those
-    steps = [np.rint(_STEPS * np.log2(np.maximum(order.count, 1))) for order in orders]
+    steps = [np.rint(STEPS * np.log2(np.maximum(order.count, 1))) for order in orders]
     content = {
         "pieces": "".join(f"{piece}\0" for piece in pieces).encode(),
         "counts": np.clip(np.concatenate(steps), 0, _HIGHEST_STEP).astype(np.uint8).tobytes(),

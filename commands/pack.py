@@ -24,14 +24,14 @@ from spectool.commands.shared.options import Whole, command, language_code, opti
 )
 @path_option("--card", metavar="FILE", help="Write a page about the pack as well, for example README.md.")
 @option("--max-bytes", type=size_in_bytes, default="2MB", metavar="SIZE", help="Maximum size of the pack.")
-@option("--min-count", type=Whole(1), default=2, help="Leave out n-grams that occur less often.")
+@option("--min-count", type=Whole(1), default=PackOptions.min_count, help="Leave out n-grams that occur less often.")
 @option(
     "--min-names",
     type=Whole(0),
     default=PackOptions.min_names,
     help="Leave out names, numbers and all that is not in lower case if it occurs less often.",
 )
-@option("--orders", type=Whole(1, 5), default=4, help="Words of the longest n-gram.")
+@option("--orders", type=Whole(1, 5), default=PackOptions.orders, help="Words of the longest n-gram.")
 def pack(
     sources: tuple[str, ...],
     out: Path,

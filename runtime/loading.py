@@ -18,7 +18,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
-from spectool.tokenization.opening import open_tokenizer, require_bounded, require_plain
+from spectool.tokenization.opening import open_tokenizer, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
 LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
@@ -110,8 +110,6 @@ def _load(
         ) from error
     if source is not None:
         tokenizer._tokenizer.name_or_path = name  # which messages and manifests call it by
-    if backend := getattr(getattr(tokenizer, "_tokenizer", None), "backend_tokenizer", None):
-        require_bounded(name, backend)
     return model, tokenizer
 
 

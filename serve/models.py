@@ -5,16 +5,16 @@ import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import flatten, is_unused
 from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.loading import load_model
+from spectool.runtime.machine import weight_bytes
 from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
@@ -91,8 +91,7 @@ def free_memory(model: Any) -> int:
     info: dict[str, Any] = mx.device_info()
     stated = next((info[key] for key in ("max_recommended_working_set_size", "total_memory") if info.get(key)), None)
     memory = stated or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    weights = sum(weight.nbytes for _, weight in cast("Any", tree_flatten(model.parameters())))
-    return max(0, int(memory - weights))
+    return max(0, int(memory - weight_bytes(model)))
 
 
 def rows_that_fit(model: Any, context: int | None, drafter: Drafter | DrafterSet | None = None) -> int:

@@ -15,21 +15,15 @@ import tokenizers
 
 from spectool import TokenizerError
 from spectool.tokenization.backend import (
-    FIX_TOKENIZER,
     backend_errors,
-    call_backend,
     sections,
-    steps_of,
     with_added_tokens,
 )
-from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.roles import find_roles
 from spectool.tokenization.tokenizer import Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
-_MOST_GROWTH = 100  # U+FDFA becomes 18 characters
-_LONGEST_CONTENT = 1000  # characters that a step writes for a piece of text
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
 _DECLARED = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -137,7 +131,6 @@ def _build(
         # Both would change the ids of a text; on a copy, since the caller's object may be in use.
         backend = with_added_tokens(backend, sections(backend)["added_tokens"])
     _require_causal(name, backend.model)
-    require_bounded(name, backend)
     specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
     # Models may declare ids beyond the tokenizer.
     known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
@@ -153,32 +146,6 @@ def _require_causal(name: str, model: Any) -> None:
             f"{name}: expected BPE without marks for parts of words and without dropout, Unigram or WordLevel, got "
             f"{' with '.join([kind, *found])}. Use the tokenizer of a causal language model"
         )
-
-
-def require_bounded(name: str, backend: tokenizers.Tokenizer) -> None:
-    """Refuse a normalizer or a decoder whose steps make a text many times longer, one after the other.
-
-    They are tried on `PROBES` and on what they replace and write themselves. A step is only taken when the text that
-    it gets is short, so that this takes no memory either.
-    """
-    for section in ("normalizer", "decoder"):
-        part = getattr(backend, section)
-        steps = steps_of({section: None if part is None else json.loads(part.__getstate__())}, section)
-        if section == "decoder":  # whose other steps add nothing; this one is written as that of normalizers is
-            steps = [step for step in steps if step["type"] == "Replace"]
-        written = [str(part) for step in steps for part in (step.get("content", ""), step.get("pattern", ""))]
-        text = "".join((*PROBES, *dict.fromkeys(written)))
-        most = _MOST_GROWTH * len(text)
-        for step in steps:
-            one = tokenizers.normalizers.Sequence([])
-            one.__setstate__(json.dumps({"type": "Sequence", "normalizers": [step]}).encode())
-            writes_much = len(step.get("content", "")) > _LONGEST_CONTENT
-            text = text if writes_much else call_backend(one.normalize_str, text, name)
-            if writes_much or len(text) > most:
-                raise TokenizerError(
-                    f"{name}: its {section} makes a text more than {_MOST_GROWTH} times longer (at the step "
-                    f"{step['type']}). {FIX_TOKENIZER}"
-                )
 
 
 def _ids(value: Any) -> tuple[int, ...]:

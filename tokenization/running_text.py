@@ -6,7 +6,7 @@ from functools import cached_property
 import tokenizers
 
 from spectool.tokenization.backend import call_backend, with_added_tokens
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -31,7 +31,7 @@ class RunningText:
         token_bytes = list(tokenizer.token_bytes)
         for token in made:
             token_bytes[token] = tokenizer.shown_bytes_of(token)
-        return TokenBytes.of(token_bytes)
+        return Lists.of(token_bytes)
 
     @cached_property
     def added(self) -> Mapping[int, str]:

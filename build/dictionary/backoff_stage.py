@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spectool import SpectoolError
-from spectool.artifacts.dictionary import Dictionary, Entry
+from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress, describe_corpus
 from spectool.build.counting import Counts, count_windows
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
 from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import arrays_within
+from spectool.build.dictionary.size_limits import Chosen, arrays_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
+
+_BYTES_AN_ENTRY = 5.8  # first guess
 
 
 class Prepared(NamedTuple):
@@ -70,7 +72,12 @@ def build_backoff(
         calibration = None if text is None else Calibration(text.predicted(chosen))
         return list(_entries(counts, chosen, calibration))
 
-    found = arrays_within(options.max_bytes, best_entries, progress)
+    def choose(most: int) -> Chosen:
+        entries = best_entries(most)
+        progress(f"packing {len(entries):,} entries")
+        return len(entries), *dictionary_arrays(entries)
+
+    found = arrays_within(options.max_bytes, _BYTES_AN_ENTRY, choose, progress)
     if found is None:
         problem = f"from {counts.total:,} tokens. Give more text"
         if best_entries(1):

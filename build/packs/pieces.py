@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.artifacts.pack import LONGEST_PIECE
 from spectool.build.corpus_reading import Progress, quiet
 from spectool.build.counting import BREAK, Counts, Level, add_counts, count_symbols, keep_rows
 
@@ -26,7 +27,6 @@ _PIECE = re.compile(
     r"|\s*\n"
     r"|\s+(?!\S)|\s"  # of several spaces, the last belongs to the word
 )
-LONGEST_PIECE = 64  # characters; longer ones, such as a line of dashes, are in no n-gram
 _PART = 1 << 24  # pieces that are counted at once, which are 100 MB of text in Latin letters
 MOST_ROWS = 1 << 22  # n-grams of one order that are remembered after each part
 
@@ -94,7 +94,7 @@ def without_rare(found: PieceCounts, min_count: int, min_names: int = 0) -> Piec
     Where too many of one order do, the rarest of it and of longer ones are left out.
 
     Without those that have a piece which is not in lower case and occurs less than ``min_names`` times, or is longer
-    than `LONGEST_PIECE`.
+    than `LONGEST_PIECE`, such as a line of dashes.
     """
     kept: list[NDArray[np.bool_]] = []
     usable = np.array([False, *(len(piece) <= LONGEST_PIECE for piece in found.pieces)])

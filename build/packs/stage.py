@@ -9,12 +9,13 @@ import numpy as np
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.pack import Order, Pack, pack_arrays
+from spectool.artifacts.pack import STEPS, Order, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.build.counting import Counts, Level, add_counts, count_windows
 from spectool.build.dictionary.backoff_stage import build_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.size_limits import Chosen, arrays_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.compiling import compile_pack
@@ -25,8 +26,6 @@ from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BYTES_AN_NGRAM = 1.5  # first guess
-_AIM, _ENOUGH = 0.985, 0.97  # of the bytes allowed: what the next trial is to take, and what ends the trials
-_TRIALS = 6
 _MERGED = 0.01  # share of merged pieces from which on it is said
 
 
@@ -60,7 +59,12 @@ def build_pack(
     found = by_frequency(without_rare(add_pieces(parts), options.min_count, options.min_names))
     if not found.pieces:
         raise SpectoolError(f"{out}: nothing occurs {options.min_count} times. Give more text, or a lower --min-count")
-    arrays, shape = _within(options.max_bytes, found, progress)
+    progress("smoothing")
+    candidates = Candidates(found)
+    fitting = arrays_within(options.max_bytes, _BYTES_AN_NGRAM, lambda most: _arrays(candidates.best(most)), progress)
+    if fitting is None:
+        raise SpectoolError(f"{out}: nothing fits in {options.max_bytes:,} bytes. Give a larger --max-bytes")
+    arrays, shape = fitting
     read = [text for pack in packs for text in pack.manifest.inputs.get("texts", [])]
     for corpus in corpora:
         kept = ("documents", "characters")  # names of files and folders may be private
@@ -72,35 +76,19 @@ def build_pack(
     return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape, check=Pack)
 
 
-def _within(limit: int, found: PieceCounts, progress: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays of the most useful n-grams that fit into the size limit, and what the manifest says of them."""
-    progress("smoothing")
-    candidates = Candidates(found)
-    everything = sum(len(level.count) for level in found.counts.levels)
-    most = min(everything, int(limit / _BYTES_AN_NGRAM))
-    for trial in range(_TRIALS):
-        progress(f"choosing {most:,} n-grams")
-        arrays, shape = _arrays(candidates.best(most))
-        size = sum(values.nbytes for values in arrays.values())
-        if size <= limit and (most >= everything or size >= _ENOUGH * limit or trial > 2):
-            break
-        most = min(everything, max(1, int(most * _AIM * limit / size)))
-    return arrays, shape
-
-
 def by_frequency(found: PieceCounts) -> PieceCounts:
     """The same n-grams with the pieces in the order of a pack: most frequent first, as coarse as they are written."""
     tokens = found.counts.levels[0]
-    steps = np.rint(4 * np.log2(tokens.count)).tolist()
+    steps = np.rint(STEPS * np.log2(tokens.count)).tolist()
     named = sorted((-step, found.pieces[symbol - 1]) for step, symbol in zip(steps, tokens.symbol, strict=True))
     return add_pieces([found], [piece for _, piece in named])
 
 
-def _arrays(found: PieceCounts) -> tuple[dict[str, Any], dict[str, Any]]:
+def _arrays(found: PieceCounts) -> Chosen:
     found = by_frequency(found)
     windows = open_windows(found.counts)
     orders = [Order(w.prefix.astype(np.int64), w.suffix, w.symbol.astype(np.int64) - 1, w.count) for w in windows]
-    return pack_arrays(found.pieces, orders, found.counts.total)
+    return sum(len(order.count) for order in orders), *pack_arrays(found.pieces, orders, found.counts.total)
 
 
 def counts_of(pack: Pack, orders: int) -> PieceCounts:

@@ -10,7 +10,6 @@ accepted. The arm has to be chosen before anything is drawn.
 from collections.abc import Sequence
 from typing import Any
 
-from spectool.artifacts.alignment import IdLists
 from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.lab.drawing.scorer import ModelScorer
 from spectool.lab.drawing.token_rows import TokenRows, spelling_table
@@ -21,7 +20,7 @@ from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import whole_characters
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 
 _DECAY = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
 _PRIOR = 4.0  # proposals that the expectation counts for
@@ -34,7 +33,7 @@ class DrawingTranslator(ByteAlignedTranslator):
         """As `ByteAlignedTranslator`."""
         super().__init__(*sides)
         spellings, token_bytes = self._alignment.draft.spellings, self._draft.token_bytes
-        assert isinstance(spellings, IdLists) and isinstance(token_bytes, TokenBytes)  # mapped
+        assert isinstance(spellings, Lists) and isinstance(token_bytes, Lists)  # mapped
         self._table = spelling_table(spellings, self._alignment.draft.counterpart, token_bytes)
         self._spelled: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import NONE, IdLists
+from spectool.artifacts.alignment import NONE
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import whole_characters
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 
 END, UNKNOWN = -1, -2
 LONGEST_SPELLING = 8  # target ids of a row
@@ -26,7 +26,7 @@ _Mask = NDArray[np.bool_]
 _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a character that a token begins after its row
 
 
-def spelling_table(spellings: IdLists, counterparts: _Ids, token_bytes: TokenBytes) -> _Ids:
+def spelling_table(spellings: Lists, counterparts: _Ids, token_bytes: Lists) -> _Ids:
     """The row of each draft token inside a text, int32 [draft ids, LONGEST_SPELLING + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with

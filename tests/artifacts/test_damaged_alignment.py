@@ -10,7 +10,7 @@ import pytest
 from spectool import ArtifactError
 from spectool.artifacts import alignment_checks
 from spectool.artifacts.alignment import Alignment
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 
 from ..running import error_of, run
 from .parts import edit, edit_manifest
@@ -138,7 +138,7 @@ def test_long_spellings_are_refused(path: Path) -> None:
 
 def test_long_tokens_are_refused() -> None:
     tokens = [b"a", b"b" * 4096, b"c" * 4097]
-    assert list(alignment_checks.token_bytes_problems("x", TokenBytes.of(tokens))) == [
+    assert list(alignment_checks.token_bytes_problems("x", Lists.of(tokens))) == [
         ("x", "token 2 has 4,097 bytes, expected at most 4,096")
     ]
-    assert not list(alignment_checks.token_bytes_problems("x", TokenBytes.of(tokens[:2])))
+    assert not list(alignment_checks.token_bytes_problems("x", Lists.of(tokens[:2])))

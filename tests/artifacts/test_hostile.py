@@ -24,7 +24,7 @@ TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     """What users do with a dictionary."""
     yield lambda: draft(path)
-    yield lambda: [list(Dictionary(path).entries()) for _ in range(2)]
+    yield lambda: [list(map(each.entry, range(len(each)))) for each in (Dictionary(path), Dictionary(path))]
     yield lambda: hostile.command("inspect", path, "--lookup", "w tym roku", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command(

@@ -1,4 +1,4 @@
-"""TokenBytes against the backend's own decoding, on small and on real tokenizers."""
+"""Lists against the backend's own decoding, on small and on real tokenizers."""
 
 import json
 import random

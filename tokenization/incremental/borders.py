@@ -19,7 +19,7 @@ import numpy as np
 
 from spectool.tokenization.backend import call_backend
 from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BEFORE = ("", "a", "A", "1", ".", "..", " .", "\U0001f600", "'", " ", "  ", "\n")
@@ -47,10 +47,10 @@ class Borders:
             step["type"] == "ByteLevel" and step["use_regex"] for step in steps
         )
         self._whole = frozenset(pair for text in whole for pair in pairwise(text))
-        text = TokenBytes.of(running.token_bytes)
-        inside = np.ones(len(text.blob), np.bool_)
-        inside[text.offsets[text.offsets < len(text.blob)]] = False  # a token's first byte follows none of its own
-        neighbours = (text.blob[:-1].astype(np.int32) << 8 | text.blob[1:])[inside[1:]]
+        text = Lists.of(running.token_bytes)
+        inside = np.ones(len(text.values), np.bool_)
+        inside[text.offsets[text.offsets < len(text.values)]] = False  # a token's first byte follows none of its own
+        neighbours = (text.values[:-1].astype(np.int32) << 8 | text.values[1:])[inside[1:]]
         self._neighbours = np.zeros(1 << 16, np.bool_)
         self._neighbours[neighbours] = True
         self._starts = lru_cache(_REMEMBERED)(self._asked)

@@ -18,7 +18,7 @@ from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import TokenBytes, byte_symbols, text_of
+from spectool.tokenization.token_bytes import Lists, byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
@@ -46,7 +46,7 @@ class IncrementalBPE:
         by_bytes = any(step["type"] == "ByteLevel" for step in tokenizer.steps("pre_tokenizer"))
         self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
         self._model, self._name = tokenizer.backend.model, tokenizer.name
-        single = np.flatnonzero(np.diff(TokenBytes.of(self.token_bytes).offsets) == 1).tolist()
+        single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         self._encoded = lru_cache(_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))

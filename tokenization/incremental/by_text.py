@@ -21,7 +21,7 @@ import numpy as np
 from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
@@ -60,8 +60,8 @@ class TailReencoder:
         self._backend = running.backend if running else tokenizer.plain_backend
         self._inside, self._name = running is not None, tokenizer.name
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
-        text = TokenBytes.of(tokenizer.token_bytes)
-        spaces = np.flatnonzero((text.blob[1:] == ord(" ")) & (text.blob[:-1] != ord(" "))) + 1
+        text = Lists.of(tokenizer.token_bytes)
+        spaces = np.flatnonzero((text.values[1:] == ord(" ")) & (text.values[:-1] != ord(" "))) + 1
         crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
         self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
 

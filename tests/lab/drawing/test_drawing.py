@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spectool.artifacts.alignment import NONE, IdLists
+from spectool.artifacts.alignment import NONE
 from spectool.lab.drawing.drafter import DrawingTranslator
 from spectool.lab.drawing.token_rows import END, LONGEST_SPELLING, UNKNOWN, TokenRows, spelling_table
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.lab.drawing.drawing_twin import DrawingTwin
 from spectool.tests.lab.drawing.drawn import LENGTH, first, following
 from spectool.tests.lab.drawing.toy_pairs import PAIRS
-from spectool.tokenization.token_bytes import TokenBytes
+from spectool.tokenization.token_bytes import Lists
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
@@ -66,9 +66,9 @@ def test_the_table_has_what_is_written_token_by_token() -> None:
     rng = np.random.default_rng(seed := 53)
     lengths = rng.integers(LONGEST_SPELLING + 4, size=2000)
     values = rng.integers(1000, size=lengths.sum()).astype(np.int32)
-    inside = IdLists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
+    inside = Lists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
     counterparts = rng.integers(NONE, 1000, size=2000).astype(np.int32)
-    token_bytes = TokenBytes.of([bytes(size) for size in rng.integers(3, size=2000)])
+    token_bytes = Lists.of([bytes(size) for size in rng.integers(3, size=2000)])
     rows = spelling_table(inside, counterparts, token_bytes)
     for token, (ids, raw) in enumerate(zip(inside, token_bytes, strict=True)):
         row = [*ids, *(END,) * (LONGEST_SPELLING + 1)][: LONGEST_SPELLING + 1]
