@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -237,18 +237,6 @@ def load_drafter(
         RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
             alignment, or an option has nothing to act on.
     """
-    if min_probability is not None and not (isinstance(min_probability, int | float) and 0 <= min_probability <= 1):
-        raise RuntimeUnsupported(f"min_probability: expected a number from 0 to 1, got {min_probability!r}")
-    if not isinstance(history, bool):
-        raise RuntimeUnsupported(f"history: expected True or False, got {history!r}")
-    several = isinstance(dictionary, Iterable) and not isinstance(dictionary, str)
-    named: list[Any] = [*dictionary] if several else [] if dictionary is None else [dictionary]  # type: ignore[misc]
-    is_pair = isinstance(draft_model, tuple) and len(draft_model) == 2
-    paths = [*(("dictionary", each) for each in named), ("alignment", alignment), ("draft_model", draft_model)]
-    for name, value in paths:
-        if not (value is None or isinstance(value, str | Path) or (is_pair and value is draft_model)):
-            pair = ", or the pair that mlx_lm.load returns" if name == "draft_model" else ""
-            raise RuntimeUnsupported(f"{name}: expected a directory or a name{pair}, got {type(value).__name__}")
     if draft_model is None and alignment is not None:
         raise RuntimeUnsupported(
             "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
@@ -257,7 +245,7 @@ def load_drafter(
     if draft_model is not None or (named_path and not os.path.lexists(os.path.expanduser(tokenizer))):  # noqa: PTH111
         tokenizer = open_tokenizer(tokenizer)  # which says what it looked for, if nothing is there
     drafters: list[Drafter] = []
-    dictionaries = open_dictionaries(named, tokenizer, say)
+    dictionaries = open_dictionaries(dictionary, tokenizer, say)
     if dictionaries or history:
         least = LEAST_OF_LOOKUPS if min_probability is None else min_probability
         drafters.append(LookupDrafter(dictionaries, history, least))

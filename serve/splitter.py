@@ -3,11 +3,11 @@
 Reasoning stands between the markers of the model, before the answer or, as GPT-OSS writes it, in a channel of its own.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spectool.runtime.chat_template import has_channels
-from spectool.runtime.decoding.stop_strings import overlap
+from spectool.runtime.decoding.stop_strings import MarkedText
 from spectool.serve.deltas import Delta
 from spectool.serve.tool_calls import CallReader
 
@@ -15,7 +15,7 @@ _ANALYSIS = ("<|channel|>analysis", "<|end|>")  # around reasoning in a channel,
 _BETWEEN = ("<|start|>assistant", "<|channel|>commentary", "<|channel|>final", "<|message|>", "<|end|>", "<|call|>")
 
 
-class Splitter:
+class Splitter(MarkedText):
     """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
 
     def __init__(
@@ -26,6 +26,7 @@ class Splitter:
         ``reasoning`` is told apart from text if that is wanted. An answer that ``thinks`` begins with it, because the
         prompt ends in its marker. ``bare`` calls, without markers, are read unless the answer is to be JSON itself.
         """
+        super().__init__()
         self._reader = CallReader(tokenizer, tools)
         self._starts = self._reader.forms.keys()
         self._bare = bool(tools) and bare
@@ -35,29 +36,23 @@ class Splitter:
         between = _BETWEEN if channels else getattr(tokenizer, "structural_markers", ())
         self._between = between if reasoning else ()  # markers that are no text
         self.thinks = thinks and reasoning  # whether what comes next is reasoning
-        self._held = ""
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
-        self._parts = self._take_apart()
 
     def add(self, text: str, last: bool = False, *, cut: bool = False) -> Delta:
         """What of the answer so far is certain; with ``last``, nothing is held back.
 
         A call that is not finished because the answer was ``cut`` there is left out.
         """
-        self._held += text
-        self._last, self._cut, self._gained = last, cut, Delta()
-        next(self._parts, None)
+        self._cut, self._gained = cut, Delta()
+        self._extend(text, last)
         return self._gained
 
     def _take_apart(self) -> Iterator[None]:
         """Write the text that is held back, and yield wherever that needs more of it."""
         opening, closing = self._think
-        if opening and not self.thinks:
-            while len(begun := self._held.lstrip()) < len(opening) and opening.startswith(begun) and not self._last:
-                yield
-            if begun.startswith(opening):
-                self._held, self.thinks = begun[len(opening) :], True
-                yield from self._skip_line_ends()
+        if opening and not self.thinks and (yield from self._begins_with(opening)):
+            self._held, self.thinks = self._held.lstrip()[len(opening) :], True
+            yield from self._skip_line_ends()
         if self.thinks:
             yield from self._write_reasoning(closing)
         if self._bare:
@@ -97,22 +92,9 @@ class Splitter:
         self.thinks = False
         yield from self._skip_line_ends()
 
-    def _write_up_to(self, *markers: str) -> Generator[None, None, str]:
-        """Write what precedes the first of the markers, which is dropped, and return it.
-
-        What may be the beginning of one is held back.
-        """
-        while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
-            # Where an answer is cut after a call, another one may have begun.
-            held_back = not self._last or (self._cut and (self._space is not None or self._between))
-            certain = len(self._held) - max((overlap(self._held, each) for each in markers if held_back), default=0)
-            self._write(self._held[:certain])
-            self._held = self._held[certain:]
-            yield
-        place, marker = min(found)
-        self._write(self._held[:place])
-        self._held = self._held[place + len(marker) :]
-        return marker
+    def _holds_back(self) -> bool:
+        # Where an answer is cut after a call, another one may have begun.
+        return not self._last or (self._cut and (self._space is not None or bool(self._between)))
 
     def _write(self, text: str) -> None:
         """Add text or reasoning. White space after a call waits for what follows, as models put line ends there."""

@@ -1,11 +1,57 @@
-"""Texts that end a generation, found as it is written."""
+"""Text taken apart at markers as it is written, such as the stop strings that end a generation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from spectool import RuntimeUnsupported
 
 
-class StopStrings:
+class MarkedText:
+    """A text that is taken apart at markers, holding back what may be the beginning of one.
+
+    `_take_apart` reads what is ``_held``, and yields wherever it needs more; ``_last`` says that there will be none.
+    """
+
+    def __init__(self) -> None:
+        self._held, self._last = "", False
+        self._parts = self._take_apart()
+
+    def _extend(self, text: str, last: bool) -> None:
+        """Take apart what there is with ``text``."""
+        self._held, self._last = self._held + text, last
+        next(self._parts, None)
+
+    def _take_apart(self) -> Iterator[None]:
+        raise NotImplementedError
+
+    def _write(self, text: str) -> None:
+        """Let text through."""
+        raise NotImplementedError
+
+    def _holds_back(self) -> bool:
+        """Whether the end of the text may be the beginning of a marker."""
+        return not self._last
+
+    def _begins_with(self, marker: str) -> Generator[None, None, bool]:
+        """Whether the text begins with a marker, after white space."""
+        while len(begun := self._held.lstrip()) < len(marker) and marker.startswith(begun) and not self._last:
+            yield
+        return begun.startswith(marker)
+
+    def _write_up_to(self, *markers: str, by_end: bool = False) -> Generator[None, None, str]:
+        """Let through what precedes the marker that begins first, or ends first; it is dropped and returned."""
+        while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
+            held_back = max((overlap(self._held, each) for each in markers if self._holds_back()), default=0)
+            certain = len(self._held) - held_back
+            self._write(self._held[:certain])
+            self._held = self._held[certain:]
+            yield
+        place, marker = min(found, key=lambda each: (each[0] + len(each[1]) * by_end, each[0]))
+        self._write(self._held[:place])
+        self._held = self._held[place + len(marker) :]
+        return marker
+
+
+class StopStrings(MarkedText):
     """Lets text through up to the first stop string, holding back what may be the beginning of one.
 
     >>> stops = StopStrings(["END"])
@@ -13,7 +59,9 @@ class StopStrings:
     (('one ', ''), ('', ''), ('ENT two ', 'END'))
     """
 
-    def __init__(self, strings: Sequence[str], *, reasoning: tuple[str, str] = ("", ""), thinks: bool = False) -> None:
+    def __init__(
+        self, strings: str | Sequence[str], *, reasoning: tuple[str, str] = ("", ""), thinks: bool = False
+    ) -> None:
         """End at any of ``strings``, or at a single one.
 
         What stands between the markers of ``reasoning`` before an answer ends nothing, nor do line ends after them.
@@ -22,14 +70,12 @@ class StopStrings:
         Raises:
             RuntimeUnsupported: They are no texts.
         """
-        each = [strings] if isinstance(strings, str) else list(strings) if isinstance(strings, Iterable) else [strings]
+        super().__init__()
+        each = [strings] if isinstance(strings, str) else list(strings)
         if wrong := [string for string in each if not isinstance(string, str)]:
             raise RuntimeUnsupported(f"stop_strings: expected a text or texts, got {wrong[0]!r}")
         self._strings = [string for string in each if string]
-        begin, end = reasoning if self._strings else ("", "")
-        self._begin, self._up_to, self._end = ("", end, end) if thinks else (begin, "", end)
-        self._skips = False
-        self._held = ""
+        self._reasoning, self._thinks = (reasoning if self._strings else ("", "")), thinks
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:
         """What of the text so far is certain to stand before any stop string, and the one that was reached, if any.
@@ -37,39 +83,25 @@ class StopStrings:
         That is the one that ends first and, of several that end there, begins first, however the text is cut.
         ``text`` is what was written since the latest call. If it is the ``last``, nothing is held back.
         """
-        text = self._held + text
-        self._held = ""
-        if self._begin:
-            begun = text.lstrip()
-            if len(begun) < len(self._begin) and self._begin.startswith(begun) and not last:
-                self._held = text
-                return "", ""
-            self._up_to = self._end if begun.startswith(self._begin) else ""
-            self._begin = ""
-        if self._up_to and (place := text.find(self._up_to)) < 0:
-            kept = len(text) - (0 if last else overlap(text, self._up_to))
-            self._held = text[kept:]
-            return text[:kept], ""
-        free = ""
-        if self._up_to:
-            free, text = text[: place + len(self._up_to)], text[place + len(self._up_to) :]
-            self._up_to, self._skips = "", True
-        if self._skips:
-            answer = text.lstrip("\n")
-            free, text, self._skips = free + text[: len(text) - len(answer)], answer, not answer
-        certain, string = self._up_to_string(text, last)
-        return free + certain, string
+        self._certain = self._reached = ""
+        self._extend(text, last)
+        return self._certain, self._reached
 
-    def _up_to_string(self, text: str, last: bool) -> tuple[str, str]:
-        found = [(place + len(each), place, each) for each in self._strings if (place := text.find(each)) >= 0]
-        if found:
-            _, place, string = min(found)
-            return text[:place], string
-        if last:
-            return text, ""
-        kept = len(text) - max((overlap(text, string) for string in self._strings), default=0)
-        self._held = text[kept:]
-        return text[:kept], ""
+    def _take_apart(self) -> Iterator[None]:
+        begin, end = self._reasoning
+        thinks = self._thinks or (begin != "" and (yield from self._begins_with(begin)))
+        if thinks and end:
+            self._write((yield from self._write_up_to(end)))
+            while not (answer := self._held.lstrip("\n")):
+                self._write(self._held)
+                self._held = ""
+                yield
+            self._write(self._held[: -len(answer)])
+            self._held = answer
+        self._reached = yield from self._write_up_to(*self._strings, by_end=True)
+
+    def _write(self, text: str) -> None:
+        self._certain += text
 
 
 def overlap(text: str, string: str) -> int:

@@ -97,17 +97,12 @@ def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[
     assert command in str(error.value)
 
 
-def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
+def test_refusals(target: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
     tokenizer, draft = target[1], str(demo_path("draft"))
     refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
         ({"alignment": alignment}, RuntimeUnsupported, "alignment: only applies to a draft model"),
         ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),
         ({"draft_model": str(tmp_path / "no")}, RuntimeUnsupported, "no such directory"),
-        ({"draft_model": other[0]}, RuntimeUnsupported, "draft_model: expected .* pair .*, got Model"),
-        ({"draft_model": draft, "alignment": 5}, RuntimeUnsupported, "alignment: expected .*, got int"),
-        ({"dictionary": [tmp_path, 5]}, RuntimeUnsupported, "dictionary: expected .*, got int"),
-        ({"dictionary": 5}, RuntimeUnsupported, "dictionary: expected .*, got int"),
-        ({"history": "no"}, RuntimeUnsupported, "history: expected True or False, got 'no'"),
     ]
     for options, kind, message in refused:
         with pytest.raises(kind, match=message):
