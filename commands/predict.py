@@ -70,7 +70,7 @@ def predict(as_json: bool, **asked: Any) -> None:
     Examples:
         spectool predict --dict pl.dict --corpus news.txt
         spectool predict --dict pl.dict --corpus news.txt --on "MacBook Pro M4 Pro"
-        spectool predict --dict pl.dict --corpus chats.jsonl --model ./Bielik-11B --here --draft-model ./gemma-3-270m
+        spectool predict --dict pl.dict --corpus chats.txt --model ./Bielik-11B --here --draft-model ./gemma-3-270m
     """
     from spectool.commands.predict_steps import Prediction
 
