@@ -172,8 +172,8 @@ def _require_memory(corpus: Corpus, tokens: int, about: str) -> None:
     if needed > there:
         room = there // _TOKEN_BYTES * _BYTES_A_TOKEN
         raise SpectoolError(
-            f"{corpus.spec}: counting this text takes {about}{needed / 1e9:,.1f} GB, expected at most "
-            f"{there / 1e9:,.1f} GB, half of this machine's memory, which is enough for {room / 1e6:,.0f} MB of text. "
+            f"{corpus.spec}: counting this text needs {about}{needed / 1e9:,.1f} GB; spectool uses at most half of the "
+            f"memory, {there / 1e9:,.1f} GB, which is enough for {room / 1e6:,.0f} MB of text. "
             "Build a dictionary of each part of it, and give all of them: --dict A --dict B"
         )
 

@@ -16,7 +16,9 @@ Source of the interface: vLLM 0.33, ``v1/spec_decode/custom_class_proposer.py`` 
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import MIN_PROBABILITY
@@ -26,9 +28,18 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import open_dictionaries
 from spectool.tokenization.opening import open_tokenizer
 
-_SECTION = "spectool"
 _REMEMBERED = 32  # last tokens by which a row is recognised
-_DEFAULTS: dict[str, Any] = {"dictionary": None, "min_probability": MIN_PROBABILITY, "history": False}
+_EXAMPLE = '--additional-config \'{"spectool": {"dictionary": "pl.dict"}}\''
+
+
+class _Settings(BaseModel):
+    """The section about spectool of vLLM's ``additional_config``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dictionary: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)]
+    min_probability: float = Field(MIN_PROBABILITY, ge=0, le=1)
+    history: bool = False
 
 
 class _Request:
@@ -68,11 +79,19 @@ class DictionaryProposer:
     """
 
     def __init__(self, vllm_config: Any) -> None:
-        settings = _settings(getattr(vllm_config, "additional_config", None))
+        additional = getattr(vllm_config, "additional_config", None)
+        section = additional.get("spectool", {}) if isinstance(additional, Mapping) else {}
+        try:
+            settings = _Settings.model_validate(section)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            where = ".".join(map(str, ("spectool", *wrong["loc"])))
+            problem = f"{where}: {wrong['msg']}. Expected {_EXAMPLE}, with one dictionary or a list"
+            raise SpectoolError(f"vLLM's additional_config: {problem}, got {additional!r}") from error
         tokenizer = open_tokenizer(str(vllm_config.model_config.tokenizer))
-        self._dictionaries = open_dictionaries(settings["dictionary"], tokenizer)
-        self._min_probability = float(settings["min_probability"])
-        self._history = bool(settings["history"])
+        self._dictionaries = open_dictionaries(settings.dictionary, tokenizer)
+        self._min_probability = settings.min_probability
+        self._history = settings.history
         self._limit = int(vllm_config.speculative_config.num_speculative_tokens)
         self._longest = int(vllm_config.model_config.max_model_len)
         # A tokenizer can have more tokens than the model has rows. vLLM says 0 where it does not know these.
@@ -109,29 +128,3 @@ class DictionaryProposer:
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: there is no model to load."""
-
-
-def _settings(additional: Any) -> dict[str, Any]:
-    """The section about spectool, with defaults for what it leaves out."""
-    section = additional.get(_SECTION) if isinstance(additional, Mapping) else None
-    example = '--additional-config \'{"spectool": {"dictionary": "pl.dict"}}\''
-    given = section.get("dictionary") if isinstance(section, Mapping) else None
-    names = [given] if isinstance(given, str) else given
-    usable = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
-    if not isinstance(section, Mapping) or not usable:
-        raise SpectoolError(
-            f"vLLM's additional_config names no dictionary. Expected {example}, or a list of them, got {additional!r}"
-        )
-    unknown = sorted(section.keys() - _DEFAULTS.keys())
-    if unknown:
-        raise SpectoolError(
-            f"vLLM's additional_config: unknown settings {', '.join(unknown)} of spectool. Expected some of "
-            f"{', '.join(_DEFAULTS)}"
-        )
-    settings = {**_DEFAULTS, **section}
-    probability = settings["min_probability"]
-    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
-        raise SpectoolError(f"vLLM's additional_config: min_probability is {probability!r}, expected a number, 0 to 1")
-    if not isinstance(settings["history"], bool):
-        raise SpectoolError(f"vLLM's additional_config: history is {settings['history']!r}, expected true or false")
-    return settings

@@ -41,7 +41,7 @@ from spectool.serve.grammars import wrong_grammar
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
 from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
-from spectool.serve.protocols.common import as_json, encoded
+from spectool.serve.protocols.common import as_json, event_bytes
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import Responses, ResponseWriter
@@ -235,20 +235,20 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
     head, begun, sent_at = b"", False, time.monotonic()
     try:
         async with writing as (answers, gained):
-            head = encoded(writer.begin(answers))
+            head = event_bytes(writer.begin(answers))
             async for delta in gained:
-                data = encoded(writer.add(delta) if delta else writer.waiting())
+                data = event_bytes(writer.add(delta) if delta else writer.waiting())
                 if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text is held back
-                    data = encoded(writer.waiting())
+                    data = event_bytes(writer.waiting())
                 if data:
                     yield head + data
                     head, begun, sent_at = b"", True, time.monotonic()
-            yield head + encoded(writer.finish(answers)) + writer.done
+            yield head + event_bytes(writer.finish(answers)) + writer.done
     except Exception as error:
         refusal = refusal_of(error)
         if not begun and refusal.code not in writer.codes_in_stream:
             raise
-        yield (head if head or begun else encoded(writer.begin([]))) + encoded([writer.error(refusal)])
+        yield (head if head or begun else event_bytes(writer.begin([]))) + event_bytes([writer.error(refusal)])
 
 
 async def _send(parts: AsyncGenerator[bytes], ignored: Callable[[], dict[str, str]], send: Send) -> None:

@@ -363,8 +363,9 @@ class GenerationRequest(_Sampled):
     def _has_one_form(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             if value != "" and _OTHER_FORMS.fullmatch(name):
-                problem = f"expected none, but response_format or structured_outputs, got {quoted(value)}"
-                raise wrong_field(name, problem)
+                raise wrong_field(
+                    name, f"not supported; use response_format or structured_outputs, got {quoted(value)}"
+                )
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             problem = "expected none, because response_format says what an answer looks like, got both"
             raise wrong_field("structured_outputs", problem)

@@ -84,7 +84,7 @@ def build_backoff(
             problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
         elif not counts.total:
             ways = "Give another text or tokenizer"
-            problem = f"from 0 tokens. {tokenizer.name} has only unknown or special tokens for it. {ways}"
+            problem = f"because {tokenizer.name} knows none of this text. {ways}"
         raise SpectoolError(f"{out}: no entry to store {problem}")
     arrays, shape = found
     contexts = sum(len(each.keys) for each in candidates.windows[:-1])

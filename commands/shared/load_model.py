@@ -76,7 +76,10 @@ def open_model(
     if drafter is not None and fixed and fixed > longest:
         say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {longest}")
     elif drafter is not None and fixed is None and longest == 0:
-        say("decoding plainly: `spectool doctor --exact` found that drafts change the bits; run it without to draft")
+        say(
+            "decoding plainly: `spectool doctor --exact` found that drafts change the bits. Run `spectool doctor` "
+            "without --exact to draft again"
+        )
         drafter = None
     sampler, stops = Sampling(**pop_settings(settings, SAMPLER)), settings.pop("stop_strings")
     mx.eval(model.parameters())

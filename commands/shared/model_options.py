@@ -167,7 +167,7 @@ drafting_options = option_group(
     _drafting(
         "--measure/--no-measure",
         default=True,
-        help="Time the model's passes when it first drafts with auto on this machine, until two measurements agree.",
+        help="Time the model's passes when it first drafts here, until two measurements agree.",
     ),
     _drafting(
         "--verify",

@@ -1,4 +1,4 @@
-"""The interface of drafters, for the generation loop and the emulator.
+"""The interface of drafters, for the generation loop and for replay.
 
 One generation is ``start(prompt)`` and then, in every cycle, ``propose(limit)`` and ``commit(tokens)``. A drafter
 learns what became of its proposal only from the tokens that the target committed.

@@ -8,9 +8,9 @@ they make no choice, so ranks cannot choose differently.
     others     receive, do the same, compute the same pass, and wait for the next message
 
 `mirrored` operations take numbers, and objects that have a number of their own. Ranks meet in `forward`: one message,
-then the pass, and nothing of MLX is under way before or after. They also meet in `alike`, for work that makes passes of
-its own, and where a call begins or ends. So collectives come in one order on all ranks. Without a group, all of these
-do what they say and nothing more.
+then the pass, and nothing of MLX is under way before or after. They also meet in `run_on_all_ranks`, for work
+that makes passes of its own, and where a call begins or ends. So collectives come in one order on all ranks. Without a
+group, all of these do what they say and nothing more.
 
     meeting     how ranks find each other, and messages     watch          who is gone, or silent
     same_model  whether all have the same files             link           what all share about a model

@@ -148,7 +148,7 @@ class Follower(Link):
                 if self._given is None:
                     raise SpectoolError("rank 0 was given a prompt cache, and this rank was not. Give one to all")
                 objects[arguments[0]] = self._adopted = SpreadCache(self._given)
-            case "alike":
+            case "work":
                 work, named_cache, further, named = arguments
                 getattr(*_found(work))(self._model, objects[int(named_cache)], *further, **named)
             case "drop":

@@ -60,7 +60,7 @@ def run_on_all_ranks(
         return work(model, cache, *arguments, **named)
     assert isinstance(cache, SpreadCache)
     told = [name_of(work), leader.named(cache), arguments, named]
-    return leader.meet("alike", told, lambda: work(model, cache, *arguments, **named))
+    return leader.meet("work", told, lambda: work(model, cache, *arguments, **named))
 
 
 def as_group_cache(model: Any, cache: list[Any]) -> list[Any]:

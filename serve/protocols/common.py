@@ -8,15 +8,15 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from spectool.serve.answers import Answer
 from spectool.serve.deltas import Call, Delta
-from spectool.serve.errors import RequestRefused, error_document, quoted, wrong_field
-from spectool.serve.requests import ChatRequest, GenerationRequest
+from spectool.serve.errors import RequestRefused, checked, error_document, quoted, wrong_field
+from spectool.serve.requests import ChatRequest, GenerationRequest, Reading, unread
 
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
@@ -25,7 +25,7 @@ Event = dict[str, Any]
 """An event of a stream."""
 
 
-def encoded(events: Iterable[Event]) -> bytes:
+def event_bytes(events: Iterable[Event]) -> bytes:
     """The bytes of events; one that has a type, as in OpenAI's responses and Anthropic's messages, is named by it."""
     return "".join(
         f"event: {event['type']}\ndata: {as_json(event)}\n\n" if "type" in event else f"data: {as_json(event)}\n\n"
@@ -168,6 +168,16 @@ def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str)
         function = {name: tool[field] for field, name in fields.items() if tool.get(field) not in (None, False)}
         found.append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
     return found
+
+
+def as_chat(body: dict[str, Any], chat: Mapping[str, Any], sent: Mapping[str, Any], reading: Reading) -> ChatRequest:
+    """The ``chat`` that a request stands for, with the fields of its ``body`` that a chat has, too.
+
+    It notes what nothing reads of the fields that were ``sent`` in the protocol's own form.
+    """
+    request = checked(ChatRequest, {**body, **{name: value for name, value in chat.items() if value is not None}})
+    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, reading)))
+    return request
 
 
 def called(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

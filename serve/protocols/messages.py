@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
-from spectool.serve.errors import MESSAGES, checked, quoted, wrong_field
-from spectool.serve.protocols.common import Block, BlockWriter, Event, called, counts, metrics, own_tools
-from spectool.serve.requests import ChatRequest, Reading, joined, parts_at, unread
+from spectool.serve.errors import MESSAGES, quoted, wrong_field
+from spectool.serve.protocols.common import Block, BlockWriter, Event, as_chat, called, counts, metrics, own_tools
+from spectool.serve.requests import ChatRequest, Reading, joined, parts_at
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
@@ -66,9 +66,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     elif config is not None:
         raise wrong_field("output_config", f"expected an object, got {quoted(config)}")
     chat["response_format"] = form
-    request = checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
-    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, _READING)))
-    return request
+    return as_chat(body, chat, sent, _READING)
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

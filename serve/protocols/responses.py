@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
-from spectool.serve.errors import RESPONSES, RequestRefused, checked, quoted, wrong_field
+from spectool.serve.errors import RESPONSES, RequestRefused, quoted, wrong_field
 from spectool.serve.protocols.common import (
     Block,
     BlockWriter,
     Event,
+    as_chat,
     called,
     counts,
     metrics,
@@ -17,7 +18,7 @@ from spectool.serve.protocols.common import (
     own_tools,
 )
 from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.requests import CUSTOM, ChatRequest, Reading, joined, parts_at, unread
+from spectool.serve.requests import CUSTOM, ChatRequest, Reading, joined, parts_at
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
@@ -65,8 +66,9 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     body = {name: value for name, value in body.items() if value is not None}
     chat: dict[str, Any] = {}
     for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
-        raise wrong_field(name, "expected none, because nothing is stored. Send the whole conversation")
-    sent = {name: body.pop(name) for name in ("text", "reasoning", "input", "instructions", "tools") if name in body}
+        raise wrong_field(name, "not supported: nothing is stored. Send the whole conversation")
+    names = {"text", "reasoning", "input", "instructions", "tools"}
+    sent: dict[str, Any] = {name: body.pop(name) for name in names & body.keys()}
     text, reasoning, given = sent.get("text", {}), sent.get("reasoning", {}), sent.get("input")
     chat["response_format"] = text.get("format") if isinstance(text, dict) else text
     chat["reasoning_effort"] = reasoning.get("effort") if isinstance(reasoning, dict) else reasoning
@@ -83,8 +85,7 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
         tools = [each for tool in tools for each in _flattened(tool)]
         tools = [{**tool, "parameters": CUSTOM} if _is(tool, "custom") else tool for tool in tools]
     chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    request = checked(ChatRequest, body | {name: value for name, value in chat.items() if value is not None})
-    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, _READING)))
+    request = as_chat(body, chat, sent, _READING)
     if any(_is(item, "reasoning") and _thought(item.get("content")) and item.get("summary") for item in items):
         request.leave_out("input.summary")
     return request

@@ -44,7 +44,7 @@ def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
     text, tokenizer = tmp_path / "text", ("--tokenizer", tmp_path / "tokenizer.json")
     text.write_text("trzy cztery " * 9)
     found = run("build-dict", *tokenizer, "--corpus", text, "-o", tmp_path / "a.dict")
-    assert found.exit_code == 1 and "only unknown or special tokens" in found.stderr
+    assert found.exit_code == 1 and "knows none of this text" in found.stderr
 
 
 @pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])

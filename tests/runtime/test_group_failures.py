@@ -259,7 +259,7 @@ sys.stdin.read()
     [
         ("leader.send('subprocess:call', [['touch', 'FILE']])", "rank 0 asks for 'subprocess:call', which is no"),
         (
-            "leader.send('alike', ['subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {}])",
+            "leader.send('work', ['subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {}])",
             "rank 0 asks for 'subprocess:call', which is no",
         ),
         ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),

@@ -410,8 +410,8 @@ def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
         (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
         (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
         (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
-        (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: expected none, because nothing is stored"),
-        (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: expected none, because nothing is stored"),
+        (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: not supported: nothing is stored"),
+        (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: not supported: nothing is stored"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"msg_1"'),
     ],
 )
