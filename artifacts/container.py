@@ -8,7 +8,8 @@
 
 Offsets count from the beginning of the data. Every array has one axis and begins at a multiple of the size of its
 numbers, so that it can be used where the file is mapped. ``manifest`` is JSON again, because safetensors keeps only
-text there. ``sha256`` is that of the whole file with 64 zeros in its own place.
+text there. ``sha256`` is that of the whole file with 64 zeros in its own place. The library's own writer is not used:
+it orders metadata differently from run to run, and equal inputs have to give equal bytes.
 """
 
 import hashlib

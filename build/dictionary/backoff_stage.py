@@ -26,6 +26,8 @@ _BYTES_AN_ENTRY = 5.8  # first guess
 class Prepared(NamedTuple):
     """What dictionaries of all sizes share."""
 
+    tokenizer: Tokenizer
+    counts: Counts
     candidates: CandidateEntries
     held_out: HeldOutText | None  # text that was not counted, if there is any
 
@@ -33,39 +35,37 @@ class Prepared(NamedTuple):
 def prepare_backoff(
     tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str] = ()
 ) -> Prepared:
-    """The part of `build_backoff` that does not depend on the size, with the same arguments."""
-    windows = open_windows(counts)
-    text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
-    progress("smoothing")
-    return Prepared(CandidateEntries(windows, options.discount, counts.symbols), text)
-
-
-def build_backoff(
-    tokenizer: Tokenizer,
-    counts: Counts,
-    inputs: Mapping[str, Any],
-    out: Path,
-    options: BackoffOptions,
-    progress: Progress,
-    held_out: Sequence[str] = (),
-    prepared: Prepared | None = None,
-) -> Manifest:
-    """Build a backoff dictionary and write it to ``out`` in one step.
+    """Do what does not depend on the size of a dictionary.
 
     Args:
         tokenizer: The target's.
         counts: Windows of up to ``max_context + 1`` of its tokens.
-        inputs: What the manifest says of the text that was counted.
-        out: The artifact.
-        options: Sizes and smoothing.
+        options: Smoothing.
         progress: Called at the start of each step with a short description.
         held_out: Texts that were not counted, by which the stated probabilities are corrected.
-        prepared: What `prepare_backoff` returned, to build several sizes from it.
+    """
+    windows = open_windows(counts)
+    text = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols) if held_out else None
+    progress("smoothing")
+    return Prepared(tokenizer, counts, CandidateEntries(windows, options.discount, counts.symbols), text)
+
+
+def build_backoff(
+    prepared: Prepared, inputs: Mapping[str, Any], out: Path, options: BackoffOptions, progress: Progress
+) -> Manifest:
+    """Build a backoff dictionary and write it to ``out`` in one step.
+
+    Args:
+        prepared: What `prepare_backoff` returned.
+        inputs: What the manifest says of the text that was counted.
+        out: The artifact.
+        options: Its size.
+        progress: Called at the start of each step with a short description.
 
     Raises:
         SpectoolError: There is nothing to build from.
     """
-    candidates, text = prepared or prepare_backoff(tokenizer, counts, options, progress, held_out)
+    tokenizer, counts, candidates, text = prepared
 
     def best_entries(most: int) -> list[Entry]:
         chosen = candidates.restated(candidates.best_entries(most))
@@ -104,7 +104,7 @@ def build_backoff(
 def count_and_build(
     tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, progress: Progress
 ) -> Manifest:
-    """Count a corpus, all but a small part that is held out, and build from that; arguments as for `build_backoff`.
+    """Count a corpus, all but a small part that is held out, and build from that; arguments as above.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -113,7 +113,8 @@ def count_and_build(
     held_out: list[str] = []
     texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
     counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress)
-    return build_backoff(tokenizer, counts, describe_corpus(corpus), out, options, progress, held_out)
+    prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
+    return build_backoff(prepared, describe_corpus(corpus), out, options, progress)
 
 
 def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibration | None) -> Iterator[Entry]:

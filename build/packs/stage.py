@@ -12,7 +12,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import STEPS, Order, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.build.counting import Counts, Level, add_counts, count_windows
-from spectool.build.dictionary.backoff_stage import build_backoff
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.size_limits import Chosen, arrays_within
@@ -129,7 +129,8 @@ def compile_and_build(
         parts.append(counts)
     counts = add_counts(parts, tokenizer.size)
     inputs = {"packs": described(packs)} | ({} if corpus is None else describe_corpus(corpus))
-    return build_backoff(tokenizer, counts, inputs, out, options, progress, held_out)
+    prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
+    return build_backoff(prepared, inputs, out, options, progress)
 
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:

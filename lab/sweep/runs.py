@@ -179,7 +179,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         prepared = prepare_backoff(tokenizer, counts, options, quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
             limits = BackoffOptions(max_bytes=max_bytes)
-            build_backoff(tokenizer, counts, inputs, out, limits, quiet, prepared=prepared)
+            build_backoff(prepared, inputs, out, limits, quiet)
             dictionary = Dictionary(out)
             built = {
                 "entries": len(dictionary),
