@@ -176,15 +176,15 @@ def _ask(drafter: Drafter, text: Sequence[int], limit: int) -> list[Answer]:
 
     Drafts in the target's own tokens are the same however many are asked for, so there is one answer.
     """
-    found: list[Answer] = []
-    for asked in [limit] if isinstance(drafter, ModelDrafter) else range(1, limit + 1):
+
+    def ask(tokens: int) -> Answer:
         drafter.start(text)
         before = drafter.passes
-        proposal = drafter.propose(asked)
-        found.append(Answer(Proposal(proposal.tokens, drafter.name, proposal.probabilities), drafter.passes - before))
-        if found[-1].passes < asked:  # it ended by itself
-            break
-    return found
+        proposal = drafter.propose(tokens)
+        return Answer(Proposal(proposal.tokens, drafter.name, proposal.probabilities), drafter.passes - before)
+
+    most = ask(limit)  # passes for fewer tokens than it has made end earlier than it did by itself
+    return [*(() if isinstance(drafter, ModelDrafter) else map(ask, range(1, min(most.passes, limit)))), most]
 
 
 class Replayed(NamedTuple):

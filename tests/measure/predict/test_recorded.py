@@ -52,7 +52,7 @@ def models(kind: str, pair: tuple[Path, Path], least: float) -> DrafterSet:
 
 
 @pytest.mark.parametrize("kind", ["same tokenizer", "another"])
-@pytest.mark.parametrize("least", [0.0, 0.4])
+@pytest.mark.parametrize("least", [pytest.param(0.0, marks=pytest.mark.nightly), 0.4])
 def test_a_recorded_model_takes_what_the_model_takes(
     kind: str, least: float, pair: tuple[Path, Path], texts: list[Text]
 ) -> None:
@@ -76,6 +76,7 @@ def test_a_recorded_model_takes_what_the_model_takes(
     assert len(seen) > 4, "the curves and costs matter"
 
 
+@pytest.mark.nightly
 def test_fixed_lengths_and_what_was_not_recorded(pair: tuple[Path, Path], texts: list[Text]) -> None:
     recording = record(texts, models("another", pair, 0.0).members[0], 4)
     for length in (1, 4):
