@@ -196,7 +196,9 @@ class Prediction:
         if len(spans) > 1:
             facts["by drafter"] = {way: each.range for way, each in spans.items()}
         facts["by measurement"] = {name: each.range for name, each in speeds[list(speeds)[-1]].items()}
-        unknown = (note for each in machines.values() for note in each.not_known(self.size, self.context))
+        unknown = [note for each in machines.values() for note in each.not_known(self.size, self.context)]
+        if self.draft_model and self.chip:
+            unknown.append("draft model: its cost is worked out from its bytes, the bandwidth and a time for each pass")
         return facts | {"not known": [*dict.fromkeys(unknown), *ALWAYS_UNKNOWN]}
 
     def _other_weights(self, as_json: bool) -> dict[str, Any]:

@@ -54,13 +54,10 @@ def spanning(forecasts: Iterable[Forecast]) -> Forecast:
 def on_a_draft_model(look_ups: Forecast, model: Forecast, both: Forecast) -> str:
     """Whether a draft model is worth having, next to look-ups."""
     better = max(both, model, key=lambda each: each.low + each.high)
-    times = (better.low + better.high) / (look_ups.low + look_ups.high)
-    if times < _GAIN:
-        return f"The draft model is not worth it here: look-ups alone are {look_ups.range} times as fast."
-    alone = " alone, with --no-dict --no-history" * (better is model)
-    return (
-        f"The draft model{alone} makes it about {times:.2f} times as fast as look-ups do, which are {look_ups.range}."
-    )
+    if better.low + better.high < _GAIN * (look_ups.low + look_ups.high):
+        return f"The draft model is not worth it: look-ups alone are {look_ups.range} times as fast."
+    alone = ", best without look-ups (--no-dict --no-history)" * (better is model)
+    return f"The draft model is worth it{alone}: look-ups alone are {look_ups.range} times as fast."
 
 
 def predict(

@@ -167,7 +167,8 @@ def record(
             answers.append(_ask(drafter, before, limit))
             before.append(token)
             progress(1)
-        recording.add(text, answers)
+        if answers:
+            recording.add(text, answers)
     return recording
 
 
