@@ -18,7 +18,7 @@ for Polish on Apple Silicon, algorithms 1 and 2.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -33,24 +33,6 @@ WINDOW = 5  # draft tokens before the draft in the published strategy `context`
 
 # Draft tokens beyond the k-th that a restarted draft may look at, so that its k-th is not cut short.
 _LOOK_AHEAD = 4
-_PASSAGE = 500  # characters: a whole prefix is encoded in every cycle, so the cost grows with its square
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """What a perfect draft reaches on a sample of text.
-
-    Attributes:
-        tokens_per_pass: Strategy -> draft tokens a cycle (k) -> committed target tokens / passes.
-        target_tokens: Target tokens replayed.
-        characters: Characters replayed.
-        left_out: Characters of passages that one of the tokenizers does not give back as they are.
-    """
-
-    tokens_per_pass: dict[str, dict[int, float]]
-    target_tokens: int
-    characters: int
-    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +90,23 @@ _Propose = Callable[[Sequence[_Cycle], int], list[list[int]]]
 def translation_ceiling(
     draft: Tokenizer,
     target: Tokenizer,
-    texts: Iterable[str],
+    texts: Sequence[str],
     draft_to_target: NDArray[np.int32],
     lengths: Sequence[int] = (2, 4, 8),
-    characters: int = 200_000,
-) -> Ceiling:
+) -> dict[str, dict[int, float]]:
     """Replay text with a perfect draft, once for every strategy and draft length.
 
     Args:
         draft: Tokenizer of the draft.
         target: Tokenizer of the target.
-        texts: Documents; read until the sample is full. Long ones are cut at white space.
+        texts: Documents that both tokenizers give back as they are.
         draft_to_target: Target id of each draft id, -1 where none; int32, shape ``[draft ids]``.
         lengths: Draft tokens a cycle (k), each at least 1.
-        characters: Size of the sample.
+
+    Returns:
+        Strategy -> draft tokens a cycle (k) -> committed target tokens / passes.
     """
-    sample = list(_sample(texts, characters))
-    passages = _passages(draft, target, sample)
+    passages = _passages(draft, target, texts)
     strategies: dict[str, _Propose] = {
         "none": lambda cycles, k: [_as_they_are(cycle, k, target.size) for cycle in cycles],
         "naive": lambda cycles, k: target.encode_batch([_drafted(draft, cycle) for cycle in cycles]),
@@ -133,12 +115,7 @@ def translation_ceiling(
         "byte-aligned": lambda cycles, k: _byte_aligned(target, cycles),
     }
     tokens = sum(len(passage.target.ids) for passage in passages)
-    return Ceiling(
-        {name: {k: tokens / max(1, _passes(passages, strategies[name], k)) for k in lengths} for name in STRATEGIES},
-        tokens,
-        kept := sum(len(passage.text.decode()) for passage in passages),
-        sum(map(len, sample)) - kept,
-    )
+    return {name: {k: tokens / _passes(passages, strategies[name], k) for k in lengths} for name in STRATEGIES}
 
 
 def _passes(passages: Sequence[_Passage], propose: _Propose, k: int) -> int:
@@ -255,32 +232,14 @@ def _whole_characters(text: bytes, end: int) -> int:
     return end
 
 
-def _sample(texts: Iterable[str], characters: int) -> Iterator[str]:
-    """Yield passages of at most `_PASSAGE` characters, without white space at their ends."""
-    left = characters
-    for text in texts:
-        while text := text.strip():
-            if left <= 0:
-                return
-            limit = min(_PASSAGE, left)
-            cut = len(text)
-            if cut > limit:
-                cut = max(text.rfind(" ", 0, limit + 1), text.rfind("\n", 0, limit + 1))
-                cut = cut if cut > 0 else limit
-            passage, text = text[:cut].rstrip(), text[cut:]
-            left -= len(passage)
-            yield passage
-
-
 def _passages(draft: Tokenizer, target: Tokenizer, texts: Sequence[str]) -> list[_Passage]:
-    """Keep the texts that both tokenizers give back as they are."""
     passages = []
     for text, theirs, mine in zip(texts, target.encode_batch(texts), draft.encode_batch(texts), strict=True):
         data = text.encode()
-        if target.bytes_of(theirs) == data == draft.bytes_of(mine):
-            spelled = _spelling(draft, mine)
-            ends = [min(len(data), spelled.byte(token + 1)) for token in range(len(mine))]
-            passages.append(_Passage(data, _spelling(target, theirs), spelled, ends))
+        assert target.bytes_of(theirs) == data == draft.bytes_of(mine)
+        spelled = _spelling(draft, mine)
+        ends = [min(len(data), spelled.byte(token + 1)) for token in range(len(mine))]
+        passages.append(_Passage(data, _spelling(target, theirs), spelled, ends))
     return passages
 
 

@@ -1,14 +1,30 @@
 """DictSpec entries: the paper's example and small inputs whose answer is known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
 
-from spectool.lab.dictspec import DictSpecOptions, Phrase, PhraseReading, predict, without_redundant
+from spectool.corpora import open_corpus
+from spectool.lab.dictspec import (
+    DictSpecDrafter,
+    DictSpecOptions,
+    Phrase,
+    PhraseReading,
+    PhraseTable,
+    WordNgrams,
+    dictspec_table,
+    predict,
+    without_redundant,
+)
 from spectool.lab.token_strings import as_text, as_tokens
+from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 Phrases = dict[tuple[int, ...], Phrase]
 Ngrams = list[tuple[Sequence[int], int]]
@@ -51,24 +67,6 @@ def test_the_papers_example(reading: PhraseReading) -> None:
     assert by_prefix(whole).get((1, 2, 3, 4)) == (None if reading == "whole" else ((5,), 1.0))
 
 
-def test_whole_and_path_differ_where_no_whole_reaches() -> None:
-    """Three continuations of 40, 30 and 30: no whole above 50 percent, but all begin alike."""
-    counts: Ngrams = [([1, 5, 6, 7], 40), ([1, 5, 6, 8], 30), ([1, 5, 9], 30)]
-    assert (1,) not in by_prefix(phrases(counts, 0.5, "whole"))
-    assert by_prefix(phrases(counts, 0.5, "path"))[1,] == ((5, 6), 0.7)
-    assert by_prefix(phrases(counts, 0.71, "path"))[1,] == ((5,), 1.0)
-    assert by_prefix(phrases(counts, 0.4, "path"))[1,] == ((5, 6, 7), 0.4)
-    assert by_prefix(phrases(counts, 0.4, "whole"))[1,] == ((5, 6, 7), 0.4)
-    assert by_prefix(phrases(counts, 0.41, "path"))[1,] == ((5, 6), 0.7)
-
-
-def test_the_path_is_cut_by_the_product_not_by_one_step() -> None:
-    """Each step has 70 percent or more, the product of two has 49."""
-    counts: Ngrams = [([1, 2, 3], 49), ([1, 2, 4], 21), ([1, 5, 3], 30)]
-    assert by_prefix(phrases(counts, 0.5, "path"))[1,] == ((2,), 0.7)
-    assert by_prefix(phrases(counts, 0.49, "path"))[1,] == ((2, 3), 0.49)
-
-
 @pytest.mark.parametrize("reading", readings)
 def test_long_prefixes_keep_their_last_tokens_and_continuations_their_first(reading: PhraseReading) -> None:
     found = by_prefix(phrases([(range(20), 3)], 0.2, reading))
@@ -88,24 +86,11 @@ def test_truncated_prefixes_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("reading", readings)
-def test_only_certain_ones_at_probability_one(reading: PhraseReading) -> None:
-    found = by_prefix(phrases([([1, 2, 3], 999_999), ([1, 2, 4], 1), ([5, 6], 2)], 1.0, reading))
-    expected = {(5,): ((6,), 1.0)}
-    assert found == (expected if reading == "whole" else expected | {(1,): ((2,), 1.0)})
-
-
-@pytest.mark.parametrize("reading", readings)
 @pytest.mark.parametrize("percent", range(1, 100))
 def test_a_probability_at_the_minimum_reaches_it(reading: PhraseReading, percent: int) -> None:
     """7 of 100 reach 0.07, although 0.07 * 100 is a little more than 7 in floating point."""
     counts: Ngrams = [([1, 2], percent), *(([1, 3 + other], 1) for other in range(100 - percent))]
     assert phrases(counts, percent / 100, reading) == {(1,): Phrase((2,), percent / 100)}
-
-
-def test_ties() -> None:
-    assert phrases([([1, 9, 9], 5), ([1, 4, 4], 5), ([1, 8], 5)], 0.1, "whole")[1,].continuation == (8,)
-    assert phrases([([1, 9], 5), ([1, 4], 5)], 0.1, "whole")[1,].continuation == (4,)
-    assert phrases([([1, 9, 2], 5), ([1, 4, 3], 5)], 0.1, "path")[1,].continuation == (4, 3)
 
 
 def share(tails: list[tuple[tuple[int, ...], int]], head: tuple[int, ...], whole: bool) -> float:
@@ -180,3 +165,75 @@ def test_pruning_by_hand() -> None:
 def test_special_tokens_cut_ngrams() -> None:
     cut = predict([([1, 2, 9, 3], 4), ([9, 1], 7)], DictSpecOptions(), specials=frozenset({9}))
     assert cut == {as_text([1]): Phrase((2,), 1.0)}
+
+
+# DictSpec dictionaries of texts: the paper's example through all steps, and what they may hold.
+
+
+DEFAULT = DictSpecOptions()
+
+
+def table_of(tokenizer: Tokenizer, spec: object, options: DictSpecOptions = DEFAULT) -> PhraseTable:
+    return dictspec_table(tokenizer, WordNgrams(document.text for document in open_corpus(str(spec))), options)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("personal computer. " * 62 + "personal committee. " * 9 + "a personal matter.", encoding="utf-8")
+    return path
+
+
+def test_the_papers_example_through_all_stages(corpus: Path, bundled: Tokenizer) -> None:
+    drafter = DictSpecDrafter(table_of(bundled, corpus))
+    drafter.start(bundled.encode("we know a personal"))
+    drafter.commit(bundled.encode("com"))
+    proposed = drafter.propose(8).tokens
+    assert bundled.bytes_of([*bundled.encode("com"), *proposed]).startswith((b"computer", b"comput"))
+    assert drafter.propose(1).tokens == proposed[:1]
+    drafter.commit(bundled.encode("—"))
+    assert drafter.propose(8).tokens == ()
+
+
+def test_every_entry_is_a_piece_of_an_ngram(bundled: Tokenizer) -> None:
+    table = table_of(bundled, "sample:uk", DictSpecOptions(entries=500, min_probability=0.5))
+    counted = WordNgrams(document.text for document in open_corpus("sample:uk"))
+    texts = [text for text, _ in counted.most_frequent(500)]
+    spelled = {tuple(ids) for ids in bundled.encode_after_space(texts)}
+    pieces = {ids[a:b] for ids in spelled for a in range(len(ids)) for b in range(a + 1, len(ids) + 1)}
+    assert len(table) > 100
+    for context, phrase in table.items():
+        assert (*as_tokens(context), *phrase.continuation) in pieces
+        assert len(context) <= 8
+        assert len(phrase.continuation) <= 8
+        assert phrase.probability >= 0.5
+
+
+@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "gpt2", "t5-small"])
+def test_real_tokenizers_propose_text_that_follows(name: str, corpus: Path, real: Callable[[str], Tokenizer]) -> None:
+    tokenizer = real(name)
+    drafter = DictSpecDrafter(table_of(tokenizer, corpus))
+    drafter.start(tokenizer.encode("their personal"))
+    proposed = b"".join(tokenizer.token_bytes[token] for token in drafter.propose(8).tokens)
+    assert b" computer".startswith(proposed)
+    assert len(proposed) > 3
+
+
+def test_special_tokens_are_never_proposed(tmp_path: Path) -> None:
+    """A word of the text is a special token of the tokenizer, and another cannot be spelled."""
+    names = ["[UNK]", "eos", "red", "cat", "dog"]
+    backend = Backend(models.WordLevel({name: place for place, name in enumerate(names)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(["[UNK]", "eos"])
+    text = tmp_path / "text.txt"
+    text.write_text("red cat eos dog. " * 20 + "red cat dog elephant. " * 3, encoding="utf-8")
+    table = table_of(open_tokenizer(backend), text, DictSpecOptions(min_probability=0.0))
+    used = {token for context, phrase in table.items() for token in (*as_tokens(context), *phrase.continuation)}
+    assert used == {2, 3, 4}
+
+
+def test_lower_orders_give_other_dictionaries(bundled: Tokenizer) -> None:
+    one, two, three = (
+        table_of(bundled, "sample:pl", DictSpecOptions(orders=orders, entries=3000)) for orders in ("n1", "n12", "n123")
+    )
+    assert one != two != three != one

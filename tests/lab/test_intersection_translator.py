@@ -29,15 +29,6 @@ def test_counterparts_and_spellings() -> None:
     assert translator.string_calls == 0
 
 
-def test_ids_beyond_the_tokenizer_spell_nothing() -> None:
-    """A model's vocabulary may be larger than its tokenizer's."""
-    translator = by_hand()
-    translator.commit([4, 99])
-    assert list(translator.draft_context()) == []
-    translator.commit([1, 99, 0])
-    assert list(translator.draft_context()) == [0, 3]
-
-
 def test_a_draft_ends_where_it_leaves_the_intersection() -> None:
     assert by_hand().translate([0, 2, 3]) == [1]
     with pytest.raises(ValueError, match="healed"):

@@ -58,17 +58,3 @@ def test_every_command_runs(work: Path, name: str) -> None:
 
 def test_no_command_is_left_out() -> None:
     assert sorted(COMMANDS) == lab.list_commands(click.Context(lab))
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_with_an_example(name: str) -> None:
-    command = lab.get_command(click.Context(lab), name)
-    assert command is not None and command.help is not None
-    known = {option for parameter in command.params for option in parameter.opts}
-    lines = [line for line in command.help.splitlines() if line.strip().startswith(f"spectool lab {name}")]
-    assert lines
-    for line in lines:
-        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)) <= known, line
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            assert parameter.help and parameter.help.endswith("."), parameter.name

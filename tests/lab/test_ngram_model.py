@@ -118,33 +118,11 @@ def test_drafts_equal_the_twin(
         text.append(token)
 
 
-def test_windows_end_with_the_document() -> None:
-    apart = NgramModel.count([[1, 2], [3, 4], [], [5]], SIZE)
-    assert apart.ngrams == [SIZE, 2, 0, 0, 0]
-    assert NgramModel.count([[1, 2, 3, 4, 5]], SIZE, min_count=1).ngrams == [SIZE, 4, 3, 2, 1]
-
-
-def test_empty_context_means_the_most_frequent_token() -> None:
-    source = NgramSource(NgramModel.count([[3, 4, 4, 5]], SIZE))
-    everything = FirstTokenRule(extensions=np.arange(SIZE, dtype=np.int32))
-    assert source.draft([], FirstTokenRule(), 1) == ([4], False)
-    # Nothing to heal either.
-    assert source.draft([], everything, 1) == ([4], False)
-
-
 def test_ids_that_the_model_does_not_have_end_the_context() -> None:
     model = NgramModel.count([[3, 4, 4, 5]], SIZE)
     for strange in (-1, SIZE, 10**9):
         assert model.context([3, strange]) == model.context([])
         assert NgramSource(model).draft([3, strange], FirstTokenRule(), 1) == ([4], False)
-
-
-def test_healing_takes_the_last_token_back_when_another_was_likelier() -> None:
-    # After 1 comes 3 far more often than 2; 3 begins with the bytes of 2.
-    model = NgramModel.count([[1, 3, 4]] * 9 + [[1, 2, 5]], SIZE)
-    source, heal = NgramSource(model), FirstTokenRule(extensions=np.array([3, 6], dtype=np.int32))
-    assert source.draft([1, 2], FirstTokenRule(), 2)[1] is False
-    assert source.draft([1, 2], heal, 2) == ([3, 4], True)
 
 
 def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,34 +136,6 @@ def test_gives_up_after_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
     assert source.draft([1], FirstTokenRule(allows=never), 3) == ([], False)
     assert len(asked) == 5 and len(set(asked)) == 5
-
-
-def test_a_failing_question_leaves_nothing_behind() -> None:
-    def fails(token: int, healed: bool) -> bool:
-        raise KeyError(token)
-
-    source = NgramSource(NgramModel.count([[1, 2, 3, 1, 2]], SIZE))
-    marked = FirstTokenRule(np.array([5], dtype=np.int32), np.array([2], dtype=np.int32), fails)
-    with pytest.raises(KeyError):
-        source.draft([1], marked, 3)
-    only = FirstTokenRule(first=np.array([7], dtype=np.int32))
-    assert source.draft([1], only, 1) == ([7], False)
-
-
-@pytest.mark.parametrize(
-    ("documents", "options", "words"),
-    [
-        ([], {}, "got none"),
-        ([[]], {}, "got none"),
-        ([[0, SIZE]], {}, f"0 to {SIZE - 1}, got 0 to {SIZE}"),
-        ([[-1, 3]], {}, "got -1 to 3"),
-        ([[1]], {"order": 0}, "got 0"),
-        ([[1]], {"min_count": 0}, "got 5 and 0"),
-    ],
-)
-def test_what_cannot_be_counted(documents: list[list[int]], options: dict[str, int], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        NgramModel.count(documents, SIZE, **options)
 
 
 def test_counts_a_real_text_as_the_formula_does(real: Callable[[str], Tokenizer]) -> None:

@@ -35,14 +35,6 @@ def test_equals_the_rule(prompt: list[int], text: list[int], shortest: int, more
     assert drafter.propose(limit).tokens == (), "nothing of an earlier text is left"
 
 
-def test_five_tokens_must_repeat_and_the_earliest_occurrence_counts() -> None:
-    drafter = PromptLookupDrafter()
-    drafter.start([1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 8, 9, 1, 2, 3, 4])
-    assert drafter.propose(3).tokens == ()
-    drafter.commit([5])
-    assert drafter.propose(3) == Proposal((6, 7, 1), "prompt look-up")
-
-
 class Knows(PromptLookupDrafter):
     """Proposes one token after certain ones."""
 

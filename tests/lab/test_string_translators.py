@@ -2,11 +2,10 @@
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import pytest
 
-from spectool.lab.strategies import AppendingTranslator, ContextTranslator, NaiveTranslator, PassThrough
+from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.tests.lab.small_tokenizers import byte_level, sentence_piece
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -22,17 +21,6 @@ def tokens(tokenizer: Tokenizer, numbers: Sequence[int]) -> list[str]:
 SYLLABLES = byte_level(("k", "o"), ("t", "a"))
 WORDS = byte_level(("k", "o"), ("ko", "t"), ("kot", "a"))
 PIECES = sentence_piece(("▁", "k"), ("▁k", "o"), ("▁ko", "t"), ("k", "o"), ("ko", "t"))
-
-
-@pytest.mark.parametrize("strategy", [PassThrough, NaiveTranslator, ContextTranslator])
-def test_every_strategy_is_a_translator(strategy: Callable[[Tokenizer, Tokenizer], AppendingTranslator]) -> None:
-    translator = strategy(SYLLABLES, WORDS)
-    constraint = translator.constraint()
-    assert constraint.first is None
-    assert len(constraint.extensions) == 0
-    assert constraint.allows(7, False)
-    with pytest.raises(ValueError, match=f"{translator.name!r}: got a healed draft"):
-        translator.translate([1], healed=True)
 
 
 def test_ids_pass_through_as_far_as_they_exist() -> None:
@@ -77,27 +65,6 @@ def test_naive_puts_a_space_into_the_word_and_context_does_not() -> None:
     drafts = ids(SYLLABLES, "ko")
     assert tokens(PIECES, naive.translate(drafts)) == ["▁ko"]
     assert tokens(PIECES, context.translate(drafts)) == ["ko"]
-
-
-def test_decoders_that_strip_lose_the_space_between_words() -> None:
-    """Both ways: a draft's first space, and the space before every committed word."""
-    for strategy in (NaiveTranslator, partial(ContextTranslator, window_back=0)):
-        forth = strategy(PIECES, SYLLABLES)
-        assert tokens(SYLLABLES, forth.translate(ids(PIECES, "▁kot"))) == ["ko", "t"]
-        back = strategy(SYLLABLES, PIECES)
-        back.commit(ids(PIECES, "▁kot"))
-        back.commit(ids(PIECES, "▁kot"))
-        assert tokens(SYLLABLES, back.draft_context()) == ["ko", "t", "ko", "t"]
-
-
-def test_half_a_character_becomes_a_replacement_character() -> None:
-    translator = NaiveTranslator(SYLLABLES, PIECES)
-    translator.commit(ids(PIECES, "<0xC4>"))
-    translator.commit(ids(PIECES, "<0x87>"))
-    assert SYLLABLES.backend.decode(list(translator.draft_context())) == "\ufffd\ufffd"
-    together = NaiveTranslator(SYLLABLES, PIECES)
-    together.commit(ids(PIECES, "<0xC4>", "<0x87>"))
-    assert SYLLABLES.backend.decode(list(together.draft_context())) == "ć"
 
 
 def test_the_window_absorbs_the_draft() -> None:
@@ -172,19 +139,3 @@ def test_special_tokens_are_no_text() -> None:
     translator.commit(ids(WORDS, "<|end|>", "kot"))
     assert tokens(SYLLABLES, translator.draft_context()) == ["ko", "t"]
     assert tokens(WORDS, translator.translate(ids(SYLLABLES, "<|end|>", "ko"))) == ["ko"]
-
-
-def test_on_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
-    """Ukrainian in the middle of a word: the window gives the target's own ids, isolation does not."""
-    draft, target = real("qwen2.5"), real("bielik-11b-v2.5")
-    text = "На столі лежить персональний комп'ютер"
-    truth, before = target.encode(text), "На столі лежить пер"
-    frontier = len(target.encode(before))
-    assert truth[:frontier] == target.encode(before)
-    drafts = draft.encode("сональний")
-    context, naive = ContextTranslator(draft, target), NaiveTranslator(draft, target)
-    for translator in (context, naive):
-        translator.commit(truth[:frontier])
-        assert list(translator.draft_context()) == draft.encode(before)
-    assert context.translate(drafts) == truth[frontier : frontier + 3]
-    assert naive.translate(drafts)[0] != truth[frontier]

@@ -1,12 +1,16 @@
 """Words and runs of words: literal cases, and the fast paths against one pattern."""
 
+import random
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spectool.corpora import open_corpus
+from spectool.lab.dictspec import WordNgrams
 from spectool.lab.words import word_runs
+from spectool.tests.build.counting_twin import windows_of
 
 # Everything that the rules speak of, in a small alphabet, so that hard combinations are frequent.
 TEXTS = st.text(st.sampled_from("аъꙋ z9_ '’ʼ-‐‑\u0301\u0300 .,«»\t\n\u00a0\U0001d165²")) | st.text()
@@ -82,16 +86,44 @@ def test_words_follow_the_rules_character_by_character(text: str) -> None:
 
 
 @given(TEXTS)
-def test_runs_are_pieces_of_the_text(text: str) -> None:
-    position = 0
-    for run in word_runs(text):
-        position = text.index(" ".join(run), position) + len(" ".join(run))
-
-
-@given(TEXTS)
 def test_runs_are_maximal(text: str) -> None:
     end = None
     for run in word_runs(text):
         start = text.index(" ".join(run), end or 0)
         assert end is None or text[end:start] != " "
         end = start + len(" ".join(run))
+
+
+# The most frequent word n-grams, against a sorted twin that counts windows of words.
+
+
+lines = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "ż", "п'ять", "."]), min_size=1, max_size=8).map(" ".join),
+    min_size=1,
+    max_size=12,
+)
+
+
+def expected(texts: list[str], size: int, max_order: int) -> list[tuple[str, int]]:
+    """The twin: everything, sorted."""
+    runs = [run for text in texts for run in word_runs(text)]
+    rows = [
+        (-uses, order, " ".join(ngram))
+        for order in range(1, max_order + 1)
+        for ngram, uses in windows_of(runs, order).items()
+    ]
+    return [(text, -uses) for uses, _, text in sorted(rows)[:size]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(lines, st.integers(0, 30), st.integers(1, 3), st.randoms())
+def test_most_frequent_is_a_sorted_counter(texts: list[str], size: int, max_order: int, rng: random.Random) -> None:
+    for _ in range(2):  # the second time in another order, with the same result
+        assert WordNgrams(texts).most_frequent(size, max_order) == expected(texts, size, max_order)
+        rng.shuffle(texts)
+
+
+@pytest.mark.parametrize("size", [1, 3000, 10**6])
+def test_most_frequent_of_a_sample(size: int) -> None:
+    texts = [document.text for document in open_corpus("sample:pl")]
+    assert WordNgrams(texts).most_frequent(size) == expected(texts, size, 3)

@@ -7,7 +7,6 @@ divided by the number of tests.
 
 import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import mlx.core as mx
@@ -15,9 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spectool.artifacts.alignment import Alignment
-from spectool.build.alignment.stage import build_alignment
-from spectool.corpora import open_corpus
 from spectool.lab.drawing.drafter import DrawingDrafter, DrawingTranslator
 from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.runtime.decoding.generation import generate_step
@@ -31,7 +27,6 @@ from spectool.tests.lab.drawing.drawn import LENGTH, SAMPLING, first, following
 from spectool.tests.lab.drawing.toy_pairs import PAIRS, TableScorer, ToyPair
 from spectool.tests.runtime.distributions import FALSE_ALARM, p_value
 from spectool.tests.runtime.models import tiny_model
-from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK, MANY = 5_000, 100_000  # draws for a pair, over all its prompts
 PARTS = ((), (2,), (0,), (1, 2), (0, 2), (0, 1))  # tokens of the three that are summed over
@@ -315,20 +310,6 @@ def test_the_loop_keeps_the_distribution_with_models(
     assert min(values) * len(PARTS) > FALSE_ALARM
 
 
-def test_nothing_is_stated_where_no_draft_token_begins_with_what_is_pending(
-    translator: Callable[[str], DrawingTranslator],
-) -> None:
-    pair = PAIRS[name := "pending bytes"]
-    frontier = translator(name)
-    frontier.start()
-    frontier.commit(pair.prompt_ids[0])
-    rows, context = frontier.token_rows(), frontier.draft_context()
-    assert rows is not None
-    nothing = FirstTokenRule(first=np.zeros(0, np.int32))
-    draw, scorer = Draw(SAMPLING, (), pair.target.size), TableScorer(pair.draft_model)
-    assert draw_tokens(NextTokens(scorer, rows, context, nothing, draw, (), 8), 3, pair.target.size) == ([], None)
-
-
 @pytest.mark.parametrize("drawn_right", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_the_way_that_has_more_accepted_is_asked(
     drawn_right: bool, translator: Callable[[str], DrawingTranslator]
@@ -356,11 +337,3 @@ def test_the_way_that_has_more_accepted_is_asked(
         greedy = drafter.propose(3)
         drafter.commit(greedy.tokens)
         assert greedy.tokens and greedy.distribution is None
-
-
-@pytest.mark.nightly
-def test_a_target_without_the_lemma_is_drafted_for_by_guesses(real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
-    draft, target = real("gpt2"), real("t5-small")
-    (tmp_path / "text.txt").write_text("a word\n")
-    build_alignment(draft, target, open_corpus(str(tmp_path / "text.txt")), tmp_path / "a", lambda step: None)
-    assert DrawingTranslator(Alignment(tmp_path / "a"), draft, target).token_rows() is None

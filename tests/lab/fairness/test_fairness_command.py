@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,32 +69,6 @@ def figures_of(out: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_artifact(measured: tuple[Path, dict[str, Any]]) -> None:
-    out, figures = measured
-    assert {"path": str(out), **figures_of(out)} == figures
-    assert (figures["format"], figures["version"]) == ("spectool-fairness", 2)
-
-
-def test_the_same_call_gives_the_same_bytes(work: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        result = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "-o", tmp_path / name)
-        assert result.exit_code == 0, result.output
-    assert f"{figures_of(tmp_path / 'b')['drafts'][DRAFT.name]['tasks']['uk']['acceptance']:.1%}" in result.stdout
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    other = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "c")
-    assert other.exit_code == 0
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
-    again = run("--draft", DRAFT, "--task", f"uk={work / 'uk.txt'}", "--seed", 1, "-o", tmp_path / "a")
-    assert again.exit_code == 1 and "exists already" in again.output
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_another_tokenizer_needs_an_alignment(work: Path, tmp_path: Path) -> None:
-    result = run("--draft", work / "other", *tasks(work), "-o", tmp_path / "out")
-    assert result.exit_code == 1 and f"spectool align --draft {work / 'other'}" in result.output
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -145,14 +117,3 @@ def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(
     monkeypatch.undo()
     assert run("--draft", DRAFT, *tasks(work), "-o", tmp_path / "whole").exit_code == 0
     assert figures_of(out) == figures_of(tmp_path / "whole")
-
-
-def test_help_is_light() -> None:
-    code = (
-        "import sys\nfrom spectool.cli import main\n"
-        "try:\n    main(['lab', 'fairness', '--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
-        "print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.rpartition("LOADED")[2].split())
-    assert "spectool" in loaded and not loaded & {"mlx", "mlx_lm", "transformers", "matplotlib"}

@@ -12,7 +12,6 @@ from spectool.lab.fairness.formulas import (
     least_by_fitness,
     ratio,
 )
-from spectool.lab.paper_tables.cost_model import geometric_tokens
 from spectool.lab.tuning.corrective import unfairness
 
 # "Disparate Impacts of Speculative Decoding", section 8.2: acceptance and D of GPT-2 and GPT-2-XL.
@@ -88,15 +87,6 @@ def test_the_bounds_can_be_reached() -> None:
     assert least_by_fitness(0.25, 0.25) == 0.5
 
 
-def test_misfit_of_one_token_is_total_variation() -> None:
-    """With the text's own token for u, r is 1 - its probability."""
-    rng = seeded()
-    _, p, _ = drawn(rng)
-    token = int(rng.integers(p.shape[1]))
-    u = np.eye(p.shape[1])[token]
-    assert np.abs(u - p).sum(axis=1) / 2 == pytest.approx(1 - p[:, token])
-
-
 def test_ratio() -> None:
     assert ratio([2, 4], [4, 4])[0] == 0.75
     assert ratio([3, 1], [4, 2]) == (pytest.approx(4 / 6), pytest.approx(math.sqrt(2 * (2 * (1 / 3) ** 2)) / 6))
@@ -130,25 +120,3 @@ def test_published_figures() -> None:
     fast, slow = (expected_speedup(acceptance, GAMMA, 0.0) for acceptance, _ in PUBLISHED.values())
     assert (fast, slow) == (pytest.approx(2.508, abs=1e-3), pytest.approx(2.140, abs=1e-3))
     assert 1 - slow / fast == pytest.approx(0.147, abs=1e-3)
-
-
-def test_where_published_claims_do_not_hold() -> None:
-    """Three statements of the paper that its own formulas contradict; nothing here rests on them."""
-    # After Theorem 1: "the task-level speed-up S_T is increasing in alpha_T". With S_T of Eq. 4, the mean over
-    # prefixes, a task that is sometimes certain is faster than one of higher mean acceptance.
-    uneven, even = [0.0, 1.0], [0.6, 0.6]
-    assert np.mean(uneven) < np.mean(even)
-    assert np.mean([expected_speedup(a, GAMMA, 0) for a in uneven]) > np.mean(
-        [expected_speedup(a, GAMMA, 0) for a in even]
-    )
-    # After Definition 1: less unfairness "contracts the spread of the lower bounds". From 2 nats on there is none.
-    spread = {d: abs(least_by_divergence(d[0]) - least_by_divergence(d[1])) for d in ((3.0, 4.0), (0.1, 0.9))}
-    assert unfairness((0.1, 0.9)) < unfairness((3.0, 4.0)) and spread[0.1, 0.9] > spread[3.0, 4.0]
-    # Theorem 1 takes f at 1 - sqrt(D / 2), which is below f's domain from D = 2 on. There f does not grow everywhere.
-    # Without the bound at 0, a draft with D = 18 would be promised more than a pass commits at all.
-    assert geometric_tokens(1 - math.sqrt(18 / 2), 4) > 5
-
-
-def test_unfairness_by_hand() -> None:
-    assert unfairness([1.0, 3.0, 2.0]) == pytest.approx((0 + 4 + 1) / 3)
-    assert unfairness([2.5]) == 0

@@ -110,11 +110,3 @@ def test_acceptance_is_that_of_rejection_sampling(work: Path) -> None:
             draws += 400
     found = compare(draft, target, Pairing(TARGET.size), examples).figures(1)
     assert found["acceptance"] == pytest.approx(kept / draws, abs=5 * 0.5 / draws**0.5)
-
-
-def test_a_model_drafts_for_itself_without_fault(work: Path) -> None:
-    model = random_model("target", seed=1, scale=0.7)
-    found = compare(model, model, Pairing(TARGET.size), examples_of(work, True)).figures(4)
-    assert found["acceptance"] == pytest.approx(1, abs=1e-4) and found["kl"] == pytest.approx(0, abs=1e-4)
-    assert found["tokens_by_place"] == pytest.approx(5, abs=2e-3)
-    assert found["draft_misfit"] == pytest.approx(found["target_misfit"])

@@ -3,10 +3,13 @@
 from importlib.resources import files
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from spectool import SpectoolError
+from spectool import ArtifactError, SpectoolError
 from spectool.lab.sweep.grid import DictSpecAxes, Language, read_grid
+from spectool.lab.sweep.results import SCHEMA, SweepRow, key, read_runs, write_runs
 
 SMALLEST = '[tokenizers]\nt = "dir"\n[languages.uk]\nbuild = "a"\nreplay = "b"\n'
 
@@ -56,19 +59,13 @@ def test_everything_in_a_file(tmp_path: Path) -> None:
         ('[tokenizers]\nt = "dir"\n', "languages: expected a value, got none"),
         (SMALLEST.replace('"dir"', "3"), r"tokenizers\.t: expected .*, got 3"),
         (SMALLEST.replace("replay", "reply"), r"languages\.uk\.reply: expected no such key"),
-        (SMALLEST.replace('replay = "b"', ""), r"languages\.uk\.replay"),
         (SMALLEST + 'script = "greek"\n', r"script: expected 'cyrillic' or 'latin', got greek"),
-        ("lengths = [8]\n" + SMALLEST, "lengths: expected no such key"),
         ("num_draft_tokens = 8\n" + SMALLEST, "num_draft_tokens: expected a valid list, got 8"),
         ("num_draft_tokens = [65]\n" + SMALLEST, r"num_draft_tokens\.0: expected less than or equal to 64, got 65"),
         ("num_draft_tokens = []\n" + SMALLEST, "num_draft_tokens: expected at least 1, got none"),
-        ("replay_tokens = -1\n" + SMALLEST, "replay_tokens"),
         (SMALLEST + "[dictspec]\nsizes = [1]\n", r"dictspec\.sizes: expected no such key"),
         (SMALLEST + "[dictspec]\nentries = [0]\n", r"dictspec\.entries"),
-        (SMALLEST + "[dictspec]\nentries = [1.5]\n", r"dictspec\.entries"),
-        (SMALLEST + "[dictspec]\nentries = [true]\n", r"dictspec\.entries"),
         (SMALLEST + "[dictspec]\nmin_prob = [1.1]\n", r"dictspec\.min_prob"),
-        (SMALLEST + "[dictspec]\nmin_prob = [nan]\n", r"dictspec\.min_prob"),
         (SMALLEST + '[dictspec]\norders = ["n4"]\n', r"dictspec\.orders"),
         (SMALLEST + "[dictspec]\nreadings = []\n", r"dictspec\.readings"),
     ],
@@ -82,3 +79,42 @@ def test_a_wrong_file_is_told_where(tmp_path: Path, text: str, named: str) -> No
         SpectoolError, match=r"none\.toml: the grid cannot be read \(No such file or directory\)\. `spectool lab"
     ):
         read_grid(tmp_path / "none.toml")
+
+
+# The file of runs: what is written is read, and nothing else.
+
+
+def row(**columns: object) -> SweepRow:
+    return {**dict.fromkeys(SCHEMA.names), **columns}
+
+
+def test_runs_come_back_in_the_order_of_their_settings(tmp_path: Path) -> None:
+    rows = [row(language="uk", min_prob=0.2), row(language="pl", entries_asked=10), row(language="pl"), row()]
+    write_runs(tmp_path / "runs.parquet", rows)
+    assert read_runs(tmp_path / "runs.parquet") == [rows[3], rows[2], rows[1], rows[0]]
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.parquet"]
+
+
+def test_of_equal_runs_the_first_counts(tmp_path: Path) -> None:
+    first, again, other = row(language="pl", tokens=1), row(language="pl", tokens=2), row(language="uk")
+    assert key(first) == key(again) != key(other)
+    write_runs(tmp_path / "runs.parquet", [first, again, other])
+    assert read_runs(tmp_path / "runs.parquet") == [first, other]
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "another table", "another version", "missing"])
+def test_another_file_is_named_and_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "runs.parquet"
+    write_runs(path, [row(language="pl")])
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "text":
+        path.write_text("runs")
+    elif damage == "another table":
+        pq.write_table(pa.table({"a": [1]}), path)
+    elif damage == "another version":
+        pq.write_table(pa.Table.from_pylist([], SCHEMA.with_metadata({"spectool-runs": "0"})), path)
+    else:
+        path.unlink()
+    with pytest.raises(ArtifactError, match=r"runs\.parquet: "):
+        read_runs(path)

@@ -1,6 +1,5 @@
 """``spectool lab sweep``: equal to dictionaries built one by one, resumed after a kill."""
 
-import fcntl
 import json
 import os
 import signal
@@ -25,7 +24,6 @@ from spectool.lab.resumable import work_path
 from spectool.lab.sweep.grid import BackoffAxes, DictSpecAxes, Grid, Language
 from spectool.lab.sweep.results import SweepRow, read_runs
 from spectool.lab.sweep.runs import run_sweep
-from spectool.lab.sweep.text import script_of
 from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -216,35 +214,3 @@ def test_killed_and_resumed(swept: tuple[Path, dict[str, Any]], tmp_path: Path, 
     assert (resumed["runs"], resumed["measured"]) == (whole["runs"], whole["runs"] - finished)
     assert timeless(out) == timeless(folder / "out")
     assert not work_path(out / "runs.parquet").exists()
-
-
-def test_two_sweeps_do_not_share_a_folder(swept: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    work = work_path(tmp_path / "out" / "runs.parquet")
-    work.mkdir(parents=True)
-    with (work / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        result = sweep(swept[0] / "grid.toml", "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "another sweep is writing there" in result.stderr
-
-
-def test_a_missing_corpus_is_said_before_any_work(tmp_path: Path) -> None:
-    grid = grid_file(tmp_path / "grid.toml")
-    grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "nothing.txt"'))
-    result = sweep(grid, "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "nothing.txt" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_no_line_of_the_script_is_an_error(tmp_path: Path) -> None:
-    grid = grid_file(tmp_path / "grid.toml")
-    grid.write_text(grid.read_text().replace('replay = "sample:uk"', 'replay = "sample:uk"\nscript = "latin"'))
-    result = sweep(grid, "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "sample:uk: expected lines in latin script, got none" in result.stderr
-
-
-def test_scripts() -> None:
-    assert script_of("Къырым — Crimea, халкъымыз") == "cyrillic"
-    assert script_of("Qırım, Крым") == "latin"

@@ -4,13 +4,11 @@ import fcntl
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spectool.lab.resumable import work_path
-from spectool.lab.training.run import TrainingRun
-from spectool.tests.lab.training.tiny import curve, run, started, trained
+from spectool.tests.lab.training.tiny import curve, interrupted_at, run, started, trained
 from spectool.tests.running import error_of
 
 # A softmax by sample, both lengths of rows, checkpoints that are no measurements.
@@ -42,8 +40,7 @@ def same(one: Path, two: Path) -> None:
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("step", [30, pytest.param(50, marks=pytest.mark.slow)])
-def test_killed(whole: Path, tmp_path: Path, step: int) -> None:
+def test_killed(whole: Path, tmp_path: Path, step: int = 30) -> None:
     out = tmp_path / "draft"
     assert stopped(out, step, signal.SIGKILL).returncode == -signal.SIGKILL
     assert not out.exists()
@@ -57,35 +54,11 @@ def test_killed(whole: Path, tmp_path: Path, step: int) -> None:
     assert not work_path(out).exists()
 
 
-@pytest.mark.slow
-def test_interrupted(whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "draft"
-    done = stopped(out, 25, signal.SIGINT)
-    assert done.returncode == 130
-    assert "Traceback" not in done.stderr
-    assert "the same command continues from there" in done.stderr.splitlines()[-1]
-    assert done.stdout == ""
-    result = run(*RUN, "-o", out, "--checkpoint-every", 50)  # which changes nothing
-    begun = int(result.stderr.partition("resuming after step ")[2].split(" ")[0])
-    assert 21 <= begun < 60 and begun % 7 == 0
-    same(out, whole)
-
-
 def broken(out: Path, step: int) -> None:
-    """Run the command until it would write the checkpoint of ``step``; the curve is there by then."""
-    save = TrainingRun._save
-
-    def fail(run: Any, path: Path, done: int) -> None:
-        if done == step:
-            raise KeyboardInterrupt
-        save(run, path, done)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingRun, "_save", fail)
+    with interrupted_at(step):
         assert run(*RUN, "-o", out).exit_code == 130
 
 
-@pytest.mark.slow
 def test_killed_between_curve_and_checkpoint(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "draft"
     broken(out, 49)

@@ -2,12 +2,7 @@
 
 import json
 import math
-import os
 import re
-import select
-import subprocess
-import sys
-import termios
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +11,8 @@ import mlx_lm
 import pytest
 
 from spectool.corpora import open_corpus
-from spectool.lab.resumable import work_path
 from spectool.lab.training.text import in_valid
-from spectool.tests.lab.training.tiny import OTHER, TINY, TOKENIZER, curve, run, trained
+from spectool.tests.lab.training.tiny import OTHER, TOKENIZER, curve, run, trained
 from spectool.tests.running import error_of
 from spectool.tokenization.opening import open_tokenizer
 
@@ -117,40 +111,6 @@ def test_a_finished_training_is_not_done_again(made: tuple[Path, dict[str, Any]]
     assert f"{record['held_out']['bits_per_byte']:.4f} bits per byte" in result.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
-def test_progress_on_a_terminal(tmp_path: Path) -> None:
-    leader, follower = os.openpty()
-    termios.tcsetwinsize(follower, (24, 160))
-    command = [sys.executable, "-m", "spectool.cli", *TINY, "--steps", "8", "-o", str(tmp_path / "draft")]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True, text=True)
-        drawn = b""
-        while select.select([leader], [], [], 0.2)[0]:
-            drawn += os.read(leader, 65_536)
-    finally:
-        os.close(follower)
-        os.close(leader)
-    assert re.search(r"8/8 .* nats/token, .* bits/byte, [\d,]+ tokens/s\]\r\nwriting and measuring", drawn.decode())
-    assert "\nstep 8 of 8" not in drawn.decode()
-    assert re.search(r"^held out +\d\.\d{4} bits per byte", done.stdout, re.MULTILINE)
-
-
-def test_another_training_in_its_place_is_an_error(made: tuple[Path, dict[str, Any]]) -> None:
-    out, _ = made
-    message = error_of(run("--steps", 61, "--seed", 3, "--min-count", 2, "-o", out))
-    assert "has a model of another training: " in message
-    assert "steps is 60 there and 61 now; " in message and "min_count is 3 there and 2 now" in message
-    assert "Choose another -o, or remove " in message
-
-
-def test_something_else_in_its_place_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    assert "exists already" in error_of(run(*RUN, "-o", tmp_path))
-    (tmp_path / "training.json").write_text("{")
-    assert "training.json: not readable" in error_of(run(*RUN, "-o", tmp_path))
-    assert not work_path(tmp_path).exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -165,19 +125,6 @@ def test_errors(tmp_path: Path, arguments: list[object], message: str) -> None:
     result = run(*RUN, "-o", tmp_path / "draft", *arguments)
     assert re.search(message, error_of(result)), result.output
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--steps", "0"], [], ["--steps", "5", "--rate", "nan"], ["--steps", "5", "--size", "2m"]]
-)
-def test_usage_errors(tmp_path: Path, arguments: list[str]) -> None:
-    assert run(*arguments, "-o", tmp_path / "draft").exit_code == 2
-
-
-def test_a_weight_for_each_corpus(tmp_path: Path) -> None:
-    result = run("--corpus", "sample:uk", "--weight", 1, "--steps", 5, "-o", tmp_path / "draft")
-    assert result.exit_code == 2
-    assert "1 --weight for 2 corpora: give one for each" in result.output
 
 
 def test_other_tokenizers_and_texts(tmp_path: Path) -> None:

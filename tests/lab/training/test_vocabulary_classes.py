@@ -72,17 +72,3 @@ def test_the_tokenizer_stays_what_it_was(tmp_path: Path) -> None:
 def probabilities(logits: mx.array) -> np.ndarray[Any, np.dtype[np.float64]]:
     exponentials = np.exp(np.array(logits, dtype=np.float64))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-REAL = ["qwen2.5", "bielik-11b-v2.5", "gemma-3", "t5-small"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REAL)
-def test_real_tokenizers_stay_what_they_were(shared: Path, tmp_path: Path, name: str) -> None:
-    for source in (shared / "tokenizers" / name, shared / "tokenizers" / name / "tokenizer.json"):
-        tokenizer = open_tokenizer(source)
-        save_tokenizer(tokenizer, delimiters_of(tokenizer), tmp_path)
-        stored = open_tokenizer(tmp_path)
-        assert stored.fingerprint == tokenizer.fingerprint
-        assert stored.size == tokenizer.size

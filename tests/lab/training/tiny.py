@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+import pytest
 from mlx_lm.models.llama import Model, ModelArgs
 
 from spectool.lab.training.classes import Classes
 from spectool.lab.training.options import shape_of
-from spectool.lab.training.run import CURVE, Point, read_table
+from spectool.lab.training.run import CURVE, Point, TrainingRun, read_table
 from spectool.runtime.demo_models import demo_path
 from spectool.tests import running as commands
 
@@ -32,6 +35,21 @@ def started(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "spectool.cli", *TINY, *map(str, arguments)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@contextmanager
+def interrupted_at(step: int) -> Iterator[None]:
+    """Interrupt a training where it would write the checkpoint of ``step``; its tables are there by then."""
+    save = TrainingRun._save
+
+    def fail(run: Any, path: Path, done: int) -> None:
+        if done == step:
+            raise KeyboardInterrupt
+        save(run, path, done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingRun, "_save", fail)
+        yield
 
 
 def curve(out: Path) -> list[Point]:

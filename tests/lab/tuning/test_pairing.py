@@ -13,10 +13,8 @@ from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_
 from spectool.lab.tuning.examples import (
     NOWHERE,
     batch_of,
-    byte_ends,
     examples_of_step,
     paired_example,
-    passages,
     row_of,
 )
 from spectool.tests.lab.training.tiny_pair import random_model, tokenizer_of
@@ -54,24 +52,6 @@ def test_one_id_of_each_spelling_counts(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("most", [3, 10, 50])
-def test_passages(most: int) -> None:
-    for tokenizer in (DRAFT, TARGET):
-        for text in TEXTS:
-            found = list(passages(tokenizer, text, most))
-            assert " ".join(found).split() == text.split() or any(" " not in passage for passage in found)
-            assert "".join("".join(found).split()) == "".join(text.split())
-            assert all(len(tokenizer.encode(p)) <= most for p in found if " " in p)
-
-
-def test_byte_ends() -> None:
-    for tokenizer in (DRAFT, TARGET):
-        ids = tokenizer.encode(TEXTS[0])
-        ends = byte_ends(tokenizer, ids).tolist()
-        assert ends[-1] == len(TEXTS[0].encode())
-        assert ends == [len(tokenizer.bytes_of(ids[: n + 1])) for n in range(len(ids))]
-
-
 def test_places_stand_after_the_same_bytes() -> None:
     shares = []
     for text in TEXTS:
@@ -95,12 +75,6 @@ def test_one_vocabulary() -> None:
     assert example.at.tolist() == list(range(10))
     with pytest.raises(SpectoolError, match=r"has another vocabulary than .*spectool align --draft"):
         pairing_of(DRAFT, TARGET, None)
-
-
-def test_the_pairs_are_the_same_bytes(pairing: Pairing) -> None:
-    assert pairing.draft is not None and pairing.target is not None and pairing.size > 50
-    for one, two in zip(np.array(pairing.draft).tolist(), np.array(pairing.target).tolist(), strict=True):
-        assert DRAFT.token_bytes[one] == TARGET.token_bytes[two] != b""
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -135,13 +109,6 @@ def test_divergence_by_hand(kind: str, pairing: Pairing) -> None:
     assert found.cross_entropy == pytest.approx(nats / places, rel=1e-4)
     assert found.kl == pytest.approx(kl / places, rel=1e-3)
     assert found.acceptance == pytest.approx(overlap / places, rel=1e-4)
-
-
-def test_a_model_does_not_differ_from_itself() -> None:
-    model = random_model("target", seed=1, scale=0.7)
-    examples = [e for t in TEXTS[:4] if (e := paired_example(TARGET, TARGET, True, t, 20)) is not None]
-    found = measure_divergence(model, model, Pairing(TARGET.size), examples, 3)
-    assert found.kl == pytest.approx(0, abs=1e-6) and found.acceptance == pytest.approx(1, abs=1e-5)
 
 
 def test_places_to_compare_are_those_of_both_rows() -> None:
