@@ -8,7 +8,7 @@ signals, more than two seconds of processor time, much more memory than the exam
     faults = fuzz("spectool.tests.artifacts.test_hostile:dictionary", example, range(200), seed, tmp_path)
 
 Change ``n`` depends on the seed and on ``n`` alone. A fault is repeated by
-``python -m spectool.tests.artifacts.hostile EXERCISE EXAMPLE SEED N N+1 --traceback``.
+``python -m spectool.tests.artifacts.hostile EXERCISE EXAMPLE SEED N N+1 MUTATORS``.
 """
 
 import contextlib
@@ -26,7 +26,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from spectool import SpectoolError
@@ -114,9 +116,7 @@ def _move(data: bytes, rng: random.Random) -> bytes:
 MUTATORS: tuple[Mutator, ...] = (
     _flip,
     _near_an_end,
-    _word,
-    _word,
-    _word,
+    *[_word] * 3,
     _random_block,
     _cut,
     _extend,
@@ -217,6 +217,19 @@ def mutate(file: Path, rng: random.Random, mutators: Sequence[KnowingMutator] = 
 # Workers.
 
 
+def numbers(few: int, nightly: int) -> Any:
+    """How many changes are tried in each tier."""
+    tiers = [few, pytest.param(nightly, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
+    return pytest.mark.parametrize("number", tiers)
+
+
+def assert_harmless(module: str, kind: str, example: Path, number: int, scratch: Path, mutators: str) -> None:
+    """Exercise ``number`` changed copies of an example, by functions of a module of tests."""
+    seed = random.randrange(10**6)
+    faults = fuzz(f"{module}:{kind}", example, range(number), seed, scratch, mutators)
+    assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
+
+
 def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path, mutators: str = "") -> list[str]:
     """Exercise changed copies of an artifact in worker processes.
 
@@ -235,7 +248,7 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
     begin = numbers.start
     while begin < numbers.stop:
         end = min(begin + AT_ONCE, numbers.stop)
-        arguments = [exercise, str(example), str(seed), str(begin), str(end), "--mutators", mutators]
+        arguments = [exercise, str(example), str(seed), str(begin), str(end), mutators]
         environment = {**os.environ, "TMPDIR": str(scratch)}
         with (scratch / "stderr").open("w+") as errors:
             worker = subprocess.Popen(
@@ -276,13 +289,11 @@ def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path,
     return faults
 
 
-def work(
-    exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[KnowingMutator], show: bool
-) -> None:
+def work(exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[KnowingMutator]) -> None:
     """Change and exercise copies one after the other; print what begins and what goes wrong, a line each."""
     size = example.stat().st_size
     scratch = Path(tempfile.mkdtemp())
-    allowed = [_use(exercise, example, scratch, show)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
+    allowed = [_use(exercise, example, scratch)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
     soft = _memory("VmSize") + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
     for number in numbers:
@@ -292,7 +303,7 @@ def work(
         what = mutate(file, rng, mutators if rng.random() < 0.5 else ())
         print("begin", number, what, flush=True)
         began = time.process_time()
-        problems, grown = _use(exercise, file, scratch, show)
+        problems, grown = _use(exercise, file, scratch)
         if (seconds := time.process_time() - began) > SECONDS:
             problems.append(f"takes {seconds:.1f} s")
         if grown > allowed:
@@ -302,7 +313,7 @@ def work(
     shutil.rmtree(scratch)
 
 
-def _use(exercise: Exercise, path: Path, scratch: Path, show: bool) -> tuple[list[str], int]:
+def _use(exercise: Exercise, path: Path, scratch: Path) -> tuple[list[str], int]:
     """Return what went wrong, and by how many bytes the process was larger than at the beginning."""
     before = _memory("VmRSS")
     with contextlib.suppress(OSError):
@@ -316,14 +327,12 @@ def _use(exercise: Exercise, path: Path, scratch: Path, show: bool) -> tuple[lis
                 pass
             except Exception as error:
                 problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
-                if show:
-                    traceback.print_exc()
+                traceback.print_exc()
     except SpectoolError:
         pass
     except Exception as error:
         problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
-        if show:
-            traceback.print_exc()
+        traceback.print_exc()
     return problems, _memory("VmHWM") - before
 
 
@@ -345,13 +354,10 @@ def _memory(key: str) -> int:
     return 0
 
 
-def _main(arguments: list[str]) -> None:
-    show = "--traceback" in arguments
-    place = arguments.index("--mutators") + 1 if "--mutators" in arguments else 0
-    mutators = resolve_name(arguments[place]) if place and arguments[place] else ()
-    exercise, example, seed, first, last = arguments[:5]
-    work(resolve_name(exercise), Path(example), int(seed), range(int(first), int(last)), mutators, show)
+def _main(exercise: str, example: str, seed: str, first: str, last: str, mutators: str = "") -> None:
+    changes = resolve_name(mutators) if mutators else ()
+    work(resolve_name(exercise), Path(example), int(seed), range(int(first), int(last)), changes)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    _main(*sys.argv[1:])

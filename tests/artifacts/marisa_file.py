@@ -231,24 +231,7 @@ def _without_cache(part: TrieFile, rng: random.Random) -> None:
         edge[:] = [2**32 - 1, 2**32 - 1, 0]
 
 
-_CHANGES = (
-    _flip_bit,
-    _move_bit,
-    _move_bit,
-    _change_label,
-    _change_label,
-    _change_link,
-    _change_link,
-    _change_tail,
-    _without_ends,
-    _change_cache,
-    _move_cache,
-    _resize_cache,
-    _change_numbers,
-    _change_width,
-    _drop_inner,
-    _add_node,
-    _chain,
-    _without_cache,
-)
+_OFTEN = (_move_bit, _change_label, _change_link)
+_OTHERS = (_flip_bit, _change_tail, _without_ends, _change_cache, _move_cache, _resize_cache, _change_numbers)
+_CHANGES = (*_OFTEN, *_OFTEN, *_OTHERS, _change_width, _drop_inner, _add_node, _chain, _without_cache)
 CHANGES = (change,)

@@ -9,9 +9,6 @@ from tokenizers import Tokenizer as Backend
 from spectool import ArtifactError, FingerprintMismatch
 from spectool.artifacts.alignment import Alignment, Side
 from spectool.artifacts.artifact import open_artifact
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
-from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -35,23 +32,6 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert alignment.draft.by_ids and not alignment.target.by_ids
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
     open_artifact(alignment.path)
-
-
-def test_what_is_read_cannot_be_changed(path: Path) -> None:
-    alignment = Alignment(path)
-    for array in (alignment.draft.counterpart, alignment.draft.risks, alignment.prefix_index):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
-
-
-def test_equal_contents_are_equal_bytes(path: Path, tmp_path: Path) -> None:
-    assert path.read_bytes() == write(tmp_path / "y.align").read_bytes()
-
-
-def test_each_side_has_its_engine(path: Path, byte_level: Backend) -> None:
-    tokenizer = Tokenizer("made", byte_level, Roles())
-    assert isinstance(encoder_of(tokenizer, Alignment(path).draft.by_ids), IncrementalBPE)
-    assert isinstance(encoder_of(tokenizer, Alignment(path).target.by_ids), TailReencoder)
 
 
 def side_of(tokenizer: Tokenizer) -> Side:

@@ -127,16 +127,3 @@ def test_nothing_can_be_made_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ArtifactError, match=r"current directory.* Choose another -o"):
             check(Path())
-
-
-def test_that_nothing_can_be_made_there_is_known_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in /proc, where permissions do not say so."""
-
-    def refused(*_: object) -> None:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(ArtifactError, match="is not a writable directory"):
-        require_writable(tmp_path / "x")

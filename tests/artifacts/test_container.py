@@ -1,6 +1,5 @@
 """The bytes of a file: what is written, and one literal file for each thing that may be wrong with it."""
 
-import errno
 import json
 import os
 import signal
@@ -80,36 +79,24 @@ def test_the_safetensors_library_reads_it(tmp_path: Path) -> None:
     ("data", "problem"),
     [
         (b"", "is no artifact of spectool"),
-        (b"1234567", "is no artifact of spectool"),
         (b"\0" * 8, "is no artifact of spectool"),
         (b'{"version": "1.0", "truncation": null}', "is no artifact of spectool"),
         ((MOST_HEADER + 8).to_bytes(8, "little") + b"{" + b" " * 99, "is no artifact of spectool"),
-        ((2**64 - 1).to_bytes(8, "little") + b"{", "is no artifact of spectool"),
         (b"\x10\0\0\0\0\0\0\0{}", "header"),
         (whole(b"{"), "invalid JSON"),
         (whole(b"{" * 100_000), "invalid JSON"),
-        (whole(b'{"__metadata__": 5}'), "invalid JSON"),
         (whole(b'{"\xff": 5}'), "invalid UTF-8"),
         (whole(b"{}"), "no manifest or SHA-256"),
         (whole({"__metadata__": {"manifest": "{}"}}), "no manifest or SHA-256"),
         (whole({"__metadata__": {"manifest": "{}", "sha256": ""}}), "no manifest or SHA-256"),
-        (whole({"__metadata__": {"sha256": ZEROS.decode()}}), "no manifest or SHA-256"),
         (whole({"__metadata__": {**META, "manifest": {}}}), "invalid JSON"),
         (whole(header(a=ENTRY), b"123"), "not fully covered"),
-        (whole(header(a=ENTRY), b"12345"), "not fully covered"),
         (whole(header(a=ENTRY, b={**ENTRY, "data_offsets": [5, 9]}), b"123456789"), "invalid offset"),
         (whole(header(a=ENTRY, b={**ENTRY, "data_offsets": [2, 6]}), b"123456"), "invalid offset"),
-        (whole(header(a={**ENTRY, "data_offsets": [4, 0]}), b"1234"), "invalid offset"),
         (whole(header(a={**ENTRY, "shape": [5]}), b"1234"), "invalid shape"),
         (whole(header(a={**ENTRY, "shape": [2**40, 2**40]}), b"1234"), "overflow"),
-        (whole(header(a={**ENTRY, "shape": [-4]}), b"1234"), "invalid JSON"),
         (whole(header(a={**ENTRY, "shape": [2, 2]}), b"1234"), "U8 of 2 axes"),
-        (whole(header(a={**ENTRY, "dtype": "U9"}), b"1234"), "invalid JSON"),
         (whole(header(a={**ENTRY, "dtype": "BF16", "shape": [2]}), b"1234"), "BF16 of 1 axes"),
-        (
-            whole(header(a=ENTRY, b={"dtype": "U64", "shape": [1], "data_offsets": [4, 12]}), b"1" * 12),
-            "U64 of 1 axes",
-        ),
         (
             whole(
                 header(
@@ -120,7 +107,6 @@ def test_the_safetensors_library_reads_it(tmp_path: Path) -> None:
             ),
             "U32 of 1 axes at byte",
         ),
-        (whole(header(a=5)), "invalid JSON"),
     ],
 )
 def test_each_broken_invariant(tmp_path: Path, data: bytes, problem: str) -> None:
@@ -181,14 +167,6 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path) -> None:
     open_container(path).verify()
 
 
-def test_the_hash_names_the_file(tmp_path: Path) -> None:
-    write_container(tmp_path / "x", {"a": np.arange(30, dtype=np.uint32)}, "{}")
-    data = (tmp_path / "x").read_bytes()
-    (tmp_path / "x").write_bytes(data[:-1] + b"\xff")
-    with pytest.raises(ArtifactError, match=r"x: SHA-256 is [0-9a-f]{12}…, the header says [0-9a-f]{12}…"):
-        open_container(tmp_path / "x").verify()
-
-
 def test_hashing_a_large_file_can_be_interrupted(tmp_path: Path) -> None:
     parts = {name: {} for name in ("arguments", "tokenizers", "inputs", "statistics")}
     manifest = json.dumps({"format": "spectool-dictionary", "version": Dictionary.version, "tool": "t", **parts})
@@ -203,13 +181,3 @@ def test_hashing_a_large_file_can_be_interrupted(tmp_path: Path) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert (result.exit_code, result.stdout) == (130, "")
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_container(tmp_path / "x", {}, "{}")
-    assert list(tmp_path.iterdir()) == []

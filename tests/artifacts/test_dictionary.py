@@ -15,12 +15,10 @@ from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import (
     START,
-    UNKNOWN_SYMBOL,
     Dictionary,
     Entry,
     Match,
     dictionary_arrays,
-    symbol,
 )
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
@@ -92,30 +90,6 @@ def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[l
         open_artifact(dictionary.path)
 
 
-def test_small(tmp_path: Path) -> None:
-    dictionary = write(tmp_path / "x.dict", SMALL)
-    assert dictionary.max_context == 3
-    assert dictionary.look_up([]) is None
-    assert dictionary.look_up([2]) is None
-    assert dictionary.look_up([5]) is None
-    assert dictionary.look_up([2, 1]) == Match(2, 0.5, 1)
-    assert dictionary.look_up([8, 1, 2]) == Match(3, 1.0, 2)
-    assert dictionary.look_up([9, 1, 2]) == Match(4, 0.25, 3)
-    assert dictionary.look_up([70_000, 5]) == Match(99_999, 3 / 256, 2)
-    assert dictionary.look_up([123_456_789, 1]) == Match(2, 0.5, 1)
-    assert dictionary.look_up([1, 123_456_789]) is None
-    assert dictionary.manifest.statistics == {"entries": 4, "symbols": 8, "max_context": 3}
-
-
-def test_entries_gives_everything_back(tmp_path: Path) -> None:
-    dictionary = write(tmp_path / "x.dict", SMALL)
-    found = {tuple(entry.context): entry for entry in map(dictionary.entry, range(len(dictionary)))}
-    assert found.keys() == SMALL.keys()
-    for context, (token, probability) in SMALL.items():
-        assert found[context].token == token
-        assert found[context].probability == pytest.approx(probability, abs=1 / 256)
-
-
 def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
     rng = random.Random(5)
     entries = {tuple(rng.choices(range(50), k=rng.randint(1, 4))): (rng.randrange(50), 0.5) for _ in range(200)}
@@ -124,17 +98,6 @@ def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a", entries)
     write(tmp_path / "b", dict(shuffled))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
-def test_symbols_skip_nul_and_surrogates() -> None:
-    assert symbol(0) == "\x01"
-    assert [ord(symbol(rank)) for rank in (0xD7FE, 0xD7FF)] == [0xD7FF, 0xE000]
-    ranks = [*range(0xE800), 262_144, 1_000_000]
-    symbols = [symbol(rank) for rank in ranks]
-    "".join(symbols).encode("utf-8")  # a surrogate would raise
-    assert symbols == sorted(set(symbols))
-    assert "\0" not in symbols
-    assert UNKNOWN_SYMBOL.decode() not in symbols
 
 
 def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
@@ -221,14 +184,6 @@ def test_a_trie_begins_where_its_numbers_can_be_read(tmp_path: Path) -> None:
         Dictionary(path)
 
 
-@pytest.mark.parametrize("max_context", [None, "3", 0, -1, True, 65, 10**12])
-def test_opening_finds_a_wrong_figure(tmp_path: Path, max_context: object) -> None:
-    path = write(tmp_path / "x.dict", SMALL).path
-    edit_manifest(path, lambda manifest: manifest["statistics"].update(max_context=max_context))
-    with pytest.raises(ArtifactError, match=r"x\.dict: max_context is .*expected 1 to 64 tokens"):
-        Dictionary(path)
-
-
 @pytest.mark.parametrize("key", [b"\xff", b"\xc3", b"\x09", b"\x00"])
 def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
     """The array is named wherever such a key is met; nothing else is raised."""
@@ -279,21 +234,6 @@ def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
             Dictionary(path)
     path.write_bytes(data)
     open_artifact(path)
-
-
-@pytest.mark.parametrize("array", ARRAYS)
-def test_random_and_cut_arrays_are_errors(tmp_path: Path, array: str, rng: random.Random) -> None:
-    """In a file that fits them, as a hostile one would."""
-    path = write(tmp_path / "x.dict", SMALL).path
-    whole = path.read_bytes()
-    kind, data = Parts.of(path).arrays[array]
-    damaged = [rng.randbytes(4 * rng.randint(200, 500)) for _ in range(10)]
-    damaged += [data[: rng.randrange(len(data) - 3)] for _ in range(10)]
-    for content in damaged:
-        path.write_bytes(whole)
-        edit(path, lambda parts, content=content: parts.arrays.update({array: (kind, content)}))
-        with pytest.raises(ArtifactError, match=r"x\.dict: "):
-            Dictionary(path)
 
 
 def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:

@@ -2,23 +2,33 @@
 
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import START, Dictionary
+from spectool.artifacts.pack import Pack
+from spectool.build.alignment.stage import build_alignment
+from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.options import PackOptions
+from spectool.build.packs.stage import build_pack
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.artifacts import hostile
+from spectool.tests.artifacts.test_pack import packed, unpacked
 from spectool.tests.running import TOKENIZER
 from spectool.tokenization.opening import open_tokenizer
+from spectool.tokenization.tokenizer import Tokenizer
 
 DRAFTED = 300  # tokens
-TRIES = "spectool.tests.artifacts.marisa_file:CHANGES"
 
 
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
@@ -60,17 +70,145 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("number", [20, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "number", [20, pytest.param(120, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
+)
 def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
-    assert_harmless("dictionary", example_dictionary, number, tmp_path, TRIES)
+    hostile.assert_harmless(
+        __name__, "dictionary", example_dictionary, number, tmp_path, "spectool.tests.artifacts.marisa_file:CHANGES"
+    )
 
 
-@pytest.mark.slow
-def test_many_dictionaries(example_dictionary: Path, tmp_path: Path) -> None:
-    assert_harmless("dictionary", example_dictionary, 10_000, tmp_path, TRIES)
+# Alignments of strangers: whatever bytes they hold, and hashes, the process lives, answers and stays small.
 
 
-def assert_harmless(kind: str, example: Path, number: int, scratch: Path, mutators: str = "") -> None:
-    seed = random.randrange(10**6)
-    faults = hostile.fuzz(f"{__name__}:{kind}", example, range(number), seed, scratch, mutators)
-    assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
+TEXTS = ("Kot śpi na płocie, a 2024 psy — „O'Neill” — szczekają.\n\n", "Другий документ 🙂 ====  })")
+AT_ONCE = 4  # draft tokens
+VALUES = (-(2**31), -3, -2, -1, 0, 1, 2, 255, 256, 511, 512, 1535, 1536, 2**16, 2**31 - 2, 2**31 - 1)
+
+
+def alignment(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with an alignment."""
+    yield lambda: translate(path)
+    yield lambda: hostile.command("inspect", path)
+
+
+def translate(path: Path) -> None:
+    """Commit text in target ids; translate right drafts, healed ones and random ones after it."""
+    draft, target = tokenizers()
+    opened, rng = Alignment(path), random.Random(1)
+    translator = ByteAlignedTranslator(opened, draft, target)
+    for text in TEXTS:
+        translator.start()
+        ids, drafts = target.encode(text), draft.encode(text)
+        for place in range(0, len(ids), 3):
+            translator.commit(ids[place : place + 3])
+            context, constraint = translator.draft_context(), translator.constraint()
+            wild = [rng.randrange(draft.size) for _ in range(AT_ONCE)]
+            for proposed in (drafts[place : place + AT_ONCE], wild):
+                if proposed:
+                    constraint.allows(proposed[0], False)
+                    translator.translate(proposed)
+            if len(constraint.extensions) and context:
+                healed = int(rng.choice(constraint.extensions))
+                constraint.allows(healed, True)
+                translator.translate([healed, *drafts[:2]], healed=True)
+        risks = opened.target.risks
+        assert ((risks >= 0) | np.isnan(risks)).all()
+
+
+@cache
+def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+    draft, target = (open_tokenizer(demo_path(name) / "tokenizer.json") for name in ("other", "target"))
+    return draft, target
+
+
+def _wild(values: np.ndarray, rng: random.Random) -> np.ndarray:
+    """Change some numbers of an array: wildly, by one, or to those of a neighbour."""
+    changed = values.copy()
+    if not changed.size:
+        return changed
+    information = np.iinfo(changed.dtype) if changed.dtype.kind in "iu" else None
+    for _ in range(rng.choice([1, 1, 3, 50, changed.size])):
+        place = rng.randrange(changed.size)
+        value = [
+            rng.choice(VALUES),
+            int(changed[place]) + rng.choice([-1, 1]),
+            int(changed[rng.randrange(changed.size)]),
+        ]
+        found = rng.choice(value)
+        if information is not None:
+            found = min(max(found, int(information.min)), int(information.max))
+        if rng.random() < 0.1 and changed.dtype == np.int64:
+            found = rng.getrandbits(63)
+        changed[place] = found
+    return changed
+
+
+def numbers(data: bytes, rng: random.Random, kind: str) -> bytes:
+    """Change the numbers of an array."""
+    with np.errstate(all="ignore"):
+        return _wild(np.frombuffer(data, "uint16" if kind == "float16" else kind), rng).tobytes()
+
+
+NUMBERS = (numbers,)
+
+
+@pytest.fixture(scope="session")
+def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's pair."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "text.txt").write_text("\n\n".join(TEXTS), encoding="utf-8")
+    build_alignment(*tokenizers(), open_corpus(str(folder / "text.txt")), folder / "x.align", lambda step: None)
+    return folder / "x.align"
+
+
+@pytest.mark.parametrize(
+    "number", [20, pytest.param(200, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
+)
+def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> None:
+    hostile.assert_harmless(__name__, "alignment", example_alignment, number, tmp_path, f"{__name__}:NUMBERS")
+
+
+# Packs of strangers: whatever they hold when decompressed, and hashes, the process lives, answers and stays small.
+
+
+def pack(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
+    """What users do with a pack."""
+    yield lambda: Pack(path)
+    yield lambda: hostile.command("inspect", path)
+    named = scratch / "y.pack"
+    named.write_bytes(path.read_bytes())
+    for out in ("y.dict", "z.pack"):
+        (scratch / out).unlink(missing_ok=True)
+    yield lambda: hostile.command("build-dict", "--tokenizer", TOKENIZER, "--pack", named, "-o", scratch / "y.dict")
+    yield lambda: hostile.command("pack", named, "--language", "pl", "-o", scratch / "z.pack")
+
+
+def decompressed(data: bytes, rng: random.Random, kind: str) -> bytes:
+    """Change what a reader sees after decompression."""
+    raw = bytearray(unpacked(data))
+    for _ in range(rng.choice([1, 1, 3, 30])):
+        if raw:
+            raw[rng.randrange(len(raw))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+    return packed(rng.choice(hostile.MUTATORS)(bytes(raw), rng) if raw and rng.random() < 0.3 else bytes(raw))
+
+
+DECOMPRESSED = (decompressed,)
+
+
+@cache
+def example(folder: Path) -> Path:
+    options = PackOptions(max_bytes=12_000, min_names=0)
+    about = {"language": "pl", "credits": ["a sample"]}
+    build_pack([], [open_corpus("sample:pl")], about, folder / "x.pack", options, quiet)
+    return folder / "x.pack"
+
+
+@pytest.mark.parametrize(
+    "number", [40, pytest.param(400, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
+)
+def test_packs(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, number: int) -> None:
+    hostile.assert_harmless(
+        __name__, "pack", example(tmp_path_factory.mktemp("hostile")), number, tmp_path, f"{__name__}:DECOMPRESSED"
+    )
