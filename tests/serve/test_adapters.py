@@ -341,23 +341,6 @@ def test_an_error_in_a_stream_of_responses_is_the_one_outside_of_streams() -> No
         assert error == {"code": code, "message": message}
 
 
-def test_tools_without_a_name_are_named_as_they_were_sent(chatting: Server) -> None:
-    nested = {"type": "function", "function": {"name": "weather"}}
-    body = {"input": "a", "messages": [{"role": "user", "content": "a"}]}
-    for path, tool in (("/v1/responses", nested), ("/v1/messages", {"input_schema": {}})):
-        status, _, data = exchange(chatting, post(path, {**body, "tools": [{"type": "web_search"}, tool]}))
-        message = json.loads(data)["error"]["message"]
-        assert status == 400 and message.startswith("tools[1].name: expected the name of a function, got null")
-
-
-def test_a_refused_schema_names_its_tool(chatting: Server) -> None:
-    tools = [{"type": "function", "name": name, "parameters": {"type": name}} for name in ("object", "strin")]
-    status, _, data = exchange(
-        chatting, post("/v1/responses", {"input": "a", "tools": tools, "tool_choice": "required"})
-    )
-    assert status == 400 and json.loads(data)["error"]["message"].startswith("tools: strin: ")
-
-
 def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
     asked: Any = {"model": "demo", "max_tokens": 60, "messages": [{"role": "user", "content": "Pogoda?"}]}
     schema = {"type": "object", "properties": {"city": {"enum": ["Łódź"]}}, "required": ["city"]}

@@ -66,109 +66,66 @@ def called(arguments: str | None = "{}") -> dict[str, Any]:
     return {"id": "c", "type": "function", "function": {"name": "weather", "arguments": arguments}}
 
 
+def said(content: Any = None, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
 USED = {"type": "tool_use", "id": "c", "name": "weather", "input": {}}
 BILLING = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=abcde;"}
-DOCUMENT = {
-    "type": "document",
-    "source": {"type": "text", "media_type": "text/plain", "data": "Umowa"},
-    "title": "A.txt",
+REFUSAL = {"type": "refusal", "refusal": "no"}
+UMOWA = {"type": "text", "media_type": "text/plain", "data": "Umowa"}
+DOCUMENT = {"type": "document", "source": UMOWA, "title": "A.txt"}
+FOUR = [called(), called(None), called("null"), called("")]
+LOG = {"type": "function_call", "namespace": "mcp__git", "name": "log", "arguments": "{}"}
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": ""}
+RESULT = {
+    "type": "tool_result",
+    "tool_use_id": "c",
+    "content": [{"type": "tool_reference", "tool_name": "x"}, DOCUMENT],
 }
+OLD = [said(function_call=called()["function"]), {"role": "function", "name": "weather", "content": "Pada."}]
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "text"),
+    ("path", "turns", "text"),
     [
-        (CHAT, {"messages": [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}]}, "[user]|ab"),
-        (CHAT, {"messages": [USER, {"role": "assistant", "content": ""}]}, "[user]|a"),
-        (CHAT, {"messages": [USER, {"role": "assistant", "content": None, "refusal": "no"}]}, "[user]|a[assistant]|no"),
+        (CHAT, [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}], "[user]|ab"),
+        (CHAT, [USER, said("")], "[user]|a"),
+        (CHAT, [USER, said(refusal="no")], "[user]|a[assistant]|no"),
+        (CHAT, [USER, said([REFUSAL])], "[user]|a[assistant]|no"),
+        (CHAT, [USER, said("b", reasoning="hm")], "[user]|a[assistant]hm|b"),
+        (CHAT, [USER, *OLD], "[user]|a[assistant]|weather({})[tool]|Pada."),
         (
             CHAT,
-            {"messages": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]},
-            "[user]|a[assistant]|no",
+            [USER, said("b", tool_calls=[]), USER, said(tool_calls=FOUR), {"role": "tool", "content": "r"}],
+            f"[user]|a[assistant]|b[user]|a[assistant]|{'weather({})' * 4}[tool]|r",
         ),
-        (
-            CHAT,
-            {"messages": [USER, {"role": "assistant", "content": "b", "reasoning": "hm"}]},
-            "[user]|a[assistant]hm|b",
-        ),
-        (
-            CHAT,
-            {
-                "messages": [
-                    USER,
-                    {"role": "assistant", "content": None, "function_call": called()["function"]},
-                    {"role": "function", "name": "weather", "content": "Pada."},
-                ]
-            },
-            "[user]|a[assistant]|weather({})[tool]|Pada.",
-        ),
-        (
-            CHAT,
-            {
-                "messages": [
-                    USER,
-                    {"role": "assistant", "content": "b", "tool_calls": []},
-                    USER,
-                    {"role": "assistant", "tool_calls": [called(), called(None), called("null"), called("")]},
-                    {"role": "tool", "content": "r"},
-                ]
-            },
-            "[user]|a[assistant]|b[user]|a[assistant]|weather({})weather({})weather({})weather({})[tool]|r",
-        ),
+        (RESPONSES, [{"type": None, **USER}, said(), USER], "[user]|a[assistant]|[user]|a"),
+        (RESPONSES, [USER, said([REFUSAL])], "[user]|a[assistant]|no"),
         (
             RESPONSES,
-            {"input": [{"type": None, **USER}, {"role": "assistant", "content": None}, USER]},
-            "[user]|a[assistant]|[user]|a",
-        ),
-        (
-            RESPONSES,
-            {"input": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]},
-            "[user]|a[assistant]|no",
-        ),
-        (
-            RESPONSES,
-            {
-                "input": [
-                    USER,
-                    {"type": "function_call", "namespace": "mcp__git", "name": "log", "arguments": "{}"},
-                    {"type": "function_call_output", "output": "r"},
-                ]
-            },
+            [USER, LOG, {"type": "function_call_output", "output": "r"}],
             "[user]|a[assistant]|mcp__git__log({})[tool]|r",
         ),
-        (MESSAGES, {"system": [BILLING, {"type": "text", "text": "S"}], "messages": [USER]}, "[system]|S[user]|a"),
-        (MESSAGES, {"system": [BILLING], "messages": [USER]}, "[user]|a"),
         (
             MESSAGES,
-            {"messages": [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}]},
+            [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}],
             "[user]|A.txt\nUmowa\n\na",
         ),
         (
             MESSAGES,
-            {
-                "messages": [
-                    USER,
-                    {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, USED]},
-                    {
-                        "role": "user",
-                        "content": [
-                            {
-                                "type": "tool_result",
-                                "tool_use_id": "c",
-                                "content": [{"type": "tool_reference", "tool_name": "x"}, DOCUMENT],
-                            }
-                        ],
-                    },
-                ]
-            },
+            [USER, said([THOUGHT, USED]), {"role": "user", "content": [RESULT]}],
             "[user]|a[assistant]hm|weather({})[tool]|xA.txt\nUmowa\n\n",
         ),
     ],
 )
-def test_what_earlier_answers_and_tools_left_is_read(
-    server: Server, path: str, body: dict[str, Any], text: str
-) -> None:
-    assert read_by_model(server, path, body) == text
+def test_what_earlier_answers_and_tools_left_is_read(server: Server, path: str, turns: list[Any], text: str) -> None:
+    assert read_by_model(server, path, {"input" if path == RESPONSES else "messages": turns}) == text
+
+
+def test_what_a_client_bills_is_no_part_of_the_system_prompt(server: Server) -> None:
+    for own, text in (([], "[user]|a"), ([{"type": "text", "text": "S"}], "[system]|S[user]|a")):
+        assert read_by_model(server, MESSAGES, {"system": [BILLING, *own], "messages": [USER]}) == text
 
 
 def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> None:
@@ -246,13 +203,15 @@ def test_what_no_turn_shows_is_refused(server: Server) -> None:
         read_by_model(server, CHAT, {"messages": [USER]}, deaf)
 
 
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-PAGES = {
-    "type": "document",
-    "source": {"type": "base64", "media_type": "application/pdf", "data": "A"},
-    "title": "A.pdf",
-}
+def encoded(kind: str, media_type: str) -> dict[str, Any]:
+    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": "AAAA"}}
+
+
+PAGES = {**encoded("document", "application/pdf"), "title": "A.pdf"}
 FOUND = {"type": "search_result", "title": "A", "source": "http://a", "content": [{"type": "text", "text": "b"}]}
+SEEN = [encoded("image", "image/png"), PAGES, FOUND]
+SHOT = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x"}}
+FILES = [{"type": "input_image", "image_url": "x"}, {"type": "input_file"}]
 
 
 @pytest.mark.parametrize(
@@ -260,25 +219,14 @@ FOUND = {"type": "search_result", "title": "A", "source": "http://a", "content":
     [
         (
             MESSAGES,
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "c", "content": [IMAGE, PAGES, FOUND]}],
-            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": SEEN}]},
             "(an image)(a document: A.pdf)A\nhttp://a\nb\n\n",
             "messages.content.content.image, messages.content.content.source.base64",
         ),
-        (
-            CHAT,
-            {"role": "tool", "content": ["a", {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x"}}]},
-            "a(an image)",
-            "messages.content.image_url",
-        ),
+        (CHAT, {"role": "tool", "content": ["a", SHOT]}, "a(an image)", "messages.content.image_url"),
         (
             RESPONSES,
-            {
-                "type": "function_call_output",
-                "output": [{"type": "input_image", "image_url": "x"}, {"type": "input_file"}],
-            },
+            {"type": "function_call_output", "output": FILES},
             "(an image)(a file)",
             "input.output.input_file, input.output.input_image",
         ),
@@ -337,14 +285,7 @@ def test_items_are_kept_for_a_while() -> None:
     kept.keep({"id": str(number)} for number in range(3))
     assert kept.get("0") == {"id": "0"}  # which is the latest now
     kept.keep([{"id": "3"}])
-    assert [kept.get(each) is None for each in ("1", "2", "3", "0", None, ["0"])] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
+    assert [each for each in ("1", "2", "3", "0", None, ["0"]) if kept.get(each)] == ["2", "3", "0"]
     kept.keep([{"id": "4", "text": "a" * 150}])
     assert kept.get("4") and kept.get("0") and not kept.get("2")
     kept.keep([{"id": "5", "text": "a" * 250}])

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from openai import InternalServerError, RateLimitError
 
-from spectool.runtime.drafters.drafter import Drafter
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.app import _streamed
 from spectool.serve.deltas import Delta
@@ -53,25 +52,6 @@ def test_eight_at_once_get_what_each_gets_alone(server: Server) -> None:
     after = counted(server)
     assert after["generated_tokens"] - before["generated_tokens"] == 12 * len(prompts)
     assert after["running"] == after["waiting"] == 0
-
-
-def test_one_of_three_goes_away_and_the_caches_of_all_go_on() -> None:
-    with serving(max_tokens=64) as running, ThreadPoolExecutor(2) as pool:
-        with connect(running) as connection:
-            body = {"prompt": PROMPTS[0], "max_tokens": 100_000, "stream": True}
-            connection.sendall(post("/v1/completions", body))
-            assert b"200 OK" in connection.recv(1 << 16)
-            others = [pool.submit(complete, running, prompt, 96) for prompt in PROMPTS[1:]]
-            eventually(running, "running", 3)
-        texts = [other.result().choices[0].text for other in others]
-        assert texts == [alone(prompt, 96) for prompt in PROMPTS[1:]]
-        eventually(running, "disconnected", 1)
-        for prompt in PROMPTS:
-            before = counted(running)["cached_prompt_tokens"]
-            answer = complete(running, prompt)
-            assert answer.choices[0].text == alone(prompt)
-            cached = counted(running)["cached_prompt_tokens"] - before
-            assert cached >= answer.usage.prompt_tokens - 2
 
 
 def test_too_many_at_once_are_told_to_come_back() -> None:
@@ -205,14 +185,6 @@ def test_a_drafter_that_fails_costs_no_answer_and_is_logged_once(caplog: pytest.
         answer = complete(running, PROMPTS[0], n=2)
         assert [choice.text for choice in answer.choices] == [alone(PROMPTS[0])] * 2
         assert len([entry for entry in caplog.records if "'failing' is switched off" in entry.getMessage()]) == 1
-
-
-def test_a_drafter_that_cannot_be_made_is_the_error_of_the_start() -> None:
-    def fail(tokenizer: Any) -> Drafter | None:
-        raise ValueError("no such dictionary")
-
-    with pytest.raises(ValueError, match="no such dictionary"), serving(fail):
-        pass
 
 
 def test_a_generation_that_fails_is_an_error_in_a_stream_and_without(server: Server) -> None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,29 +34,19 @@ IDS = {"messages.tool_calls.id", "messages.tool_call_id", "input.call_id"}
 IDS |= {"messages.content.id", "messages.content.tool_use_id"}
 
 
-def chats() -> Any:
-    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
+def kinds_of(path: str) -> list[Any]:
+    """The types by which clients write requests of an endpoint."""
+    if path == "/v1/messages":  # imported here, because each takes seconds in every process that collects tests
+        from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
+        from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
 
-    return [Chat]
-
-
-def texts() -> Any:
-    from openai.types.completion_create_params import CompletionCreateParamsStreaming as Text
-
-    return [Text]
-
-
-def responses_() -> Any:
-    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Response
-
-    return [Response]
-
-
-def messages_() -> Any:
-    from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
-    from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
-
-    return [Message, Beta]
+        return [Message, Beta]
+    module, name = {
+        "/v1/chat/completions": ("chat.completion_create_params", "CompletionCreateParamsStreaming"),
+        "/v1/completions": ("completion_create_params", "CompletionCreateParamsStreaming"),
+        "/v1/responses": ("responses.response_create_params", "ResponseCreateParamsStreaming"),
+    }[path]
+    return [getattr(import_module(f"openai.types.{module}"), name)]
 
 
 class Walk:
@@ -81,15 +72,8 @@ class Walk:
             except RequestRefused as refusal:
                 self._seen[key] = str(refusal)
             else:
-                shown = {
-                    "messages",
-                    "tools",
-                    "functions",
-                    "response_format",
-                    "reasoning_effort",
-                    "enable_thinking",
-                    "thinking",
-                }
+                shown = {"messages", "tools", "functions", "response_format", "reasoning_effort"}
+                shown |= {"enable_thinking", "thinking"}
                 settings = request.model_dump(include=type(request).model_fields.keys() - shown)
                 asked = [(prompt.tokens, prompt.grammar is None) for prompt in prompts]
                 names = {own_name(self.path, name) for name in without_effect(request)}
@@ -123,26 +107,20 @@ OTHERS: dict[type, Any] = {str: ("other",), bool: (False,), int: (1,), float: (0
 
 
 @pytest.mark.parametrize(
-    ("kinds", "read", "path", "least"),
+    ("path", "read", "least"),
     [
-        (chats, partial(checked, ChatRequest), "/v1/chat/completions", USER),
-        (texts, partial(checked, CompletionRequest), "/v1/completions", {"prompt": "a"}),
-        (responses_, responses.chat_of, "/v1/responses", {"input": "a"}),
-        (messages_, messages.chat_of, "/v1/messages", USER),
+        ("/v1/chat/completions", partial(checked, ChatRequest), USER),
+        ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}),
+        ("/v1/responses", responses.chat_of, {"input": "a"}),
+        ("/v1/messages", messages.chat_of, USER),
     ],
-    ids=["chat", "text", "responses", "messages"],
 )
 def test_a_field_at_any_depth_does_what_it_says_or_is_refused_or_is_named(
-    chatting: Server,
-    kinds: Callable[[], Any],
-    read: Callable[[Any], GenerationRequest],
-    path: str,
-    least: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    chatting: Server, path: str, read: Callable[[Any], GenerationRequest], least: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
     walk = Walk(chatting, read, path, least)
-    for kind in kinds():
+    for kind in kinds_of(path):
         for name, hint in fields_of(kind).items():
             walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
     print(walk.outcomes)
@@ -266,20 +244,10 @@ def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("guided_json", SCHEMA),
-        ("guided_regex", "a"),
-        ("guided_choice", ["a"]),
-        ("guided_grammar", 'root ::= "a"'),
-        ("guided_patch", "a"),
-        ("structural_tag", "{}"),
-        ("json_schema", SCHEMA),
-        ("regex", "a"),
-        ("grammar", 'root ::= "a"'),
-        ("ebnf", 'root ::= "a"'),
-        ("structured_outputs", {"choice": []}),
-        ("structured_outputs", {"json": 5}),
+        *((f"guided_{kind}", "a") for kind in ("json", "regex", "choice", "grammar", "patch")),
+        *((kind, "{}") for kind in ("structural_tag", "json_schema", "regex", "grammar", "ebnf")),
+        *(("structured_outputs", wrong) for wrong in ({"choice": []}, {"json": 5}, {"structural_tag": "{}"})),
         ("response_format", {"type": "grammar", "grammar": "a"}),
-        ("structured_outputs", {"structural_tag": "{}"}),
     ],
 )
 def test_forms_that_are_not_known_are_refused(field: str, value: Any) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from copy import copy
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.errors import checked
@@ -22,11 +21,10 @@ from spectool.serve.protocols import responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
-from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.wider import copied
-from spectool.tests.serve.questions import PROMPTS, alone, complete, counted
-from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
+from spectool.tests.serve.questions import PROMPTS, complete, counted
+from spectool.tests.serve.servers import exchange, post, serving, without_drafter
 from spectool.tests.serve.test_refusals import refusal
 
 pytestmark = pytest.mark.nightly
@@ -60,22 +58,6 @@ def test_tokens_that_the_model_does_not_have(wider: Server, path: str, body: dic
     assert (status, error["param"]) == (400, param)
     assert f"{param}: token 1536 ('<extra>'): the model has 1,536 rows" in error["message"]
     assert exchange(wider, post(TEXT, {"prompt": "Hej", "max_tokens": 3, "logit_bias": {"1535": 1}}))[0] == 200
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"xtc_threshold": 0.6, "xtc_probability": 0.1},
-        {"xtc_threshold": 0.51},
-        {"min_p": 2.0},
-        {"temperature": 1e-9},
-        {"top_p": 1.5},
-    ],
-)
-def test_settings_of_sampling_that_mean_nothing(server: Server, settings: dict[str, Any]) -> None:
-    status, _ = refusal(server, post(TEXT, {"prompt": "a", "max_tokens": 4, "temperature": 0.7, **settings}))
-    assert status == 400
-    assert exchange(server, post(TEXT, {"prompt": "a", "max_tokens": 4, "temperature": 0.7}))[0] == 200
 
 
 def test_a_seed_does_not_outlive_its_request(server: Server) -> None:
@@ -120,22 +102,6 @@ def test_an_answer_ends_somewhere_without_a_context(
     answer = Answer(request, prompt)
     answer.begin(model, ServerOptions(model="m"))
     assert answer.max_tokens == limit
-
-
-def test_every_drafter_that_fails_is_counted() -> None:
-    with serving(lambda tokenizer: Failing([5] * 100, "propose", call=3)) as running:
-        for prompt in PROMPTS[:3]:
-            assert complete(running, prompt).choices[0].text == alone(prompt)
-            running.engine.model.drafter.calls = 0
-        assert counted(running)["failures"] == 3
-
-
-def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path) -> None:
-    path = copied(tmp_path, {}, kept=1100)
-    with serving(lambda tokenizer: load_drafter(tokenizer), model=path) as running:
-        answer = client(running).completions.create(model=path, prompt="Most", max_tokens=4, logit_bias={"1300": 100})
-        assert answer.choices[0].text == "" and answer.usage is not None
-        assert answer.usage.completion_tokens == 4
 
 
 STRANGE = [2**63, 2**64, 10**400, -(10**400), 1e308, -1e308, 5e-324, -1, True, "1", "", [], {}, [1], {"a": 1}, 0.5]

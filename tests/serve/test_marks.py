@@ -1,10 +1,6 @@
 """How much of a prompt is read where a cache cannot be trimmed: no more than mlx-lm's server reads."""
 
 import json
-import socket
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,6 @@ from spectool.runtime.loading import load_model
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.tests.runtime.models import KINDS, plain, tiny_model
 from spectool.tests.serve.servers import client, serving, without_drafter
-from spectool.tests.serve.test_spread_server import spread_server
 
 VOCABULARY = 1544
 SPECIAL = ("<think>", "</think>", "<|im_start|>", "<|im_end|>")
@@ -116,47 +111,6 @@ def test_what_comes_next_is_read_and_no_more(tmp_path: Path, kind: str) -> None:
             again = list(clients.map(lambda texts: ask(client(running, "key"), model, texts), ASKED))
         assert max(read_of(answer)[0] for answer in again) <= 43
         assert list(map(text_of, again)) == list(map(text_of, expected))
-
-
-@pytest.mark.nightly
-def test_marks_are_kept_on_all_ranks(tmp_path: Path) -> None:
-    # Each rank has some of the heads.
-    model = thinking_model(tmp_path / "model", "qwen3_5", num_key_value_heads=2, linear_num_key_heads=2)
-    options = ("--api-key", "key", "--num-draft-tokens", "0")
-    with spread_server(tmp_path, *options, model=model) as (_, port):
-        spread = OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="key", max_retries=0)
-        answers = [ask(spread, model, texts) for texts in ASKED]
-    with serving(without_drafter, model=model, num_draft_tokens=0, prompt_cache_size=0) as cold:
-        expected = [text_of(ask(client(cold), model, texts)) for texts in ASKED]
-    assert [read_of(answer) for answer in answers] == READ["qwen3_5"]
-    assert list(map(text_of, answers)) == expected
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", list(READ))
-def test_mlx_lm_server_reads_no_less(tmp_path: Path, kind: str) -> None:
-    model = thinking_model(tmp_path / kind, kind)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    process = subprocess.Popen([sys.executable, "-m", "mlx_lm", "server", "--model", model, "--port", port])
-    try:
-        while not accepts(int(port)):
-            assert process.poll() is None
-            time.sleep(0.1)
-        with OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as server:
-            theirs = [read_of(ask(server, model, texts)) for texts in ASKED]
-    finally:
-        process.terminate()
-        process.wait()
-    for ours, other in zip(READ[kind], theirs, strict=True):
-        assert ours[0] <= other[0] and ours[1] == other[1], theirs
-
-
-def accepts(port: int) -> bool:
-    """Whether a server listens on this port."""
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_where_other_prompts_part_from_this_one(tmp_path: Path) -> None:

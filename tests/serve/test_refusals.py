@@ -39,199 +39,127 @@ def refusal(server: Server, data: bytes) -> tuple[int, dict[str, Any]]:
     return status, error
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe{}",
-        b"[1, 2]",
-        b'"text"',
-        b"null",
-        b'{"prompt": "a", "temperature": NaN}',
-        b'{"prompt": "a", "temperature": 1e999}',
-        b'{"prompt": "a", "seed": ' + b"9" * 5000 + b"}",
-        b'{"prompt": "\\ud800"}',
-        b"[" * 15_000,
-        b"{}",
-    ],
-)
-def test_bodies_that_are_no_request(server: Server, body: bytes) -> None:
-    status, _ = refusal(server, post(TEXT, body))
-    assert status == 400
+def test_bodies_that_are_no_request(server: Server) -> None:
+    for value in (b"NaN", b"1e999", b"9" * 5000, b'"\\ud800"'):
+        assert refusal(server, post(TEXT, b'{"prompt": "a", "seed": ' + value + b"}"))[0] == 400, value
+    for body in (b"", b"{", b"\xff\xfe{}", b"[1, 2]", b'"text"', b"null", b"[" * 15_000, b"{}"):
+        assert refusal(server, post(TEXT, body))[0] == 400, body
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("prompt", 5),
-        ("prompt", ["a"] * 17),
-        ("prompt", [1, "a"]),
-        ("prompt", [-1]),
-        ("model", 5),
-        ("max_tokens", "five"),
-        ("max_tokens", 0),
-        ("max_tokens", True),
-        ("max_tokens", 2.5),
-        ("temperature", -1),
-        ("temperature", "hot"),
-        ("temperature", 5),
-        ("temperature", 2.01),
-        ("presence_penalty", 3),
-        ("frequency_penalty", -3),
-        ("max_completion_tokens", 0),
-        ("top_p", 1.5),
-        ("top_k", -2),
-        ("min_p", [0.1]),
-        ("seed", -2),
-        ("seed", 2**63),
-        ("max_tokens", 2**63),
-        ("top_k", 2**63),
-        ("stop", 5),
-        ("stop", [""]),
-        ("stop", ["a"] * 65),
-        ("logit_bias", {"one": 1}),
-        ("logit_bias", {"1": "more"}),
-        ("logit_bias", {"99999": 5}),
-        ("logprobs", 21),
-        ("n", 17),
-        ("stream", "yes"),
-        ("stream_options", True),
-        ("num_draft_tokens", 1_000_000),
-        ("repetition_context_size", -1),
-        ("repetition_context_size", 2**31),
-        ("xtc_probability", 2),
-        ("response_format", {"type": "json_schema", "json_schema": {"name": "a"}}),
-        ("response_format", "text"),
-        ("echo", True),
-        ("suffix", " the end"),
-        ("best_of", 4),
-        ("chat_template", "{{ 1 }}"),
-        ("adapters", "./adapter"),
-        ("draft_model", "owner/model"),
+# Each field alone; `test_limits` asks all of them for strange values.
+WRONG: dict[str, list[Any]] = {
+    "prompt": [5, ["a"] * 17, [1, "a"], [-1], [], [[1], []]],
+    "model": [5],
+    "max_tokens": ["five", 0, True, 2.5, 2**63],
+    "temperature": [-1, "hot", 2.01],
+    "presence_penalty": [3],
+    "frequency_penalty": [-3],
+    "max_completion_tokens": [0],
+    "top_p": [1.5],
+    "top_k": [-2, 2**63],
+    "min_p": [[0.1]],
+    "seed": [-2, 2**63],
+    "stop": [5, [""], ["a"] * 65],
+    "logit_bias": [{"one": 1}, {"1": "more"}, {"99999": 5}],
+    "logprobs": [21],
+    "n": [17],
+    "stream": ["yes"],
+    "stream_options": [True],
+    "num_draft_tokens": [1_000_000],
+    "repetition_context_size": [-1, 2**31],
+    "xtc_probability": [2],
+    "response_format": ["text", {"type": "json"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}}],
+    "echo": [True],
+    "suffix": [" the end"],
+    "best_of": [4],
+    "chat_template": ["{{ 1 }}"],
+    "adapters": ["./adapter"],
+    "draft_model": ["owner/model"],
+}
+FUNCTION: dict[str, Any] = {"type": "function", "function": {}}
+WRONG_IN_CHATS: dict[str, list[Any]] = {
+    "top_logprobs": [21],
+    "logprobs": [3],
+    "tools": [{}, [{"type": "web_search"}], [FUNCTION]],
+    "tool_choice": ["sometimes", FUNCTION, {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}],
+    "chat_template_kwargs": [{"chat_template": "{{ 1 }}"}, {"tokenize": False}],
+    "prediction": [
+        "text",
+        {"content": "text"},
+        {"type": "image", "content": "text"},
+        {"type": "content", "content": 5},
     ],
-)
-def test_wrong_values(server: Server, field: str, value: Any) -> None:
-    status, error = refusal(server, post(TEXT, {**GOOD, field: value}))
-    assert status == 400
-    assert error["param"] == field
-    assert re.match(rf"{field}[^:]*: .+(, got .+|, expected .+)", error["message"]), error["message"]
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_wrong_values(server: Server, field: str) -> None:
+    for value in WRONG[field]:
+        status, error = refusal(server, post(TEXT, {**GOOD, field: value}))
+        assert (status, error["param"]) == (400, field), value
+        assert re.match(rf"{field}[^:]*: .+(, got .+|, expected .+)", error["message"]), error["message"]
+
+
+def test_wrong_values_of_a_chat(server: Server) -> None:
+    for field, values in WRONG_IN_CHATS.items():
+        for value in values:
+            body = {"messages": [{"role": "user", "content": "a"}], field: value}
+            status, error = refusal(server, post(CHAT, body))
+            assert (status, error["param"]) == (400, field), value
+
+
+def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(server: Server) -> None:
+    for value, got in (([], r"prompt: List should have at least 1 item.*, got \[\]"), ([[1], []], r"prompt\[1\]: .*")):
+        assert re.fullmatch(got, refusal(server, post(TEXT, {"prompt": value}))[1]["message"])
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("messages", "got", "place"),
     [
-        ("top_logprobs", 21),
-        ("logprobs", 3),
-        ("tools", {}),
-        ("tools", [{"type": "web_search"}]),
-        ("tools", [{"type": "function", "function": {"parameters": {}}}]),
-        ("tool_choice", "sometimes"),
-        ("tool_choice", {"type": "function", "function": {}}),
-        ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
-        ("tool_choice", {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "a"}]}),
-        ("chat_template_kwargs", {"chat_template": "{{ 1 }}"}),
-        ("chat_template_kwargs", {"tokenize": False}),
-        ("prediction", "text"),
-        ("prediction", {"content": "text"}),
-        ("prediction", {"type": "image", "content": "text"}),
-        ("prediction", {"type": "content", "content": 5}),
-        ("prediction", {"type": "content", "content": [{"type": "image_url", "text": "x"}]}),
+        ("hello", '"hello"', "messages"),
+        ([5], "5", "messages[0]"),
+        ([{"content": "no role"}], "nothing", "messages[0].role"),
+        ([{"role": "nobody", "content": "a"}], '"nobody"', "messages[0].role"),
+        ([{"role": "user", "content": 5}], "5", "messages"),
+        ([{"role": "user", "content": [{"type": "text"}]}], '{"type": "text"}', "messages"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], '{"type": "image_url"}', "messages"),
     ],
 )
-def test_wrong_values_of_a_chat(server: Server, field: str, value: Any) -> None:
-    status, error = refusal(server, post(CHAT, {"messages": [{"role": "user", "content": "a"}], field: value}))
-    assert (status, error["param"]) == (400, field)
-
-
-@pytest.mark.parametrize(
-    ("path", "field", "value", "got"),
-    [
-        (CHAT, "response_format", {"type": "json"}, "response_format.type: .* or 'json_schema', got \"json\""),
-        (CHAT, "response_format", {"type": "json_schema"}, "response_format: .*have a schema, got {.*"),
-        (CHAT, "response_format", {"type": "json_schema", "json_schema": {}}, ".*json_schema.schema: .*, got nothing"),
-        (TEXT, "prompt", ["a"] * 17, "prompt: List should have at most 16 items, .*,…"),
-        (TEXT, "prompt", [], r"prompt: List should have at least 1 item.*, got \[\]"),
-        (TEXT, "prompt", [[1], []], r"prompt\[1\]: List should have at least 1 item.*, got \[\]"),
-    ],
-)
-def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(
-    server: Server, path: str, field: str, value: Any, got: str
-) -> None:
-    status, error = refusal(server, post(path, {"messages": [{"role": "user", "content": "a"}], field: value}))
-    assert (status, error["param"]) == (400, field)
-    assert re.fullmatch(got, error["message"]), error["message"]
-
-
-@pytest.mark.parametrize(
-    ("messages", "got"),
-    [
-        ("hello", '"hello"'),
-        ([], "[]"),
-        ([5], "5 at messages[0]"),
-        ([{"content": "no role"}], "nothing at messages[0].role"),
-        ([{"role": None, "content": "no role"}], "null at messages[0].role"),
-        ([{"role": "user", "content": 5}], "5"),
-        (
-            [
-                {"role": "user", "content": "a"},
-                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]},
-            ],
-            '{"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}',
-        ),
-        ([{"role": "user", "content": [{"type": "text"}]}], '{"type": "text"}'),
-        ([{"role": "user", "content": {"a": 1}}], '{"a": 1}'),
-        ([{"role": "nobody", "content": "a"}], '"nobody" at messages[0].role'),
-    ],
-)
-def test_wrong_messages(server: Server, messages: Any, got: str) -> None:
+def test_wrong_messages(server: Server, messages: Any, got: str, place: str) -> None:
     status, error = refusal(server, post(CHAT, {"messages": messages}))
-    got, _, place = got.partition(" at ")
-    assert re.fullmatch(rf"{re.escape(place or 'messages')}: .+, got {re.escape(got)}", error["message"])
+    assert re.fullmatch(rf"{re.escape(place)}: .+, got {re.escape(got)}", error["message"])
     assert (status, error["param"]) == (400, "messages")
 
 
+NO_LENGTH = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+
+
 @pytest.mark.parametrize(
-    ("data", "status"),
+    ("data", "statuses"),
     [
-        (get("/nowhere"), 404),
-        (get("/v1/modelsandmore"), 404),
-        (post("/v1/embeddings", {}), 404),
-        (get(TEXT), 405),
-        (post("/health", {}), 405),
-        (get("/health", "DELETE"), 405),
-        (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        (
-            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            400,
-        ),
-        (b"GET / HTTP/1.1\r\nHost: evil.example.org\r\n\r\n", 403),
-        (b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 403),
-        (b"GET / HTTP/1.0\r\n\r\n", 403),
-        (post(TEXT, GOOD, Origin="http://example.org"), 403),
+        (get("/nowhere"), {404}),
+        (get("/v1/modelsandmore"), {404}),
+        (get(TEXT), {405}),
+        (post("/health", {}), {405}),
+        (NO_LENGTH + b"\r\n", {400}),
+        (NO_LENGTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
+        (b"GET / HTTP/1.1\r\nHost: evil.example.org\r\n\r\n", {403}),
+        (b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", {403}),
+        (b"GET / HTTP/1.0\r\n\r\n", {403}),
+        (post(TEXT, GOOD, Origin="http://example.org"), {403}),
+        (b"nonsense\r\n\r\n", {400}),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n", {400}),
+        (post(TEXT, b"", Content_Length="-5"), {400, 413}),
+        (post(TEXT, b"", Content_Length="9" * 5000), {400, 413}),
     ],
 )
-def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, status: int) -> None:
-    assert refusal(server, data)[0] == status
+def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, statuses: set[int]) -> None:
+    assert exchange(server, data)[0] in statuses
 
 
 def test_a_wrong_method_is_told_the_right_one(server: Server) -> None:
     assert exchange(server, get(TEXT))[1]["allow"] == "post"
     assert set(exchange(server, post("/health", {}))[1]["allow"].split(", ")) == {"get", "head"}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n",
-        post(TEXT, b"", Content_Length="-5"),
-        post(TEXT, b"", Content_Length="1_000"),
-        post(TEXT, b"", Content_Length="9" * 5000),
-    ],
-)
-def test_what_is_no_request_at_all(server: Server, data: bytes) -> None:
-    assert exchange(server, data)[0] in (400, 413)
 
 
 def test_a_body_shorter_than_it_says(server: Server) -> None:
@@ -273,15 +201,8 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    body = {
-        **GOOD,
-        "temperature": None,
-        "stop": None,
-        "seed": None,
-        "user": "me",
-        "adapters": None,
-        "xtc_probability": 0,
-    }
+    nothing = {"temperature": None, "stop": None, "seed": None, "adapters": None, "xtc_probability": 0}
+    body = {**GOOD, **nothing, "user": "me"}
     status, headers, _ = exchange(server, post(TEXT + "?a=b", body))
     assert (status, headers["x-spectool-ignored-fields"]) == (200, "user")
     strange = {"ignore_eos": True, "max_token": 5, "a\r\nb": 1}
@@ -296,14 +217,7 @@ def test_null_means_the_default_and_fields_without_effect_are_named(
 
 
 def test_fields_that_ask_for_nothing_special_are_let_through(server: Server) -> None:
-    harmless = {
-        "response_format": {"type": "text"},
-        "echo": False,
-        "suffix": None,
-        "best_of": 1,
-        "n": 1,
-        "chat_template": None,
-    }
+    harmless = {"response_format": {"type": "text"}, "echo": False, "suffix": None, "best_of": 1, "n": 1}
     assert exchange(server, post(TEXT, {**GOOD, **harmless}))[0] == 200
     assert exchange(server, post(TEXT, {**GOOD, "suffix": ""}))[0] == 200
 
@@ -363,16 +277,8 @@ def test_a_head_request_gets_the_headers_alone(server: Server) -> None:
     assert exchange(server, get(TEXT, "HEAD"))[::2] == (405, b"")
 
 
-def test_every_field_of_openai_s_that_asks_for_something_else_has_a_rule() -> None:
-    declared = ChatRequest.model_fields.keys() | CompletionRequest.model_fields.keys()
-    assert {"n", "best_of", "echo", "suffix", "response_format", "tool_choice", "logit_bias", "stop"} <= declared
-
-
 def test_every_rule_is_told() -> None:
     for kind in (ChatRequest, CompletionRequest):
         for name in kind.model_fields:
             with pytest.raises(RequestRefused, match=rf"{name}\S*: .+, got "):
-                checked(kind, {"messages": [{"role": "user"}], "prompt": "a", name: object_of_no_use})
-
-
-object_of_no_use = [[{}]]
+                checked(kind, {"messages": [{"role": "user"}], "prompt": "a", name: [[{}]]})

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 from openai import OpenAI
@@ -97,14 +96,6 @@ def test_the_sampling_that_the_authors_advise_is_said_and_not_taken(tmp_path: Pa
             assert said.count("Its authors advise: --temp 0.6 --top-p 0.95 --top-k 20") == lines, said
 
 
-def test_ctrl_c_without_requests_says_no_more_than_that() -> None:
-    with process("--no-history", "--log-level", "WARNING") as (running, client):
-        assert [model.id for model in client.models.list()] == [Path(TARGET).name]
-        running.send_signal(signal.SIGINT)
-        _, rest = running.communicate(timeout=30)
-        assert (running.returncode, rest) == (0, "Stopped.\n")
-
-
 def test_a_signal_gives_running_clients_their_answers_so_far_and_ends_it_within_seconds() -> None:
     with process("--num-draft-tokens", "0") as (running, client), ThreadPoolExecutor(4) as pool:
         asked = partial(client.completions.create, model=TARGET, prompt="Most", max_tokens=200, temperature=1)
@@ -157,22 +148,6 @@ def test_what_cannot_be_served_is_one_line(arguments: list[str], message: str) -
     assert "Traceback" not in result.stderr
 
 
-def test_a_dictionary_of_another_tokenizer_is_refused_before_weights_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = ["build-dict", "--tokenizer", OTHER, "--corpus", "sample:pl", "-o", str(tmp_path / "other.dict")]
-    assert CliRunner().invoke(main, built).exit_code == 0
-
-    def read(*arrays: object) -> None:
-        raise AssertionError("the weights are read")
-
-    monkeypatch.setattr(mx, "eval", read)
-    for arguments in (["serve", "--port", "0"], ["generate", "-p", "a"], ["chat"]):
-        result = CliRunner().invoke(main, [*arguments, "--model", TARGET, "--dict", str(tmp_path / "other.dict")])
-        assert result.exit_code == 1
-        assert "other.dict: built for tokenizer" in result.stderr, result.stderr
-
-
 def test_requests_that_are_answered_one_after_the_other_are_not_promised_to_share() -> None:
     result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--batch", "2", "--kv-bits", "8"])
     assert result.exit_code == 2 and "--batch 2" in result.stderr and "one after the other" in result.stderr
@@ -209,20 +184,6 @@ def test_a_page_is_named_as_browsers_do(origin: str) -> None:
 def test_template_variables_are_an_object(value: str) -> None:
     result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--chat-template-config", value])
     assert result.exit_code == 2
-
-
-def test_a_chat_template_is_read_before_the_model_is_loaded() -> None:
-    result = CliRunner().invoke(
-        main, ["serve", "--model", "./nowhere", "--port", "0", "--chat-template", "nowhere.jinja"]
-    )
-    assert result.exit_code == 2
-    assert "'nowhere.jinja' does not exist" in result.stderr
-
-
-def test_an_adapter_is_loaded_with_the_model(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--port", "0", "--adapter-path", str(tmp_path)])
-    assert result.exit_code == 1
-    assert f"{tmp_path}: expected a LoRA adapter of mlx-lm" in result.stderr.splitlines()[-1]
 
 
 def test_a_chat_template_of_one_s_own_makes_a_model_converse(tmp_path: Path) -> None:

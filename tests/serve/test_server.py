@@ -3,23 +3,20 @@
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
-from mlx_lm.sample_utils import make_logits_processors
 from openai import APIStatusError, NotFoundError
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.loading import load_drafter, load_model
+from spectool.runtime.loading import load_drafter
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
-from spectool.tests.runtime.models import plain, tiny_model
+from spectool.tests.runtime.models import tiny_model
 from spectool.tests.serve.questions import (
     CHAT,
     LONG,
@@ -31,7 +28,7 @@ from spectool.tests.serve.questions import (
     complete,
     counted,
 )
-from spectool.tests.serve.servers import TARGET, client, exchange, get, serving, with_history, without_drafter
+from spectool.tests.serve.servers import TARGET, client, serving, with_history, without_drafter
 
 pytestmark = pytest.mark.nightly
 
@@ -254,40 +251,6 @@ def test_caches_are_dropped_oldest_first() -> None:
     assert not small._kept
 
 
-def test_sampling_is_repeated_by_a_seed(server: Server) -> None:
-    sampled = [complete(server, PROMPTS[0], temperature=2.0, seed=7, top_p=0.9).choices[0].text for _ in range(2)]
-    assert sampled[0] == sampled[1]
-    assert complete(server, PROMPTS[0], temperature=2.0, seed=8, top_p=0.9).choices[0].text != sampled[0]
-    everything = complete(server, PROMPTS[0], temperature=0.5, seed=1, extra_body={"top_k": 1_000_000})
-    assert everything.choices[0].text
-
-
-def test_presence_and_frequency_count_what_is_written_and_all_of_it(server: Server) -> None:
-    model, tokenizer = load_model(TARGET)
-    prompt = tokenizer.encode(PROMPTS[2])
-
-    def text(*processors: Any) -> str:
-        written = plain(model, prompt, 60, logits_processors=list(processors))
-        return str(tokenizer.decode([*prompt, *written])).removeprefix(tokenizer.decode(prompt))
-
-    for presence, frequency in ((2, 0), (0, 0.4), (1, 1)):
-
-        def processor(tokens: mx.array, logits: mx.array, presence: float = presence, each: float = frequency) -> Any:
-            written = Counter(tokens.tolist()[len(prompt) :])  # type: ignore[arg-type]
-            less = [presence * (token in written) + each * written[token] for token in range(logits.shape[-1])]
-            return logits - mx.array(less)[None]
-
-        penalties = {"presence_penalty": presence, "frequency_penalty": frequency}
-        found = complete(server, PROMPTS[2], 60, temperature=0, **penalties).choices[0].text
-        assert found == text(processor)
-        assert found != text(*make_logits_processors(**penalties)), "of the latest 20 tokens, with the prompt's"
-
-
-def test_nothing_but_the_most_probable_token_is_within_top_p_0(server: Server) -> None:
-    drawn = {complete(server, PROMPTS[0], temperature=2.0, top_p=0, seed=seed).choices[0].text for seed in range(3)}
-    assert drawn == {complete(server, PROMPTS[0], temperature=0).choices[0].text}
-
-
 def test_models_go_by_the_names_they_are_given(server: Server) -> None:
     assert [model.id for model in client(server).models.list()] == [Path(TARGET).name]
     assert client(server).models.retrieve(TARGET).id == Path(TARGET).name
@@ -307,22 +270,6 @@ def test_models_go_by_the_names_they_are_given(server: Server) -> None:
         assert client(running).completions.create(model="default_model", prompt="a", max_tokens=1).model == "bielik"
         with pytest.raises(NotFoundError, match="bielik, gpt-4"):
             client(running).completions.create(model=TARGET, prompt="a")
-
-
-def test_a_prompt_is_as_long_as_the_model_allows(server: Server) -> None:
-    for long in (LONG * 4, LONG * 400):  # the second one is not even tokenized
-        with pytest.raises(APIStatusError, match="at most 256 tokens") as refused:
-            complete(server, long)
-        assert (refused.value.status_code, refused.value.code) == (400, "context_length_exceeded")
-    with serving(max_prompt_tokens=2_000) as running:
-        assert complete(running, LONG * 4).usage.prompt_tokens > 256
-
-
-def test_the_page_for_people(server: Server) -> None:
-    status, headers, body = exchange(server, get("/"))
-    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert b"</html>" in body
-    assert exchange(server, get("/health"))[2] == b'{"status":"ok"}'
 
 
 def test_the_example_of_the_documentation_runs(chatting: Server) -> None:

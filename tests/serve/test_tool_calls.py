@@ -27,6 +27,7 @@ TOKENIZER = SimpleNamespace(
         (["A:", " ", CALL, "\n", CALL, "\n", " ", "i", " ", "tak"], "A: \n i tak", 2),
         (["A: ", CALL, "\n", "  \n"], "A: ", 1),
         ([f"A: {CALL}\n", "B"], "A: \nB", 1),
+        (["No <tool_call> here: ", CALL], "No <tool_call> here: ", 1),
         ([CALL, "\n", "<tool_call>", "no", "</tool_call>"], "\n<tool_call>no</tool_call>", 1),
     ],
 )
@@ -72,28 +73,19 @@ def said(
 @pytest.mark.parametrize(
     ("body", "arguments"),
     [
-        ('{"name": "weather"}', {}),
-        ('{"name": "weather", "arguments": null}', {}),
-        ('{"name": "weather", "arguments": ""}', {}),
-        ('{"name": "weather", "arguments": " \\n"}', {}),
+        *(
+            (f'{{"name": "weather"{end}}}', {})
+            for end in ("", ', "arguments": null', ', "arguments": " \\n"', ', "id": 1')
+        ),
         ('{"name": "weather", "parameters": {"city": "Łódź"}}', {"city": "Łódź"}),
-        ('{"name": "weather", "parameters": null}', {}),
         ('{"name": "weather", "arguments": "{\\"city\\": \\"Łódź\\"}"}', {"city": "Łódź"}),
         ('{"arguments": {"city": "a"}, "name": "weather"}', {"city": "a"}),
         ('{"name": "weather", "arguments": {"city": "two\nlines"}}', {"city": "two\nlines"}),
         ('\n[{"name": "weather", "arguments": {"days": 3}}]\n', {"days": 3}),
         ('{"name": "weather", "arguments": null, "parameters": {"city": "a"}}', {"city": "a"}),
-        ('{"type": "function", "id": 1, "name": "weather"}', {}),
-        ('{"name": "weather", "args": {"city": "a"}}', None),
-        ('{"name": "weather", "city": "a"}', None),
-        ('{"name": "weather", "arguments": [1]}', None),
-        ('{"name": "weather", "arguments": "Łódź"}', None),
-        ('{"name": "weather", "arguments": "\\"Łódź\\""}', None),
-        ('{"name": "weather", "arguments": 0}', None),
-        ('{"name": "weather", "arguments": false}', None),
-        ('{"name": ["weather"], "arguments": {}}', None),
-        ('{"name": "rm", "arguments": {}}', None),
-        ('{"name": "weather", "arguments": {"a": NaN}}', None),
+        *((f'{{"name": "weather", "{key}": "a"}}', None) for key in ("args", "city")),
+        *((f'{{"name": "weather", "arguments": {each}}}', None) for each in ("[1]", '"Łódź"', "0", '{"a": NaN}')),
+        *((f'{{"name": {name}, "arguments": {{}}}}', None) for name in ('["weather"]', '"rm"')),
     ],
 )
 def test_a_call_is_what_it_says_and_a_clear_one_is_no_text(size: int, body: str, arguments: Any) -> None:
