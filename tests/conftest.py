@@ -49,9 +49,17 @@ hypothesis.settings.register_profile("spectool", deadline=None)
 hypothesis.settings.load_profile("spectool")
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C reach the processes of tests; a shell makes what it starts in the background ignore it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C reach the processes of tests, and leave models uncompiled in `make test`."""
+    # A shell makes what it starts in the background ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not compiles(config):
+        mx.disable_compile()
+
+
+def compiles(config: pytest.Config) -> bool:
+    """Whether MLX compiles: on a CPU each of mlx-lm's filters takes seconds, so only the longer tiers do."""
+    return any(tier in config.option.markexpr for tier in ("nightly", "slow", "real"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -186,8 +194,9 @@ def rng() -> random.Random:
 
 
 @pytest.fixture
-def interpreted() -> Iterator[None]:
-    """Leave mlx-lm's filters uncompiled: on a CPU each takes seconds to compile."""
+def interpreted(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Leave mlx-lm's filters uncompiled, in every tier."""
     mx.disable_compile()
     yield
-    mx.enable_compile()
+    if compiles(pytestconfig):
+        mx.enable_compile()

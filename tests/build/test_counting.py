@@ -9,21 +9,20 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from spectool import CorpusError, SpectoolError
+from spectool import SpectoolError
 from spectool.build import counting
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting import BREAK, Counts
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
-from spectool.tests.running import TOKENIZER, run
+from spectool.tests.running import TOKENIZER
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -82,16 +81,6 @@ def test_random_texts(texts: list[str], min_count: int, orders: int) -> None:
         agree(counted(corpus_of(Path(scratch), texts), tokenizer, orders, min_count), expected, min_count)
 
 
-def test_by_hand(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, ["u nas w domu", "u nas", "w", "u nas w lesie"])
-    counts = counted(corpus, words_of("nas", "u", "w", "domu", "lesie"), 3, 2)
-    assert columns(counts, 1) == [[0, 0, 0], [2, 3, 4], [3, 3, 3]]
-    assert columns(counts, 2) == [[0, 1], [4, 2], [2, 3]]
-    assert columns(counts, 3) == [[1], [4], [2]]
-    assert counts.spelled(3, np.array([0])).tolist() == [[3, 2, 4]]
-    assert (counts.total, counts.symbols) == (11, 6)
-
-
 def test_special_tokens_are_breaks(tmp_path: Path) -> None:
     backend = Backend(models.WordLevel({"[UNK]": 0, "eos": 1, "red": 2, "cat": 3}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -102,13 +91,6 @@ def test_special_tokens_are_breaks(tmp_path: Path) -> None:
     assert spelled(counts, 2) == {(2, 3): 2, (3, 2): 1}
     assert counts.total == 7
     assert BREAK not in counts.levels[0].symbol
-
-
-@pytest.mark.parametrize("texts", [["— … !"], ["a"], ["a a"], ["a", "a"]])
-def test_almost_nothing(texts: list[str], tmp_path: Path) -> None:
-    expected = [token_windows(texts, TARGET, order) for order in range(1, 9)]
-    for min_count in (1, 2, 3):
-        agree(counted(corpus_of(tmp_path, texts), TARGET, 8, min_count), expected, min_count)
 
 
 @pytest.mark.nightly
@@ -135,12 +117,6 @@ def test_windows_cross_line_ends_and_no_ends_of_documents(tmp_path: Path) -> Non
     for (name, text), expected in pairs.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert set(spelled(counted(open_corpus(str(tmp_path / name)), tokenizer, 2, 1), 2)) == expected
-
-
-def test_a_corpus_without_a_document(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"text\.txt"):
-        counted(open_corpus(str(tmp_path / "text.txt")), TARGET, 2, 1)
 
 
 def test_too_much_text_is_refused_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,16 +146,6 @@ def test_a_compressed_file_counts_with_the_text_in_it(tmp_path: Path) -> None:
 def test_half_of_the_memory_may_be_used() -> None:
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert counting.memory_for_counting() in (whole // 2, (2**31 - 1) * 110)
-
-
-def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(counting, "_longer", interrupt)
-    done = run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
-    assert done.exit_code == 130 and "No file was left half-written" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.nightly

@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -22,13 +21,13 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
-from spectool import ArtifactError, CorpusError, TokenizerError
+from spectool import ArtifactError, TokenizerError
 from spectool.build.corpus_reading import sample_texts
 from spectool.build.packs.stage import open_pack
 from spectool.build.pruning.sources import CountedPack, CountedText
 from spectool.build.pruning.stage import RECORD, prune_model, read_record
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
-from spectool.build.pruning.weights import open_weights, resized
+from spectool.build.pruning.weights import open_weights
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
@@ -97,12 +96,6 @@ def test_the_number_of_ids_is_what_was_asked_for(bundled: Tokenizer) -> None:
     assert choice.kept >= needed
     with pytest.raises(TokenizerError, match="--ids"):
         choose_ids(bundled, [counts], needed, 100)
-
-
-def test_other_kinds_are_refused(tmp_path: Path) -> None:
-    words = open_tokenizer(Backend(models.WordLevel({"?": 0, "kot": 1}, unk_token="?")))
-    with pytest.raises(TokenizerError, match="got WordLevel"):
-        prune_model(demo_path("draft"), words, [open_corpus("sample:pl")], tmp_path / "out", print)
 
 
 def test_ids_in_configurations_are_renumbered() -> None:
@@ -263,18 +256,6 @@ def test_the_directory_is_a_model(tmp_path: Path) -> None:
         assert read_record(small) is None
 
 
-@pytest.mark.parametrize(("free", "steps"), [(10**5, False), (2 * 10**5, True)])
-def test_a_full_disk_is_named_before_the_work_on_it(
-    free: int, steps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free))
-    result = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
-    message = error_of(result)
-    assert f"{tmp_path / 'small'}: needs" in message and f"disk of {tmp_path}" in message
-    assert ("choosing ids" in result.stderr) is steps and "writing" not in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:
     prune_model(
         demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus("sample:pl")], tmp_path / "small", print
@@ -284,22 +265,6 @@ def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:
         tmp_path / "pair.align",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-
-
-def test_a_class_of_transformers_does_not_rebuild_the_tokenizer(tmp_path: Path, shared: Path) -> None:
-    folder = make_model(tmp_path / "whole", True, False)
-    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "legacy": False}
-    config["added_tokens_decoder"] = {"2": {"content": "</s>", "special": True}}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    whole = open_tokenizer(folder)
-    prune_model(folder, whole, [open_corpus("sample:pl")], tmp_path / "small", print, ids=800)
-    small = open_tokenizer(tmp_path / "small")
-    assert type(AutoTokenizer.from_pretrained(folder)).__name__ == "LlamaTokenizer"
-    assert json.loads((tmp_path / "small" / "tokenizer_config.json").read_text())["tokenizer_class"] != "LlamaTokenizer"
-    assert small.roles.bos == 1 and small.roles.eos == (2,)
-    text = "Dzień dobry, mówi Ola."
-    assert small.bytes_of(small.encode(text)) == whole.bytes_of(whole.encode(text)) == text.encode()
-    assert small.backend.encode(text).tokens[0] == whole.backend.encode(text).tokens[0]
 
 
 @pytest.mark.parametrize(
@@ -327,16 +292,6 @@ def test_an_added_token_may_have_no_row(tmp_path: Path) -> None:
     assert found["statistics"]["ids"] == {"before": 1537, "after": 701}
     assert json.loads((tmp_path / "small" / "config.json").read_text())["vocab_size"] == 700
     assert open_tokenizer(tmp_path / "small").backend.token_to_id("<image>") == 700
-
-
-def test_the_size_is_written_where_the_configuration_has_it() -> None:
-    config = {"vocab_size": 1544, "text_config": {"vocab_size": 1544, "hidden_size": 1544}, "type_vocab_size": 2}
-    assert resized(config, 1544, 700) == {
-        "vocab_size": 700,
-        "text_config": {"vocab_size": 700, "hidden_size": 1544},
-        "type_vocab_size": 2,
-    }
-    assert resized({"text_config": {}}, 1544, 700) == {"vocab_size": 700, "text_config": {}}
 
 
 def test_damaged_and_missing_weights_are_named(tmp_path: Path) -> None:
@@ -370,26 +325,6 @@ def test_a_text_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"text\.txt:2: from byte 0"):
         prune_model(folder, whole, [open_corpus(str(tmp_path / "text.txt"))], tmp_path / "out", print, ids=7)
     assert list(tmp_path.glob(".out*")) == []
-
-
-def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("spectool.build.pruning.stage.write_weights", interrupt)
-    done = run("prune-draft", "--draft", demo_path("draft"), "--corpus", "sample:pl", "-o", tmp_path / "small")
-    assert done.exit_code == 130
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_corpus_without_text_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(CorpusError):
-        prune_model(
-            demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus(str(tmp_path / "empty.txt"))],
-            tmp_path / "small", print,
-        )  # fmt: skip
-    assert not (tmp_path / "small").exists()
 
 
 @pytest.mark.real

@@ -1,7 +1,6 @@
 """Errors are one line that helps, exit with 1, and leave nothing behind."""
 
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectool.tests.artifacts.parts import edit_manifest
-from spectool.tests.running import OTHER, TOKENIZER, error_of, process, run
+from spectool.tests.running import TOKENIZER, error_of, process, run
 
 
 def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
@@ -33,13 +32,6 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
     assert not out.exists()
-
-
-def test_another_tokenizer_is_an_error_with_the_command_that_helps(work: Path, tmp_path: Path) -> None:
-    other = shutil.copy(OTHER, tmp_path / "o'ther one.json")
-    message = error_of(run("predict", "--dict", work / "uk.dict", "--corpus", "sample:uk", "--tokenizer", other))
-    assert re.search(rf"uk\.dict: built for tokenizer \w{{8}}…, {other} is \w{{8}}…\. Rebuild it: spectool", message)
-    assert f"spectool build-dict --tokenizer {shlex.quote(str(other))} -o NEW.dict --corpus" in message
 
 
 def test_a_folder_with_the_name_of_an_option_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,14 +64,6 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert plain.returncode == 1
     assert plain.stderr.startswith(f"Error: {tmp_path / 'gone.dict'}: no such file")
     assert len(plain.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("name", ["uk.dict", "x.align"])
-def test_verify_finds_a_flipped_byte(work: Path, tmp_path: Path, name: str) -> None:
-    data = (work / name).read_bytes()
-    for place in (len(data) // 2, len(data) - 1):
-        (tmp_path / name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        assert f"{name}: SHA-256 is " in error_of(run("inspect", tmp_path / name))
 
 
 def test_whatever_a_manifest_holds_is_shown(work: Path, tmp_path: Path) -> None:
@@ -120,27 +104,6 @@ def test_interrupted(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert errors.endswith("Interrupted. No file was left half-written.\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_artifact_of_another_format_is_not_replaced(work: Path, tmp_path: Path) -> None:
-    out = shutil.copy(work / "x.align", tmp_path / "x.align")
-    before = out.read_bytes()
-    command = ["build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:uk", "-o", str(out)]
-    result = run(*command)
-    assert result.exit_code == 1
-    assert "not replaced by a spectool-dictionary" in result.output
-    assert out.read_bytes() == before
-
-
-def test_the_root_directory_is_no_artifact() -> None:
-    result = run("align", "--draft", OTHER, "--target", TOKENIZER, "--corpus", "sample:pl", "-o", "/")
-    assert result.exit_code == 1
-    assert "/: cannot be written" in result.output
-
-
-def test_a_model_directory_is_no_artifact(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    assert "no tokenizer.json in this directory" in error_of(run("inspect", tmp_path))
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

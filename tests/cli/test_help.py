@@ -103,12 +103,6 @@ def test_usage_errors_exit_with_2(arguments: list[str]) -> None:
     assert "Error: " in result.stderr
 
 
-def test_options_that_do_not_fit_the_artifact(work: Path) -> None:
-    assert run("inspect", work / "x.align", "--lookup", "kot").exit_code == 2
-    other_bytes = run("inspect", work / "uk.dict", "--lookup", "ala \udcff")
-    assert other_bytes.exit_code == 2 and "'--lookup': not UTF-8 at byte 4. Convert it first" in other_bytes.stderr
-
-
 def test_every_command_has_a_purpose() -> None:
     listed = [name for names in _PURPOSES.values() for name in names]
     assert sorted(listed) == main.list_commands(click.Context(main))

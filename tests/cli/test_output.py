@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import subprocess
 import sys
@@ -34,22 +33,6 @@ def test_json_of_each_command(work: Path) -> None:
     accepted = sum(counts["accepted"] for counts in emulated["accepted_by_source"].values())
     assert 0 <= emulated["passes"] + accepted - emulated["tokens"] <= emulated["documents"], "a text may end in a draft"
     assert emulated["tokens_per_pass"] == round(emulated["tokens"] / emulated["passes"], 4)
-
-
-def test_texts_of_each_command(work: Path) -> None:
-    shown = run("inspect", work / "uk.dict", "--lookup", "персональний ком").stdout
-    assert "spectool-dictionary" not in shown, "the look-up alone, without hashes and files"
-    assert re.search(r"^proposal +after .*, comes .*, probability 0\.\d+, in all 0\.\d+$", shown, re.MULTILINE)
-    assert re.search(r"^sample entries +after .*, comes .*, probability 0\.\d+\n +after ", shown, re.MULTILINE)
-    report = run("inspect", work / "x.align").stdout
-    assert re.search(
-        r"^verdict +this pair is fine to use: on this text, a draft token is as long as", report, re.MULTILINE
-    )
-    assert re.search(
-        r"^limits +none$",
-        run("inspect", TOKENIZER).stdout,
-        re.MULTILINE,
-    )
 
 
 @pytest.mark.nightly
@@ -133,19 +116,6 @@ def test_the_default_place_is_the_users_cache(tmp_path: Path) -> None:
     assert process("inspect", facts["path"]).returncode == 0
 
 
-@pytest.mark.nightly
-def test_emulation_of_real_text(shared: Path, tmp_path: Path) -> None:
-    """A dictionary of the bundled sample already saves passes on other text."""
-    tokenizer = shared / "tokenizers" / "bielik-11b-v2.5" / "tokenizer.json"
-    out = tmp_path / "uk.dict"
-    assert run("build-dict", "--tokenizer", tokenizer, "--corpus", "sample:uk", "-o", out).exit_code == 0
-    corpus = shared / "corpora" / "uk.valid.txt.zst"
-    facts = json.loads(run("predict", "--dict", out, "--corpus", corpus, "--json").stdout)
-    assert facts["tokens"] > 100_000
-    assert facts["tokens_per_pass"] > 1.02
-    assert 0 < facts["acceptance"] < 1
-
-
 def test_aligned_columns(capsys: pytest.CaptureFixture[str]) -> None:
     show({"a": 1, "long key": ["x", "y"], "none": []}, as_json=False)
     assert capsys.readouterr().out == "a         1\nlong key  x\n          y\nnone      none\n"
@@ -185,21 +155,6 @@ def test_the_same_tokenizer_twice_needs_no_alignment(tmp_path: Path) -> None:
     assert result.exit_code == 2, result.output
     assert "no alignment is needed" in result.stderr
     assert not (tmp_path / "x.align").exists()
-
-
-def test_a_lookup_shows_tokens_and_proposal_first(work: Path) -> None:
-    lines = run("inspect", work / "uk.dict", "--lookup", "персональний ком").output.splitlines()
-    assert re.match(r"tokens +.*\S \| \S", lines[0]) and lines[1].startswith("proposal ")
-    facts = json.loads(run("inspect", work / "uk.dict", "--lookup", "в ", "--json").output)
-    assert list(facts)[:2] == ["tokens", "proposal"]
-    assert all(0 <= step["in_all"] <= step["probability"] <= 1 for step in facts["proposal"])
-
-
-def test_the_next_command_is_the_last_line(work: Path, tmp_path: Path) -> None:
-    build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:uk", "-o", tmp_path / "m.dict")
-    built = run(*build).stderr.splitlines()[-1]
-    assert built == f"next: spectool generate --model MODEL --dict {tmp_path}/m.dict --prompt …"
-    assert "next:" not in run(*build, "--json").stderr
 
 
 def test_a_look_up_without_a_hit_says_what_to_do(work: Path) -> None:

@@ -9,21 +9,6 @@ from tokenizers import models, pre_tokenizers
 from spectool.tests.running import TOKENIZER, figures, run
 
 
-def test_files_of_a_folder_that_are_left_out_are_named(tmp_path: Path) -> None:
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    for name in ("a.txt", "b.py", "c.py", "notes"):
-        (texts / name).write_text("jeden i dwa, jeden i trzy")
-    out = tmp_path / "a.dict"
-    for command in (
-        ("build-dict", "--tokenizer", TOKENIZER, "--corpus", texts, "-o", out),
-        ("predict", "--dict", out, "--corpus", texts),
-    ):
-        found = run(*command)
-        assert found.exit_code == 0 and ": left out 2 .py, 1 notes." in found.stderr, found.output
-    assert "left out" not in run("predict", "--dict", out, "--corpus", texts / "b.py").stderr
-
-
 @pytest.mark.nightly
 def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> None:
     run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "a.dict")

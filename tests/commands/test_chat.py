@@ -13,7 +13,7 @@ import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 
-from spectool import RuntimeUnsupported, SpectoolError
+from spectool import SpectoolError
 from spectool.cli import main
 from spectool.commands.chat import _turns
 from spectool.commands.conversation import Conversation
@@ -113,11 +113,6 @@ def test_what_the_template_refuses_leaves_the_conversation_alone(tmp_path: Path)
     assert chat.messages == before
 
 
-def test_a_model_without_a_template_is_refused() -> None:
-    with pytest.raises(RuntimeUnsupported, match="no chat template"):
-        Conversation(*load_model(str(demo_path("target"))))
-
-
 def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     said = f"{TURNS[0]}\n\n/reset\n{TURNS[1]} by\u0142o"
     result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
@@ -126,12 +121,6 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
     assert result.stdout == "".join(f"{answer}\n" for answer in expected)
     assert "Starting a new conversation." in result.stderr
-
-
-def test_a_path_in_a_pipe_is_a_turn_like_any_other(path: str, loaded: tuple[Any, Any]) -> None:
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="/etc/passwd\n")
-    assert result.exit_code == 0, result.output
-    assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "/etc/passwd"}], 5) + "\n"
 
 
 def test_commands_do_not_go_to_the_model(path: str) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from spectool import FingerprintMismatch
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.running import OTHER, TOKENIZER, run
@@ -68,17 +67,6 @@ def test_a_damaged_one_is_left_out_with_a_warning(folder: Path) -> None:
         assert load_drafter(TARGET, dictionary="auto") is not None
 
 
-def test_an_empty_folder_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*arguments: object) -> None:
-        raise AssertionError("a tokenizer was opened")
-
-    monkeypatch.setattr("spectool.runtime.loading.open_tokenizer", never)
-    assert repr(load_drafter(TARGET, dictionary="auto")) == "<DrafterSet: history>"
-    folder.rmdir()
-    assert load_drafter(TARGET, dictionary="auto", history=False) is None
-    assert ".dict" not in sources()[1]
-
-
 def test_no_fingerprint_is_computed_for_one_of_another_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(folder / "others.dict", OTHER)
 
@@ -87,19 +75,3 @@ def test_no_fingerprint_is_computed_for_one_of_another_size(folder: Path, monkey
 
     monkeypatch.setattr(Tokenizer, "fingerprint", property(never))
     assert load_drafter(TARGET, dictionary="auto", history=False) is None
-
-
-@pytest.mark.nightly
-def test_several_are_named_in_python_and_for_emulate(tmp_path: Path) -> None:
-    pl, uk = build(tmp_path / "pl.dict"), build(tmp_path / "uk.dict", TOKENIZER, "sample:uk")
-    assert repr(load_drafter(TARGET, dictionary=[pl, str(uk)], history=False)) == "<DrafterSet: dictionary>"
-    with pytest.raises(FingerprintMismatch, match=r"others\.dict"):
-        load_drafter(TARGET, dictionary=[pl, build(tmp_path / "others.dict", OTHER)])
-
-    def passes(*named: Path) -> int:
-        given = [part for path in named for part in ("--dict", path)]
-        return int(
-            json.loads(run("predict", *given, "--no-history", "--corpus", "sample:uk", "--json").stdout)["passes"]
-        )
-
-    assert passes(pl, uk) <= passes(uk) < passes(pl)

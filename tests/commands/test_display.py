@@ -3,13 +3,12 @@
 import os
 import re
 import sys
-from pathlib import Path
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlx_lm.tokenizer_utils import TokenizerWrapper, load
+from mlx_lm.tokenizer_utils import TokenizerWrapper
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
@@ -114,23 +113,3 @@ def test_committed_text_is_shown_once_and_whole(text: str, cuts: list[int], wron
     assert "\ufffd" not in painted
     kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
     assert click.unstyle(kept) == text
-
-
-@pytest.mark.parametrize("name", ["mistral-7b-v0.1", "bielik-11b-v2.5", "qwen2.5", "llama-3.2", "gemma-3"])
-def test_real_tokenizers(shared: Path, name: str) -> None:
-    tokenizer = load(shared / "tokenizers" / name)
-    text = "Zażółć gęślą jaźń, Привіт, світе! 🙂 𐎀 — къырым тили\nнова строка  дві"
-    tokens = tokenizer.encode(text, add_special_tokens=False)
-    cycles = [
-        Cycle(
-            (*tokens[at : at + 2], *tokens[:2]),
-            "test",
-            min(2, len(tokens) - at - 1),
-            tuple(tokens[at : at + 3]),
-        )
-        for at in range(0, len(tokens), 3)
-    ]
-    painted = shown(cycles, tokenizer)
-    kept = re.sub(r"\x1b\[31m\x1b\[9m.*?\x1b\[0m", "", painted, flags=re.DOTALL)
-    assert "\ufffd" not in painted
-    assert click.unstyle(kept).strip() == text

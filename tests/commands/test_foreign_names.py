@@ -59,31 +59,6 @@ def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path, co
         assert process("inspect", out).returncode == 0
 
 
-@pytest.mark.nightly
-def test_what_is_printed_has_escapes(texts: Path, tmp_path: Path) -> None:
-    out = tmp_path / "x.dict"
-    done = process(*BUILD, "--corpus", texts, "-o", out, "--json")
-    assert done.returncode == 0, done.stderr
-    emulated = process("predict", "--dict", out, "--corpus", texts)
-    assert emulated.returncode == 0 and f"{SHOWN}\n" in emulated.stdout, emulated.stderr
-    emulated = process("predict", "--dict", out, "--corpus", texts, "--json")
-    assert json.loads(emulated.stdout)["corpus"].endswith(SHOWN)
-    out.rename(named := out.with_name(f"{os.fsdecode(NAME)}.dict"))
-    run = tmp_path / "run"
-    measured = process(
-        *("bench", "--model", str(demo_path("target")), "--drafter", f"dict={named}", "--prompts", texts),
-        *("--count", "1", "--tokens", "4", "-o", run),
-    )
-    assert measured.returncode == 0, measured.stderr
-    assert (run / "report.md").stat().st_size > 0
-    for refused in (
-        process(*BUILD, "--corpus", texts / "none", "-o", out),
-        process("build-dict", "--tokenizer", texts / "none", "--corpus", texts, "-o", out),
-    ):
-        assert refused.returncode == 1 and "unexpected" not in refused.stderr
-        assert refused.stderr.splitlines()[-1].startswith("Error: ")
-
-
 def test_documents_have_such_names_too(texts: Path) -> None:
     corpus = open_corpus(str(texts))
     first = next(iter(corpus))

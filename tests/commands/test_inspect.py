@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.default_paths import find_artifact
-from spectool.tests.artifacts.parts import edit, edit_manifest
+from spectool.tests.artifacts.parts import edit_manifest
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, error_of, run
 from spectool.tokenization.opening import open_tokenizer
@@ -51,16 +51,3 @@ def test_characters_of_a_manifest_that_show_no_sign_are_spelled(dictionary: Path
     edit_manifest(dictionary, lambda manifest: manifest.update(version=1))
     for printed in (shown, error_of(run(*inspect))):
         assert all(char.isprintable() for line in printed.split("\n") for char in line)
-
-
-def test_ids_that_no_tokenizer_has(dictionary: Path) -> None:
-    """Under a manifest that says otherwise, which is then about no tokenizer that there is."""
-    edit(dictionary, lambda parts: parts.set("alphabet", [2**32 - 1, 10**6, 5]))
-    edit_manifest(dictionary, lambda manifest: manifest["tokenizers"]["target"].update(size=2**40))
-    assert "with 1,099,511,627,776 ids" in error_of(run("inspect", dictionary, "--tokenizer", TOKENIZER))
-
-
-def test_a_run_of_bench_has_a_page(tmp_path: Path) -> None:
-    (tmp_path / "pl.bench").mkdir()
-    (tmp_path / "pl.bench" / "run.jsonl").write_text("{}\n")
-    assert str(tmp_path / "pl.bench" / "report.md") in error_of(run("inspect", tmp_path / "pl.bench"))

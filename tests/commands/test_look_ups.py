@@ -9,13 +9,10 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.dictionary import Dictionary, Entry
 from spectool.commands.look_ups import explain
-from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
-
-from ..running import run
 
 
 def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, float]]) -> Dictionary:
@@ -53,15 +50,3 @@ def test_special_tokens_have_names(tmp_path: Path) -> None:
     dictionary = dictionary_of(tmp_path / "x.dict", tokenizer, [("a", " a", 0.5)])
     assert explain(dictionary, tokenizer, "<s>") == {"tokens": "<s>", "proposal": []}
     assert explain(dictionary, tokenizer, "") == {"tokens": "", "proposal": []}
-
-
-@pytest.mark.parametrize("option", [("--lookup", "w"), ("--tokenizer", demo_path("draft"))])
-def test_options_for_dictionaries_are_refused_elsewhere(option: tuple[object, ...]) -> None:
-    refused = run("inspect", demo_path("target"), *option)
-    assert refused.exit_code == 2
-    assert f"{option[0]} works on dictionaries" in refused.stderr
-
-
-def test_half_a_surrogate_is_a_usage_error() -> None:
-    result = run("inspect", "x.dict", "--lookup", "ala\udcc5")
-    assert result.exit_code == 2 and "'--lookup': not UTF-8 at byte 3" in result.stderr

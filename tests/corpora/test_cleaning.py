@@ -80,11 +80,6 @@ def test_invalid_bytes_stop_with_line_and_hex(piece: int) -> None:
         blocks(raw, piece=piece)
 
 
-def test_a_file_that_was_cut_inside_a_character_is_an_error() -> None:
-    with pytest.raises(CorpusError, match=r"a\.txt:2: expected UTF-8, got the bytes d0"):
-        blocks("один\nдванадцять".encode() + b"\xd0", piece=1000)
-
-
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spectool.corpora.decoding.LONGEST_LINE", 30)
     found = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)

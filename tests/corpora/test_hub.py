@@ -144,11 +144,3 @@ def test_a_failure_of_the_hub_names_the_next_step(error: Exception, step: str) -
 )
 def test_the_parts_of_a_source(source: str, expected: HubSource) -> None:
     assert parse_hub_source(source) == expected
-
-
-@pytest.mark.parametrize(
-    "source", ["hf:", "hf:a/b[train", "hf:#text", "hf:a/b[]", "hf:./a", "hf:/a/b", "hf:~/a", "hf:a/b/c"]
-)
-def test_other_forms_are_refused(source: str) -> None:
-    with pytest.raises(CorpusError, match=r"expected hf:OWNER/NAME:CONFIG\[SPLIT\]#COLUMN.*local folder without hf:"):
-        open_corpus(source)

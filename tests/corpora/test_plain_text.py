@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from spectool import CorpusError
 from spectool.corpora import Corpus, open_corpus, readers
 
 PARAGRAPHS = "Тема\r\n- раз\r\n- два\r\n\r\n \nКінець.\n\n"
@@ -20,19 +19,6 @@ def write(path: Path, content: str) -> Path:
 def read(path: Path) -> tuple[list[tuple[str, str]], Corpus]:
     corpus = open_corpus(str(path))
     return [(document.id, document.text) for document in corpus], corpus
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("a.txt", "Тема\r\n- раз\r\nКінець.", [("a.txt:1", "Тема"), ("a.txt:2", "- раз"), ("a.txt:3", "Кінець.")]),
-        ("a.txt", PARAGRAPHS, [("a.txt:1", "Тема\n- раз\n- два"), ("a.txt:6", "Кінець.")]),
-        ("a.md", PARAGRAPHS, [("a.md:1", "Тема\n- раз\n- два\n\n \nКінець.")]),
-    ],
-)
-def test_each_division(tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]) -> None:
-    found, corpus = read(write(tmp_path / name, text))
-    assert found == expected and not corpus.counts.repaired
 
 
 @pytest.mark.parametrize(
@@ -80,10 +66,3 @@ def test_a_long_document_is_cut_at_a_line_end_and_counted(tmp_path: Path, monkey
     assert found == [("a.md:1", "абв\n\nгґд"), ("a.md:4", "еєж"), ("a.md:5", "довгий рядок"), ("a.md:6", "з")]
     assert corpus.counts.repaired == {"cut_documents": 3}
     assert "\n".join(text for _, text in found).split() == path.read_text(encoding="utf-8").split()
-
-
-def test_damage_in_a_line_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.md"
-    path.write_bytes("# добре\n\nпогано \xff\n".encode("latin-1", "ignore") + b"\xff\n")
-    with pytest.raises(CorpusError, match=r"a\.md:3: expected UTF-8"):
-        read(path)

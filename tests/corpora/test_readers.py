@@ -36,23 +36,6 @@ def test_plain_text_without_blank_lines_is_a_document_a_line(tmp_path: Path) -> 
     assert dict(corpus.counts.repaired) == {"not_nfc": 1}
 
 
-def test_long_documents_are_yielded_whole(tmp_path: Path) -> None:
-    line = "слово " * 600_000
-    documents, _ = read(write(tmp_path / "a.txt", f"a\n{line}\nb"))
-    assert documents == [("a.txt:1", "a"), ("a.txt:2", line), ("a.txt:3", "b")]
-
-
-def test_unknown_suffixes_are_plain_text(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "kniga.md", "# Розділ\n"))[0] == [("kniga.md:1", "# Розділ")]
-    assert read(write(tmp_path / "x.gz", gzip.compress("рядок".encode())))[0] == [("x.gz:1", "рядок")]
-
-
-def test_invalid_bytes_name_file_and_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", b"ok\nok \xc3(\n")
-    with pytest.raises(CorpusError, match=rf"{path}:2: expected UTF-8, got the bytes c3\..* iconv -f CP1250"):
-        read(path)
-
-
 def test_jsonl_ids_and_columns(tmp_path: Path) -> None:
     rows = [
         {"id": "стаття", "text": "а", "title": "А"},

@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -64,13 +62,6 @@ def test_an_input_that_vanished_is_an_error(folder: Path) -> None:
         list(corpus)
 
 
-def test_a_folder_without_readable_files_names_the_suffixes(tmp_path: Path) -> None:
-    (tmp_path / "a.rst").write_text("текст")
-    (tmp_path / "README.md").write_text("текст")
-    with pytest.raises(CorpusError, match=r"\.txt, \.md, \.jsonl, \.ndjson, \.parquet .*\.gz, \.zst, \.xz"):
-        open_corpus(str(tmp_path))
-
-
 def test_empty_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("текст")
     (tmp_path / "b.txt").write_text("")
@@ -90,11 +81,6 @@ def test_formats_that_are_not_read_say_what_to_do(tmp_path: Path, name: str) -> 
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(CorpusError, match=r"expected plain text or .*\. (Write|Unpack|Extract)"):
         open_corpus(str(tmp_path / name))
-
-
-def test_a_column_of_plain_text_is_an_error(folder: Path) -> None:
-    with pytest.raises(CorpusError, match=r"column 'title', got plain text.*Leave out #title"):
-        open_corpus(f"{folder / 'b.txt'}#title")
 
 
 def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
@@ -150,15 +136,6 @@ def test_a_path_goes_before_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "wiki-pl").write_text("tekst")
     monkeypatch.chdir(tmp_path)
     assert [document.id for document in open_corpus("wiki-pl")] == ["wiki-pl:1"]
-
-
-def test_importing_and_reading_text_loads_no_heavy_library() -> None:
-    code = (
-        "import sys; from spectool.corpora import open_corpus; n = sum(1 for _ in open_corpus('sample:pl'));"
-        "print(sorted({'pyarrow', 'datasets', 'numpy', 'mlx'} & set(sys.modules)), n > 5)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[] True"
 
 
 def test_real_corpora_are_clean_and_complete(shared: Path) -> None:

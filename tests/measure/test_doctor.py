@@ -1,11 +1,8 @@
 """What the doctor measures, what it concludes, and how policies know it."""
 
-import errno
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,19 +61,6 @@ def test_command_measures_and_later_policies_know_it():
     assert [r.token for r in drafted] == plain
 
 
-def test_report_names_every_length_and_the_next_command():
-    models = ["--model", str(demo_path("target")), "--draft-model", str(demo_path("draft"))]
-    result = CliRunner().invoke(main, ["doctor", *models, "--seconds", "0.2"])
-    assert result.exit_code == 0, result.output
-    assert "must be right" in result.stdout and "of a plain pass" in result.stdout
-    assert "spectool generate --model" in result.stderr
-
-
-def test_same_rows_are_the_same_bits_by_definition():
-    model, tokenizer = load_model(str(demo_path("target")))
-    assert 1 in measure_costs(model, tokenizer, "demo", 0.1).same_bits
-
-
 def slow_model(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Any, Any, list[float]]:
     """A model whose passes take some seconds on a clock of their own, its tokenizer, and that clock."""
     model, tokenizer = load_model(str(demo_path("target")))
@@ -128,13 +112,6 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ArtifactError, match="doctor"):
             load_costs("k")
-
-
-def test_a_pipe_in_place_of_saved_costs_is_not_waited_for():
-    costs_path("k").parent.mkdir(parents=True)
-    os.mkfifo(costs_path("k"))
-    with pytest.raises(ArtifactError, match="no regular file"):
-        load_costs("k")
 
 
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
@@ -207,46 +184,6 @@ def test_exact_is_kept_until_the_doctor_runs_without_it():
         known = known_costs(model)
         assert known is not None and known.exact == exact
         assert found == json.loads(json.dumps(asdict(known))), "what is saved"
-
-
-def test_a_folder_that_cannot_be_written_is_named_before_measuring(tmp_path, monkeypatch):
-    (tmp_path / "spectool").write_text("a file where the folder should be")
-    monkeypatch.setattr("spectool.measure.doctor.measure_costs", None)
-    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target"))])
-    assert result.exit_code == 1
-    folder = tmp_path / "spectool"
-    assert (
-        f"{folder / 'doctor' / 'new.json'}: cannot be written ({folder} is not a writable directory)" in result.stderr
-    )
-
-
-def test_a_draft_model_that_is_not_there_is_named_before_measuring(monkeypatch):
-    monkeypatch.setattr("spectool.measure.doctor.measure_costs", None)
-    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--draft-model", "gone"])
-    assert result.exit_code == 1 and "gone: no such directory" in result.stderr
-
-
-def test_a_full_disk_leaves_no_costs(monkeypatch):
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        save_costs("k", COSTS)
-    assert load_costs("k") is None
-
-
-def test_damaged_costs_do_not_stop_a_generation():
-    model, _ = load_model(str(demo_path("target")))
-    path = costs_path(model_key(model))
-    path.parent.mkdir(parents=True)
-    path.write_text("{", encoding="utf-8")
-    assert known_costs(model) is None
-    assert new_policy(model).curve is not None
-
-
-def test_file_of_costs_is_in_the_users_cache(tmp_path: Path):
-    assert costs_path("k").is_relative_to(tmp_path)
 
 
 def test_a_measurement_that_was_disturbed_is_said_not_to_be_final(monkeypatch):

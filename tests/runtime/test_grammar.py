@@ -323,14 +323,6 @@ def test_a_grammar_holds_for_the_tokens_that_it_was_compiled_for() -> None:
         assert set(generate(model, same, "Most", grammar=own, max_tokens=8)) <= set("abc")
 
 
-def test_a_sampler_that_ignores_probabilities_is_an_error() -> None:
-    model, tokenizer, _ = demo()
-    grammar = Grammar(tokenizer, "regex", "[a-z]+")
-    steps = generate_step([1], model, sampler=lambda logprobs: mx.zeros(1, dtype=mx.int32), grammar=grammar)
-    with pytest.raises(RuntimeUnsupported, match="chose token 0"):
-        list(steps)
-
-
 def test_an_answer_may_be_preceded_by_reasoning() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters().backend_tokenizer, eos_token="<end>")
     tokenizer.add_tokens(["<think>", "</think>"], special_tokens=False)

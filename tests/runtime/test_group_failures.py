@@ -52,12 +52,6 @@ def with_other_weights(folder: Path) -> None:
     mx.save_safetensors(str(file), {name: each + 1 for name, each in mx.load(str(file)).items()}, {"format": "mlx"})
 
 
-def without_some_weights(folder: Path) -> None:
-    file = next(folder.glob("*.safetensors"))
-    weights: Any = mx.load(str(file))
-    mx.save_safetensors(str(file), {name: each for name, each in weights.items() if "layers.1.mlp" not in name})
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("alters", "file"),
@@ -76,14 +70,6 @@ def test_another_model_is_refused(tmp_path: Path, alters: Any, file: str, pipeli
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("pipeline", [(), ("--pipeline",)])
-def test_missing_parameters_are_refused_as_in_one_process(tmp_path: Path, pipeline: Any) -> None:
-    hosts, model = host_file(2, tmp_path), altered(tmp_path / "copy", without_some_weights)
-    for error in errors_of([start_rank(rank, hosts, generate(model, *pipeline)) for rank in (0, 1)]):
-        assert re.search(r"cannot load this model \(Missing \d+ parameters", error)
-
-
-@pytest.mark.nightly
 def test_other_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mlx_lm-99.9.dist-info").mkdir()
     (tmp_path / "mlx_lm-99.9.dist-info" / "METADATA").write_text("Name: mlx-lm\nVersion: 99.9\n")
@@ -91,14 +77,6 @@ def test_other_versions_are_refused(tmp_path: Path) -> None:
     ring = [start_rank(rank, hosts, generate(MODEL), {"PYTHONPATH": path} if rank else None) for rank in (0, 1)]
     for error in errors_of(ring):
         assert re.search(r"rank 1 has .*mlx-lm 99\.9, and rank 0 .*mlx-lm 0\.", error)
-
-
-@pytest.mark.nightly
-def test_heads_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
-    hosts, model = host_file(2, tmp_path), saved(tmp_path / "model", "qwen2", 2, num_key_value_heads=1)
-    for error in errors_of([start_rank(rank, hosts, generate(model)) for rank in (0, 1)]):
-        assert "cannot be spread over 2 processes" in error
-        assert "unexpected" not in error
 
 
 @pytest.mark.nightly
@@ -117,34 +95,6 @@ def test_what_fails_on_one_rank_is_said_on_the_other(tmp_path: Path, of_each: An
     assert errors[1].startswith(f"Error: {others_say}")
 
 
-GREETS_WITH_STRANGERS = """
-import socket, sys
-from spectool.cli import main
-from spectool.runtime.groups.watch import Watch
-
-connect, strangers = Watch.connect, []
-
-def late(self, address):
-    for first in (b"", b"\\xff\\n", b"GET / HTTP/1.1\\r\\n\\r\\n", b"0" * 32 + b" 1\\n", b"0" * 500) * 10:
-        strangers.append(socket.create_connection(address["addresses"][0]))
-        strangers[-1].sendall(first)
-    return connect(self, address)
-
-Watch.connect = late
-main(sys.argv[1:])
-"""
-
-
-@pytest.mark.nightly
-def test_strangers_at_the_start_change_nothing(tmp_path: Path) -> None:
-    hosts = host_file(2, tmp_path)
-    ring = [
-        start_rank(0, hosts, generate(MODEL)),
-        start_rank(1, hosts, ["-c", GREETS_WITH_STRANGERS, *generate(MODEL)[2:]]),
-    ]
-    assert len(outputs_of(ring, 60)[0]) > 8
-
-
 def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside() -> None:
     addresses = ["127.0.0.1:1", "127.0.0.1:2"]
     ranks = [Watch(rank, addresses) for rank in (0, 1)]
@@ -161,28 +111,6 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
     for each in ranks:
         each.expects_end = True
         each.begin()
-
-
-LOADS = """
-import os, sys
-from pathlib import Path
-from spectool.runtime.groups.meeting import joined
-from spectool.runtime.groups.same_model import require_same_model
-
-joined()
-if sys.argv[1] == "weights":
-    require_same_model("model", Path(sys.argv[2]))
-os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("before", ["files", "weights"])
-def test_a_rank_that_is_killed_while_loading_is_named(tmp_path: Path, before: str) -> None:
-    hosts = host_file(2, tmp_path)
-    rank_0, rank_1 = start_rank(0, hosts, generate(MODEL)), start_rank(1, hosts, ["-c", LOADS, before, MODEL])
-    assert rank_1.wait(60) == -signal.SIGKILL
-    assert re.match(r"Error: rank 1 \(127.0.0.1:\d+\) is gone", *errors_of([rank_0], END_SECONDS))
 
 
 def writing(rank: subprocess.Popen[str]) -> subprocess.Popen[str]:
@@ -214,15 +142,6 @@ def test_a_rank_that_is_missing_is_waited_for_by_name(tmp_path: Path) -> None:
     alone.kill()
     alone.wait()
     assert line == f"rank 0 of 3 is waiting for rank 1 ({at[1]}), rank 2 ({at[2]})\n"
-
-
-@pytest.mark.nightly
-def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
-    hosts = host_file(2, tmp_path)
-    (address,) = json.loads(hosts.read_text())[0]
-    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
-        (error,) = errors_of([start_rank(0, hosts, generate(MODEL))])
-    assert error.startswith(f"Error: rank 0 ({address}) cannot join the group (")
 
 
 @pytest.mark.nightly

@@ -117,15 +117,6 @@ def test_the_path_that_a_saved_prompt_names_is_compared_and_not_followed(
         load_prompt_cache(path, model, "real")
 
 
-def test_bits_that_differ_from_those_asked_for_are_named(tmp_path: Path) -> None:
-    model, path = tiny_model(), tmp_path / "a.safetensors"
-    quantised = [layer.to_quantized(group_size=32, bits=4) for layer in read(model)]
-    save_prompt_cache(str(path), quantised, {"model": "m"})
-    assert load_prompt_cache(path, model, "m", 4)
-    with pytest.raises(RuntimeUnsupported, match="quantised to 4 bits, where --kv-bits 8"):
-        load_prompt_cache(path, model, "m", 8)
-
-
 def read(model: Any) -> list[Any]:
     cache = make_prompt_cache(model)
     mx.eval(model(mx.array([BEGIN]), cache=cache))

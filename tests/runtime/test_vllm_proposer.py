@@ -17,7 +17,6 @@ import pytest
 
 from spectool import FingerprintMismatch, SpectoolError
 from spectool.artifacts.dictionary import Dictionary
-from spectool.lab.prompt_lookup import PromptLookupDrafter
 from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import accepted_length
@@ -123,16 +122,6 @@ def test_nothing_is_proposed_beyond_the_longest_text(dictionary: Path) -> None:
         assert len(proposer.propose([[3]], batch.lengths, batch.tokens)[0]) == most
 
 
-def test_a_higher_threshold_drafts_less(dictionary: Path) -> None:
-    batch = Batch(1)
-    batch.put(0, [1, 2, 3])
-    lengths = [
-        len(DictionaryProposer(config(dictionary, min_probability=p)).propose([[3]], batch.lengths, batch.tokens)[0])
-        for p in (0.0, 0.4, 1.0)
-    ]
-    assert lengths[0] == 5 > lengths[1] > lengths[2] == 0
-
-
 def test_a_drafter_that_fails_leaves_its_request_alone(
     dictionary: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,32 +147,6 @@ def test_a_drafter_that_fails_leaves_its_request_alone(
     assert proposer.propose([[3], []], batch.lengths, batch.tokens) == [[], []], "not asked again"
     batch.put(0, [7, 8])
     assert proposer.propose([[8], []], batch.lengths, batch.tokens)[0], "but by the next request"
-
-
-@pytest.mark.parametrize("method", ["start", "commit"])
-def test_a_drafter_that_fails_at_what_is_committed_is_not_asked_again(
-    dictionary: Path, monkeypatch: pytest.MonkeyPatch, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    proposer = DictionaryProposer(config(dictionary))
-    batch = Batch(1)
-    calls = []
-
-    def failing(self: LookupDrafter, tokens: Sequence[int]) -> None:
-        calls.append(tokens)
-        raise RuntimeError("no more")
-
-    batch.put(0, [1, 2])
-    if method == "commit":
-        assert proposer.propose([[2]], batch.lengths, batch.tokens)[0]
-    with monkeypatch.context() as broken:
-        proposer.propose([[]], batch.lengths, batch.tokens)  # makes the drafter, which starts with nothing
-        broken.setattr(LookupDrafter, method, failing)
-        for length in (3, 4, 5):
-            batch.put(0, [1, 2, 3, 4, 5][:length])
-            assert proposer.propose([[length]], batch.lengths, batch.tokens) == [[]]
-    assert (len(calls), caplog.text.count("switched off")) == (1, 1), "until the row holds another request"
-    batch.put(0, [7, 8])
-    assert proposer.propose([[8]], batch.lengths, batch.tokens)[0]
 
 
 @pytest.mark.parametrize(
@@ -268,30 +231,6 @@ def test_vllms_own_call_fits(vllm_sources: dict[str, str]) -> None:
     bound = inspect.signature(DictionaryProposer.propose).bind(None, *arguments, **keywords).arguments
     for name in ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu", "slot_mappings"):
         assert bound[name].endswith(name)
-
-
-@pytest.mark.slow
-def test_prompt_look_up_proposes_what_vllms_proposes(vllm_sources: dict[str, str]) -> None:
-    source = vllm_sources["ngram"]
-    vllms: dict[str, Any] = {"np": np}
-    exec(source[source.index("def _find_longest_matched_ngram") :], vllms)  # without numba
-    find = vllms["_find_longest_matched_ngram_and_propose_tokens"]
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    rng = random.Random(seed)
-    proposed = 0
-    for _ in range(200):
-        shortest = rng.randint(1, 4)
-        longest = rng.randint(shortest, 6)
-        drafter = PromptLookupDrafter(shortest, longest)
-        tokens = [rng.randrange(3) for _ in range(rng.randint(1, 60))]
-        drafter.start(tokens[:1])
-        for end in range(1, len(tokens)):
-            expected = find(np.array(tokens[:end]), shortest, longest, 10**6, 4).tolist()
-            assert list(drafter.propose(4).tokens) == expected, (tokens[:end], shortest, longest)
-            proposed += len(expected)
-            drafter.commit([tokens[end]])
-    assert proposed > 1000
 
 
 def test_by_default_drafts_end_where_those_of_other_commands_do(dictionary: Path) -> None:

@@ -11,7 +11,6 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.build.alignment.intersection import intersect
 from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
@@ -48,14 +47,6 @@ def test_an_ordinary_token_with_a_role_keeps_its_bytes(
     assert special.specials == plain.specials
 
 
-def test_byte_tokens_with_a_role_keep_their_bytes(shared: Path, real: Callable[[str], Tokenizer]) -> None:
-    """As if they were declared special when the tokenizer was trained."""
-    names = [f"<0x{byte:02X}>" for byte in range(256)]
-    tokenizer = edited(shared, "mistral-7b-v0.1", lambda backend: backend.add_special_tokens(names))
-    assert tokenizer.specials == real("mistral-7b-v0.1").specials
-    assert list(tokenizer.token_bytes) == list(real("mistral-7b-v0.1").token_bytes)
-
-
 @pytest.mark.parametrize("role", ["pad_token", "eos_token", "mask_token"])
 def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) -> None:
     source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
@@ -69,16 +60,6 @@ def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) 
         assert tokenizer.token_bytes_of([index]) == [b"!"]
     assert keeps(alone, "Hej! Co?")
     assert not keeps(loaded, "Hej! Co?") and keeps(loaded, "Hej!")
-
-
-def test_ordinary_tokens_are_paired_by_their_bytes(byte_level: Backend, sentence_piece: Backend) -> None:
-    byte_level.add_special_tokens(["!"])
-    byte_level.add_special_tokens(["<pad>"])
-    left = open_tokenizer(byte_level)
-    right = open_tokenizer(sentence_piece)
-    left = Tokenizer("left", left.backend, type(left.roles)(pad=left.vocabulary["!"], eos=left.roles.eos))
-    assert left.token_bytes[left.vocabulary["!"]] == b"!" and left.roles.pad not in left.specials
-    assert right.token_bytes[intersect(left, right)[left.vocabulary["!"]]] == b"!"
 
 
 @pytest.mark.parametrize("end", ["<|EOS|>", "[END]"])

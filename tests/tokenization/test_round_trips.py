@@ -164,21 +164,6 @@ def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
     assert underlined in stated("kot k", normalizer=None, pre_tokenizer=other)
 
 
-def test_a_tokenizer_without_a_decoder(byte_level: Backend) -> None:
-    tokenizer = open_tokenizer(Backend(byte_level.model))
-    spaced = "has no decoder: a space is written between any two tokens"
-    assert limits(tokenizer) == ("leaves out what it has no token for", spaced)
-    ids = tokenizer.encode("kok")
-    assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids) == "ko k"
-
-
-def test_stripping_after_byte_level_strips_the_text(byte_level: Backend) -> None:
-    byte_level.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    tokenizer = open_tokenizer(byte_level)
-    for text in (" kot kot", "  kot", "kot kot"):
-        assert tokenizer.bytes_of(tokenizer.encode(text)).decode() == byte_level.decode(byte_level.encode(text).ids)
-
-
 def test_a_pre_tokenizer_that_drops_what_it_splits_at(byte_level: Backend) -> None:
     dashes = pre_tokenizers.Split("-", "removed")
     byte_level.pre_tokenizer = pre_tokenizers.Sequence([dashes, pre_tokenizers.ByteLevel(add_prefix_space=False)])

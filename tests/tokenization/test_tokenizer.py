@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
@@ -65,16 +64,6 @@ def test_a_copy_around_the_same_model_encodes_alike(name: str, real: Callable[[s
         assert copy.encode(text, add_special_tokens=False).ids == backend.encode(text, add_special_tokens=False).ids
 
 
-@pytest.mark.parametrize("family", ["byte_level", "sentence_piece"])
-def test_copies_around_one_model_encode_as_copies_of_the_file(family: str, request: pytest.FixtureRequest) -> None:
-    backend: Backend = request.getfixturevalue(family)
-    backend.add_tokens([AddedToken("<tool>", lstrip=True, normalized=True), AddedToken("kok", single_word=True)])
-    tokenizer, twin = open_tokenizer(backend), Backend.from_str(backend.to_str())
-    twin.encode_special_tokens = True
-    for text in ("kot <tool>kok kokot", "<s>kot</s>", "<|endoftext|>ż kot <think>"):
-        assert tokenizer.plain_backend.encode(text).ids == twin.encode(text).ids
-
-
 def _with_names(backend: Backend, names: dict[str, int], path: Path) -> Tokenizer:
     spec = json.loads(backend.to_str())
     spec["model"]["vocab"] |= names
@@ -100,9 +89,3 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
         assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1
         assert reasons_for_text(tokenizer) == ("its token 'another' decodes as '<own>'",)
-
-
-def test_a_vocabulary_of_nothing_but_an_added_token() -> None:
-    backend = Backend(models.WordLevel({"a": 0, "b": 0}, unk_token="a"))
-    backend.add_tokens(["a"])
-    assert open_tokenizer(backend).token_bytes == [b" a"]

@@ -88,13 +88,6 @@ def test_the_report(built: tuple[Path, Manifest]) -> None:
     assert 0 < np.nanmin(risks) < np.nanmax(risks) < 1
 
 
-def test_two_builds_are_the_same_bytes(
-    built: tuple[Path, Manifest], tmp_path: Path, corpus: Path, bundled: Tokenizer, other_bundled: Tokenizer
-) -> None:
-    build_alignment(other_bundled, bundled, open_corpus(str(corpus)), tmp_path / "again", quiet)
-    assert built[0].read_bytes() == (tmp_path / "again").read_bytes()
-
-
 def test_every_document_is_read_and_the_sample_ends(tmp_path: Path, bundled: Tokenizer) -> None:
     """More documents than are encoded at once, and a sample that ends inside the second."""
     path = tmp_path / "text.txt"

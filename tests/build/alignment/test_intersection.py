@@ -50,13 +50,6 @@ def test_the_same_bytes_in_two_spellings() -> None:
     assert back[right.vocabulary["<unk>"]] == -1
 
 
-def test_of_ordinary_duplicates_the_lowest_id() -> None:
-    backend = Backend(models.WordLevel({"<unk>": 0, "a b": 1, "a▁b": 2, "c": 3}, unk_token="<unk>"))
-    backend.decoder = decoders.Replace("▁", " ")
-    many = open_tokenizer(backend)
-    assert intersect(many, many).tolist() == [-1, 1, 1, 3]
-
-
 def test_roles_never_meet_through_text() -> None:
     """``</s>`` is a word of one side and an end of text of the other."""
     left, right = byte_level("</s>", "<s>"), sentence_piece("<|endoftext|>", "<pad>")

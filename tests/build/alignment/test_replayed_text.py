@@ -65,14 +65,6 @@ def test_wrong_merges_are_noticed(
     assert replay(other_bundled, bundled, encoder, texts).different_tokens > 0
 
 
-def test_absorption_is_counted(
-    bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
-) -> None:
-    counts = replay(other_bundled, bundled, into_bundled, texts)
-    assert 0 < counts.replaced.sum() < counts.last.sum() < counts.tokens
-    assert (counts.replaced <= counts.last).all()
-
-
 def test_absorption_equals_a_count_on_whole_texts(
     bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:
@@ -101,23 +93,10 @@ def test_risks_are_shares_drawn_to_that_of_all_tokens() -> None:
     assert np.isnan(absorption_risks(np.zeros(3, int), np.zeros(3, int))).all(), "without a text nothing is known"
 
 
-def test_one_absorbed_end(bundled: Tokenizer, into_bundled: IncrementalBPE) -> None:
-    """The same tokenizer on both sides: every boundary stays."""
-    counts = replay(bundled, bundled, into_bundled, ["Добрий день", "Kot śpi"])
-    assert counts.different_tokens == counts.replaced.sum() == 0
-    assert counts.last.sum() == counts.tokens - 2, "all but the last of each text"
-
-
 def test_lossy_texts_are_left_out(other_bundled: Tokenizer, bundled: Tokenizer, into_bundled: IncrementalBPE) -> None:
     """A sign that stands for a space does not come back."""
     counts = replay(other_bundled, bundled, into_bundled, ["kot", "▁kot"])
     assert (counts.texts, counts.lossy_texts) == (1, 1)
-
-
-def test_a_side_without_the_lemma_encodes_text(bundled: Tokenizer, other_bundled: Tokenizer, texts: list[str]) -> None:
-    counts = replay(bundled, other_bundled, TailReencoder(other_bundled), texts[:5])
-    assert counts.different_tokens == 0
-    assert counts.windows_with_strings == counts.windows > 0
 
 
 def test_ratios() -> None:
@@ -131,7 +110,3 @@ def test_ratios() -> None:
         "string_free": 0.75,
     }
     assert ReplayCounts().as_dict()["string_free"] is None, "nothing was replayed"
-
-
-def test_whole_characters() -> None:
-    assert is_whole("ж".encode()) and is_whole(b"") and not is_whole("ж".encode()[:1])

@@ -54,12 +54,3 @@ def test_specials_have_no_spelling(bundled: Tokenizer, other_bundled: Tokenizer)
     table = spellings(bundled, other_bundled)
     assert bundled.specials
     assert all(table[token] == () for token in bundled.specials)
-
-
-def test_a_side_without_the_lemma(bundled: Tokenizer, real: Callable[[str], Tokenizer]) -> None:
-    """Unigram gets what it writes for the text alone."""
-    other = real("t5-small")
-    table = spellings(bundled, other)
-    for token in range(0, bundled.size, 11):
-        if whole(bundled.token_bytes[token]):
-            assert list(table[token]) == other.encode(bundled.token_bytes[token].decode())

@@ -26,12 +26,6 @@ def built(tokenizer: Tokenizer, corpus: Corpus, out: Path) -> None:
     count_and_build(tokenizer, corpus, out, options, lambda step: None)
 
 
-def test_two_builds_are_the_same_bytes(tmp_path: Path, bundled: Tokenizer) -> None:
-    for name in "ab":
-        built(bundled, open_corpus("sample:uk"), tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path, bundled: Tokenizer) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ArtifactError, match="exists and is not a whole artifact"):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from spectool.build.counting import Counts
-from spectool.build.dictionary.backoff import CandidateEntries
 from spectool.build.dictionary.smoothing import conditional_followers, open_windows, smooth
 from spectool.corpora import open_corpus
 from spectool.tests.build.counting_twin import counted as count_corpus
@@ -146,13 +145,3 @@ def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Coun
             compared += 1
     print(f"{compared} windows compared")
     assert compared > 2000
-
-
-def test_counts_without_any_window(real: Callable[[str], Tokenizer]) -> None:
-    """Orders with nothing above the minimum have no contexts, and no entries."""
-    tokenizer = real("bielik-11b-v2.5")
-    for min_count in (1, 10**6):
-        counts = count_corpus(open_corpus("sample:pl"), tokenizer, ORDERS, min_count)
-        chosen = CandidateEntries(open_windows(counts), DISCOUNT, counts.symbols).best_entries(10**6)
-        assert len(chosen) == ORDERS - 1
-        assert all(each.kept.any() for each in chosen) == (min_count == 1)

@@ -11,7 +11,7 @@ from spectool.lab.paper_tables.reading import read_run
 from spectool.measure.bench.results import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
-from spectool.tests.running import error_of, figures, run
+from spectool.tests.running import figures, run
 
 ONE = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
@@ -75,28 +75,6 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path, arguments: tuple[obj
     result = run(*arguments, "-o", tmp_path / "x.bench")
     assert result.exit_code == 2 and expected in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((*ONE, "--drafter", "dict=none.dict"), "none.dict: no such file"),
-        ((*HISTORY, "--prompts", "nowhere.txt", "--count", 2), "Built-in prompts: crh, "),
-        ((*HISTORY, "--prompts", "pl:tale"), "Built-in prompts: crh, "),
-    ],
-)
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, arguments: tuple[object, ...], expected: str) -> None:
-    assert expected in error_of(run(*arguments, "-o", tmp_path / "x.bench"))
-    assert not list(tmp_path.iterdir())
-
-
-def test_other_folders_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("text")
-    for out in (tmp_path, tmp_path / "mine.txt"):
-        assert error_of(run(*HISTORY, "-o", out)).endswith(
-            f"{out}: exists already. Choose another -o, or remove it first"
-        )
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: Path) -> None:

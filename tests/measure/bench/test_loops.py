@@ -32,19 +32,10 @@ REAL = {
         "    if len(uporzadkowane) % 2:\n        return uporzadkowane[srodek]\n"
         "    return (uporzadkowane[srodek - 1] + uporzadkowane[srodek]) / 2\n"
     ),
-    "JSON": (
-        '{"godziny": {"poniedziałek": "10:00–18:00", "wtorek": "10:00–18:00", "środa": "12:00–20:00", "czwartek": '
-        '"10:00–18:00", "piątek": "9:00–15:30", "sobota": "nieczynne", "niedziela": "nieczynne"}, "telefon": '
-        '"22 555 01 47", "adres": "ul. Ogrodowa 4"}'
-    ),
     "a poem with a refrain": (
         "Szła dzieweczka po wodę,\nniosła dzban na ramieniu.\nHej, zielony gaju, hej,\nnie szum mi tak od rana.\n\n"
         "Spotkała ją sąsiadka,\nco wracała z kiermaszu.\nHej, zielony gaju, hej,\nnie szum mi tak od rana.\n\n"
         "Pytała o pogodę,\no brata i o kozę.\nHej, zielony gaju, hej,\nnie szum mi tak od rana."
-    ),
-    "an answer that begins as its prompt": (
-        "Wymień trzy miasta nad Wisłą? Proszę bardzo: Kraków ma zamek na wzgórzu, Warszawa jest stolicą i leży po obu "
-        "stronach rzeki, a w Toruniu zachowały się mury, spichlerze i wieża. W każdym z nich warto spędzić dzień."
     ),
 }
 LOOPING = {

@@ -11,7 +11,7 @@ import pytest
 
 from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.bench.page import command_of, page, summary_table
-from spectool.measure.bench.results import PLAIN, Block, DrafterSpec, Run, differences, verdict_of
+from spectool.measure.bench.results import PLAIN, Block, Run, differences, verdict_of
 from spectool.measure.intervals import FEWEST, LEAST
 
 from .runs import QWEN, Truth, block, drawn_blocks, generation, run_of
@@ -166,15 +166,6 @@ def test_outputs_that_part_are_counted_with_the_largest_gap() -> None:
     assert differences(drawn)["outputs"] == 0 and "not compared" in page(drawn)
 
 
-def test_the_command_is_that_of_the_fastest() -> None:
-    spec = DrafterSpec(("--dict", "a b.dict", "--draft-model", "D", "--no-history"), {})
-    run = run_of(drawn_blocks([QWEN], ["pl"], temperatures=(0.7,)), drafters={"qwen": spec})
-    assert command_of(run, verdict_of(run).results[0]) == (
-        "spectool generate --model models/large --dict 'a b.dict' --draft-model D --no-history --num-draft-tokens 2 "
-        "--temp 0.7"
-    )
-
-
 LOOP = (1,) * 64
 
 
@@ -202,9 +193,3 @@ def test_a_model_that_writes_mostly_such_text_is_named_as_unfit() -> None:
     assert "rafting pays" not in page(run_of(blocks)).replace("does drafting pay", "")
     verdict = verdict_of(run_of(blocks[1:]))
     assert verdict.pays is True, "of 12 outputs, 6 loop"
-
-
-def test_one_output_that_loops_takes_its_block_out() -> None:
-    ran = [generation(PLAIN, 0, 1.0), generation("history", 2, 0.1, output=LOOP)]
-    verdict = verdict_of(run_of([block("drawn", ran, temperature=0.7)]))
-    assert verdict.results == [] and "1 of 1 prompts led to text that loops" in verdict.sentence

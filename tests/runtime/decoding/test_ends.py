@@ -74,13 +74,6 @@ def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
         assert [token for token, _, _ in more] == text[stop : stop + 3]
 
 
-def test_exhausted_the_cache_holds_all_but_the_last_token(model: Any, text: list[int]) -> None:
-    for count in (1, 5, 18):
-        cache = make_prompt_cache(model)
-        yielded = generated(model, Reference(text, wrong=0.3), count, prompt_cache=cache)
-        assert_holds(model, cache, (PROMPT + yielded)[:-1])
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
 @pytest.mark.parametrize("wrong", [0.0, 0.4, None])
@@ -207,16 +200,6 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
             assert_interrupted(model, cache, [*held, *PROMPT * 2, *yielded])
         else:
             assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
-
-
-def test_an_exception_of_the_consumer(model: Any, text: list[int]) -> None:
-    cache = make_prompt_cache(model)
-    steps = generate_step(mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, prompt_cache=cache)
-    for _ in range(4):
-        next(steps)
-    with pytest.raises(LookupError):
-        steps.throw(LookupError())
-    assert_holds(model, cache, PROMPT + text[:3])
 
 
 def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:

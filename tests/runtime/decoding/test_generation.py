@@ -10,7 +10,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet, Proposal
+from spectool.runtime.drafters.drafter import Cycle, DrafterSet
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
@@ -57,19 +57,6 @@ def test_no_drafts_is_plain_decoding(model: Any, text: list[int], drafts: int) -
     assert (drafter.started, drafter.committed, drafter.limits) == ([], [], []), "never asked, it reads nothing"
 
 
-def test_a_prompt_of_one_token(model: Any) -> None:
-    expected = plain(model, [5], 20)
-    steps = generate_step(mx.array([5]), model, drafter=Reference(expected), num_draft_tokens=8, max_tokens=20)
-    assert [token for token, _, _ in steps] == expected
-
-
-def test_a_prompt_in_chunks(model: Any) -> None:
-    prompt = list(range(3, 40))
-    expected = plain(model, prompt, 10)
-    steps = generate_step(mx.array(prompt), model, max_tokens=10, prefill_step_size=5)
-    assert [token for token, _, _ in steps] == expected
-
-
 @pytest.mark.parametrize("bad", [-1, 256, 10**12, 2**70])
 def test_ids_outside_the_vocabulary_end_the_proposal(model: Any, text: list[int], bad: int) -> None:
     cycles: list[Cycle] = []
@@ -107,12 +94,6 @@ def test_every_failure_is_reported_and_counted(model: Any, text: list[int], capl
     assert [(failure.drafter, failure.error) for failure in total.failures] == [("failing", "OSError: disk gone")] * 4
 
 
-def test_nonsense_for_tokens_switches_off(model: Any, text: list[int], caplog: pytest.LogCaptureFixture) -> None:
-    nonsense: Any = ["x", None]
-    assert generated(model, Fixed(nonsense), 10) == text[:10]
-    assert "switched off" in caplog.text
-
-
 def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     total, cycles = DraftStatistics(), list[Cycle]()
     got = generated(model, Reference(text, wrong=0.3), 40, statistics=total, on_cycle=cycles.append)
@@ -133,24 +114,6 @@ def test_an_unknown_argument_is_refused_by_its_name(model: Any) -> None:
         generate_step([1], model, temp=0.5)
     with pytest.raises(TypeError, match=r"'draft_model': give drafter=load_drafter\(tokenizer, draft_model=…\)"):
         generate_step([1], model, draft_model=model)
-
-
-class _Nameless(Drafter):
-    """Has no name, and names no drafter that could be counted."""
-
-    def propose(self, limit: int) -> Proposal:
-        return Proposal([7], [])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("kind", [_Nameless, Drafter])
-@pytest.mark.parametrize("length", [4, None])
-def test_a_drafter_needs_no_name(model: Any, text: list[int], kind: type[Drafter], length: int | None) -> None:
-    assert generated(model, kind(), 6, num_draft_tokens=length) == text[:6]
-
-
-def test_an_empty_prompt_is_refused(model: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match="at least one token"):
-        generate_step(mx.array([], dtype=mx.int32), model)
 
 
 def test_a_window_has_no_quantised_form() -> None:
@@ -282,11 +245,6 @@ def test_generations_with_the_same_drafter_share_a_policy(model: Any) -> None:
 def test_what_is_of_another_kind_is_refused_by_name(model: Any, name: str, wrong: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match=f"^{name}: expected .*, got "):
         generate_step(PROMPT, model, **{"kv_bits": 8, name: wrong})
-
-
-def test_a_prompt_of_no_tokens_is_refused_by_name(model: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected a text or token ids, got NoneType"):
-        generate_step(None, model)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "8"])

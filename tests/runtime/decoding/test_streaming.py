@@ -1,9 +1,7 @@
 """Streamed text against mlx-lm's own, with a real tokenizer class and every way to end."""
 
-from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
 from mlx_lm.generate import GenerationResponse as MlxLmResponse
 from mlx_lm.generate import stream_generate as host_stream_generate
@@ -12,8 +10,6 @@ from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -89,19 +85,6 @@ def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: Tokenize
     assert cache[0].offset == len(prompt) + at
 
 
-def test_statistics_are_live_and_final(model: Any, tokenizer: TokenizerWrapper) -> None:
-    text = plain(model, tokenizer.encode(TEXT), 20)
-    mine = DraftStatistics()
-    responses = list(
-        stream_generate(
-            model, tokenizer, TEXT, drafter=Reference(text), num_draft_tokens=8, max_tokens=20, statistics=mine
-        )
-    )
-    assert all(response.drafting is mine for response in responses)
-    assert (mine.tokens, mine.passes, mine.acceptance_rate) == (20, 3, 1.0)
-    assert [response.from_draft for response in responses].count(False) == 3
-
-
 @pytest.mark.parametrize("end", ["stop string", "limit", "reader"])
 def test_statistics_count_what_was_yielded(model: Any, tokenizer: TokenizerWrapper, end: str) -> None:
     text = plain(model, tokenizer.encode(TEXT), 20)
@@ -119,42 +102,3 @@ def test_statistics_count_what_was_yielded(model: Any, tokenizer: TokenizerWrapp
             break
     assert (counts.passes, counts.tokens_per_pass) == (1, len(responses))
     assert 1 < len(responses) < 16, "inside the draft"
-
-
-def test_closing_the_stream_closes_the_loop(model: Any, tokenizer: TokenizerWrapper) -> None:
-    prompt = tokenizer.encode(TEXT)
-    cache = make_prompt_cache(model)
-    stream = stream_generate(
-        model,
-        tokenizer,
-        mx.array(prompt),
-        drafter=Reference(plain(model, prompt, 20)),
-        num_draft_tokens=8,
-        prompt_cache=cache,
-    )
-    for _ in range(5):
-        next(stream)
-    stream.close()
-    assert cache[0].offset == len(prompt) + 4
-
-
-def test_zero_tokens_are_refused(model: Any, tokenizer: TokenizerWrapper) -> None:
-    with pytest.raises(RuntimeUnsupported, match="max_tokens"):
-        next(stream_generate(model, tokenizer, TEXT, max_tokens=0))
-
-
-def test_a_drafter_that_is_only_named_is_refused(model: Any, tokenizer: TokenizerWrapper) -> None:
-    with pytest.raises(RuntimeUnsupported, match="drafter: expected what load_drafter returns"):
-        next(stream_generate(model, tokenizer, TEXT, drafter="pl.dict"))  # type: ignore[arg-type]
-
-
-def test_a_real_tokenizer(shared: Path) -> None:
-    folder = shared / "tokenizers" / "bielik-11b-v2.5"
-    tokenizer = TokenizerWrapper(
-        PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), bos_token="<s>")
-    )
-    model = tiny_model(vocabulary=len(tokenizer))
-    expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=16))
-    oracle = Reference([response.token for response in expected], wrong=0.3)
-    got = list(stream_generate(model, tokenizer, TEXT, max_tokens=16, drafter=oracle, num_draft_tokens=8))
-    assert comparable(got) == comparable(expected)

@@ -1,23 +1,15 @@
 """The lookup drafter: chains of look-ups and copies, against a twin that looks everything up afresh."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import Dictionary, Entry
-from spectool.build.dictionary.backoff_stage import count_and_build
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.corpora import open_corpus
-from spectool.measure.replay import replay
-from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.dictionaries import written
-from spectool.tokenization.opening import open_tokenizer
 
 CHAIN = [
     Entry((1,), 2, 0.5),
@@ -101,25 +93,6 @@ def test_going_on_is_proposing_after_the_tokens(chain: Dictionary) -> None:
     assert history.extend([99], 3).tokens == ()
 
 
-def test_each_token_has_its_probability(chain: Dictionary) -> None:
-    drafter = LookupDrafter(chain)
-    drafter.start([1])
-    assert drafter.propose(3).probabilities == pytest.approx((0.5, 0.75, 0.25), abs=0.01)
-
-
-def test_nothing_to_draft_from_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs a dictionary, the history, or both"):
-        LookupDrafter()
-
-
-@pytest.mark.parametrize("given", ["pl.dict", Path("pl.dict"), [Path("pl.dict")]])
-def test_a_path_is_no_open_dictionary(given: Any) -> None:
-    with pytest.raises(
-        RuntimeUnsupported, match=r"expected an open dictionary, got 'pl\.dict'\. Open one .* load_drafter"
-    ):
-        LookupDrafter(given)
-
-
 def test_history_alone_needs_one_repeated_token() -> None:
     drafter = LookupDrafter(history=True)
     drafter.start([5, 6, 7, 5])
@@ -192,51 +165,3 @@ def test_the_last_of_equally_sure_dictionaries_is_followed(chain: Dictionary, ot
         drafter.start([1])
         assert proposed(drafter, 1) == [expected], "both say 0.5 after 1"
         assert drafter.name == "dictionary"
-
-
-def test_one_dictionary_in_a_list_is_that_dictionary(chain: Dictionary) -> None:
-    alone, listed = LookupDrafter(chain, history=True), LookupDrafter([chain], history=True)
-    for drafter in (alone, listed):
-        drafter.start([1, 2, 50, 51, 1, 2])
-    assert listed.propose(8) == alone.propose(8)
-
-
-def test_look_ups_grow_with_the_number_of_dictionaries(
-    chain: Dictionary, other: Dictionary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = {"step": 0, "advance": 0}
-    for name in counted:
-        plain = getattr(Dictionary, name)
-
-        def counting(*given: object, name: str = name, plain: Callable[..., object] = plain) -> object:
-            counted[name] += 1
-            return plain(*given)
-
-        monkeypatch.setattr(Dictionary, name, counting)
-
-    def calls(several: Sequence[Dictionary]) -> dict[str, int]:
-        drafter = LookupDrafter(several)
-        drafter.start([1])
-        counted.update(step=0, advance=0)
-        assert len(drafter.propose(8).tokens) == 8
-        drafter.commit([2, 4, 1])
-        return dict(counted)
-
-    assert calls([chain]) == {"step": 8, "advance": chain.max_context}
-    for number in (2, 4, 8):
-        found = calls([other, chain] * (number // 2))
-        assert found["step"] <= 9 * number and found["advance"] <= 12 * number
-
-
-def test_a_dictionary_of_a_text_saves_passes_on_that_text(tmp_path: Path) -> None:
-    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
-    out = tmp_path / "uk.dict"
-    corpus = open_corpus("sample:uk")
-    count_and_build(tokenizer, corpus, out, BackoffOptions(discount=0.3, min_count=1), lambda step: None)
-    documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:uk")])
-    alone = replay(documents, LookupDrafter(Dictionary(out)))
-    assert alone.tokens_per_pass > 3
-    assert set(alone.proposed_by) == {"dictionary"}
-    assert alone.tokens == sum(map(len, documents))
-    with_history = replay(documents, LookupDrafter(Dictionary(out), history=True))
-    assert with_history.tokens == alone.tokens

@@ -10,12 +10,11 @@ import pytest
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
-from spectool.tests.runtime.models import Counted, perturbed, plain, tiny_model
+from spectool.tests.runtime.models import Counted, plain, tiny_model
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 PROMPT = [7, 8, 9, 7, 8]
@@ -90,29 +89,6 @@ def test_an_interrupted_pass_is_forgotten(model: Any, counted: Counted, fail_at:
     counted.fail_at = -1
     drafter.start(PROMPT)
     assert list(drafter.propose(5).tokens) == plain(model, PROMPT, 5)
-
-
-def test_early_close_then_the_next_turn(model: Any) -> None:
-    drafter = ModelDrafter(perturbed(model, noise=0.03))
-    first = generate_step(mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8)
-    yielded = [next(first)[0] for _ in range(7)]
-    first.close()
-    turn = [*PROMPT, *yielded, 77]
-    total = DraftStatistics()
-    steps = generate_step(mx.array(turn), model, drafter=drafter, num_draft_tokens=8, max_tokens=20, statistics=total)
-    assert [token for token, _, _ in steps] == plain(model, turn, 20)
-    fresh = DraftStatistics()
-    list(
-        generate_step(
-            mx.array(turn),
-            model,
-            drafter=ModelDrafter(perturbed(model, noise=0.03)),
-            num_draft_tokens=8,
-            max_tokens=20,
-            statistics=fresh,
-        )
-    )
-    assert total == fresh, "a used cache drafts as a fresh one does"
 
 
 def test_no_pass_is_made_for_drafts_that_are_probably_wrong(model: Any) -> None:

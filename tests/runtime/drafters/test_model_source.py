@@ -203,8 +203,10 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
     source.draft(list(range(2, 20)), EXTENSIONS, 1)
     traced.passes.clear()
 
+    mx.enable_compile()
     with pytest.raises(ValueError, match="eval an array during function transformations"):
         mx.compile(propose)(mx.zeros(1))
+    mx.disable_compile()
     assert len(traced.passes) == 7
 
 
@@ -215,15 +217,6 @@ def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
     assert healed != ids[-1]
     for text in ([*ids, 9], [*ids, 9, 10]):
         twin.check(text, PLAIN_ONLY, 3, source.draft(text, PLAIN_ONLY, 3))
-
-
-def test_a_new_text_is_fed_from_where_it_differs(llama: Any) -> None:
-    counted = Counted(llama)
-    source = ModelSource(counted)
-    source.draft([5, 6, 7, 8, 9], FirstTokenRule(), 1)
-    counted.passes.clear()
-    source.draft([5, 6, 7, 10, 11], FirstTokenRule(), 1)
-    assert counted.passes == [2]
 
 
 def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +269,6 @@ def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint
         ids = [*ids[: len(ids) - healed], *further[:3], 5]
 
 
-def test_more_keeps_to_the_least_probability(llama: Any) -> None:
-    source = ModelSource(llama, min_probability=0.999)
-    assert len(source.draft([5, 6, 7], FirstTokenRule(), 4)[0]) == 1
-    assert source.more() == []
-
-
 @pytest.mark.parametrize("fail_at", [1, 2, 3])
 def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) -> None:
     counted, ids = Counted(llama), list(range(2, 12))
@@ -300,11 +287,3 @@ def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -
         with pytest.raises(RuntimeUnsupported, match=f"token {wrong}: the model has 64 rows"):
             source.draft([5, 6, 8, wrong], FirstTokenRule(), 2)
     twin.check([5, 6, 8], FirstTokenRule(), 2, source.draft([5, 6, 8], FirstTokenRule(), 2))
-
-
-def test_nothing_to_choose_from(llama: Any) -> None:
-    source = ModelSource(llama)
-    absent = np.array([VOCABULARY + 6], dtype=np.int32)
-    for constraint in (FirstTokenRule(first=absent), FirstTokenRule(absent, absent)):
-        assert source.draft([5, 6], constraint, 3) == ([], False)
-    assert source.draft([5, 6], FirstTokenRule(), 0) == ([], False)

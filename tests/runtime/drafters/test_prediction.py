@@ -7,20 +7,15 @@ from itertools import product
 from time import process_time
 from typing import Any
 
-import mlx.core as mx
 import pytest
 
-from spectool import RuntimeUnsupported
-from spectool.runtime import generate
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, accepted_length
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
-from spectool.runtime.loading import load_model
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
@@ -163,20 +158,6 @@ def test_time_for_a_token_does_not_grow_with_the_prediction() -> None:
     (short_before, short_each), (long_before, long_each) = best
     assert long_before < 8 * 3 * short_before
     assert long_each < 3 * short_each
-
-
-def test_a_prediction_may_be_an_array() -> None:
-    model, tokenizer = load_model(str(demo_path("target")))
-    text = generate(model, tokenizer, [5], max_tokens=40, num_draft_tokens=0)
-    ids, statistics = mx.array(tokenizer.encode(text, add_special_tokens=False)), DraftStatistics()
-    options: Any = {"max_tokens": 40, "num_draft_tokens": 8, "statistics": statistics}
-    assert generate(model, tokenizer, [5], prediction=ids, **options) == text
-    assert statistics.accepted_by["prediction"] > 20
-    for wrong in (5, ["a"], mx.array([0.5]), mx.array([[1]])):
-        with pytest.raises(RuntimeUnsupported, match="prediction: expected"):
-            generate(model, tokenizer, [5], prediction=wrong)
-    with pytest.raises(RuntimeUnsupported, match="stop_strings: expected a text or texts, got 5"):
-        generate(model, tokenizer, [5], stop_strings=[5])
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5"])

@@ -103,15 +103,6 @@ def test_nothing_to_propose() -> None:
     assert "translate" not in [call[0] for call in translator.calls]  # type: ignore[index]
 
 
-def test_names_and_cost() -> None:
-    source = Guesses([1])
-    assert not TranslatedDrafter(source, Scripted()).costs_a_pass
-    source.costs_a_pass = True  # type: ignore[attr-defined]
-    drafter = TranslatedDrafter(source, Scripted())
-    assert drafter.costs_a_pass
-    assert drafter.name == drafter.propose(1).source == "model"
-
-
 class Knows(DraftSource):
     """A source that knows the whole text in draft ids; its place is the length of the context."""
 

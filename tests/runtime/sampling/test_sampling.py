@@ -1,8 +1,6 @@
 """Samplers with a known distribution: equal to mlx-lm's, in what they say and in what they draw."""
 
 import math
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -31,13 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave mlx-lm's filters uncompiled: on a CPU each takes seconds to compile."""
-    if "slow" not in request.keywords:
-        mx.disable_compile()
-    yield
-    mx.enable_compile()
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def sampling_of(settings: dict[str, Any]) -> Sampling:
@@ -189,22 +181,6 @@ def test_a_token_forced_on_a_draft_that_has_it_not() -> None:
     assert float(distribution[0, -1]) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["temperature", "all"])
-def test_cost_on_a_large_vocabulary(name: str) -> None:
-    sampling = sampling_of(SETTINGS[name])
-    logprobs = normalised(logits_of(10, rows=5, vocabulary=32_000))
-    times: dict[str, list[float]] = {"draw": [], "probabilities": []}
-    for _ in range(30):
-        for kind, work in (("draw", sampling), ("probabilities", sampling.probabilities)):
-            begun = time.perf_counter()
-            mx.eval(work(logprobs))
-            times[kind].append(time.perf_counter() - begun)
-    medians = {kind: float(np.median(seconds)) for kind, seconds in times.items()}
-    print(name, {kind: f"{seconds * 1e3:.2f} ms" for kind, seconds in medians.items()})
-    assert medians["probabilities"] < 5 * medians["draw"]
-
-
 @pytest.mark.parametrize(
     ("setting", "wrong"),
     [
@@ -273,14 +249,6 @@ def test_the_largest_biases_and_penalties_together_leave_probabilities() -> None
         assert mx.isfinite(log_probabilities(logits)).all(), settings
         for temperature in (1e-6, 1.0, 1e308):
             assert mx.allclose(block_sum(Sampling(temperature).probabilities(logits)), mx.ones(1)), settings
-
-
-def test_penalties_may_be_numbers_of_numpy() -> None:
-    logits, tokens = mx.array(logits_of(3)), mx.array([1, 1, 4])
-    names = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-    made = [checked_processors(**dict.fromkeys(names, number)) for number in (2.0, np.float32(2), np.int64(2))]
-    expected, *others = [processed(logits, processors, tokens) for processors in made]
-    assert all(mx.array_equal(other, expected) for other in others)
 
 
 def test_top_p_0_leaves_the_most_probable_token() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from mlx_lm import sample_utils
@@ -29,9 +28,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, vocabulary_size
-from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.fake_drafters import Fixed
-from spectool.tests.runtime.models import KINDS, plain, tiny_model
+from spectool.tests.runtime.models import KINDS, tiny_model
 from spectool.tests.runtime.wider import EXTRA, ROWS, copied
 
 
@@ -57,22 +55,7 @@ def test_the_limit_is_the_number_of_the_models_own_logits(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt",
-    [
-        [ROWS],
-        [5, 70_000, 6],
-        [-1],
-        [2**31],
-        [2**70],
-        [1.0],
-        [True],
-        ["a"],
-        [None],
-        [[1, 2]],
-        mx.array([3, ROWS]),
-        mx.array([-1]),
-    ],
-    ids=str,
+    "prompt", [[ROWS], [5, 70_000, 6], [-1], [2**70], mx.array([3, ROWS]), mx.array([-1])], ids=str
 )
 def test_prompts_in_python(loaded: tuple[Any, Any], prompt: Any) -> None:
     model, _ = loaded
@@ -82,23 +65,6 @@ def test_prompts_in_python(loaded: tuple[Any, Any], prompt: Any) -> None:
         generate_step(prompt, model)
     with pytest.raises(TokenOutOfRange, match=r"^prompt: token"):
         generate(*loaded, prompt)
-
-
-def test_arrays_that_are_no_row_of_ids(loaded: tuple[Any, Any]) -> None:
-    for wrong in (mx.array([[1, 2]]), mx.array([1.0, 2.0]), mx.array(3)):
-        with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected token ids of shape \[tokens\], got"):
-            generate_step(wrong, loaded[0])
-    for nothing in ([], mx.array([])):
-        with pytest.raises(RuntimeUnsupported, match=r"^prompt: expected at least one token, got none"):
-            generate_step(nothing, loaded[0])
-
-
-def test_all_forms_of_right_ids_give_the_same_text(loaded: tuple[Any, Any]) -> None:
-    ids = [5, ROWS - 1, 0, 9]
-    expected = generate(*loaded, ids, max_tokens=6)
-    assert expected
-    for same in (tuple(ids), np.array(ids), list(np.array(ids)), mx.array(ids), mx.array(ids, dtype=mx.uint32)):
-        assert generate(*loaded, same, max_tokens=6) == expected  # type: ignore[arg-type]
 
 
 def test_the_text_of_the_token_is_named(loaded: tuple[Any, Any]) -> None:
@@ -178,65 +144,11 @@ def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path, added: dict[
         assert bool(written) == (token < 1100)
 
 
-def test_the_first_pass_has_drafts_too() -> None:
-    model = tiny_model()
-    text, drafter = plain(model, [7], 9), Fixed([])
-    drafter = Fixed(text)
-    cycles: list[Any] = []
-    steps = generate_step([7], model, drafter=drafter, num_draft_tokens=8, max_tokens=9, on_cycle=cycles.append)
-    assert [token for token, _, _ in steps] == text
-    assert cycles[0].accepted == 8
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-p", "Hej <extra> tam", "--repetition-penalty", "1.3"],
-        ["-p", "Hej <extra> tam", "--show-drafts", "--temp", "0.7"],
-    ],
-)
-def test_generate_says_so_in_one_line(
-    path: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["generate", "--model", path, "-m", "3", *arguments])
-    assert not any(tmp_path.iterdir())
-    assert result.exit_code == 1
-    error = result.stderr.splitlines()[-1]
-    assert "token 1536 ('<extra>'): the model has 1,536 rows" in error
-    assert error.startswith("Error: prompt: ")
-
-
-def test_chat_refuses_the_turn_and_goes_on(tmp_path: Path) -> None:
-    path = copied(tmp_path, template=TEMPLATE)
-    said = "Most w\nHej <extra> tam\nMost w\n"
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "4", "--repetition-penalty", "1.5"], input=said)
-    assert result.exit_code == 1, result.output
-    assert result.stderr.count("Error: prompt: token 1536 ('<extra>')") == 1
-    assert len(result.stdout.splitlines()) == 2
-
-
-def test_bench_refuses_the_prompt(path: str, tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("Hej <extra> tam\n")
-    asked = [
-        "bench",
-        "--drafter",
-        "history",
-        "--model",
-        path,
-        "--prompts",
-        str(corpus),
-        "--count",
-        "1",
-        "--tokens",
-        "4",
-        "-o",
-        str(tmp_path / "run.bench"),
-    ]
+def test_generate_says_so_in_one_line(path: str) -> None:
+    asked = ["generate", "--model", path, "-m", "3", "-p", "Hej <extra> tam", "--repetition-penalty", "1.3"]
     result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 1, result.output
-    assert "token 1536 ('<extra>'): the model has 1,536 rows" in result.stderr.splitlines()[-1]
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("Error: prompt: token 1536 ('<extra>'): the model has 1,536 rows")
 
 
 @pytest.mark.parametrize("kind", [mx.int8, mx.uint8, mx.int16, mx.uint32, mx.int64])
@@ -257,28 +169,6 @@ def test_a_large_bias_holds_for_drafts_too(bias: float, temp: float) -> None:
         assert [token for token, _, _ in steps] == [5] * 8
     with pytest.raises(RuntimeUnsupported, match="numbers up to"):
         make_logits_processors({5: 3e38})
-
-
-@pytest.mark.parametrize(
-    "options, name",
-    [
-        ({"num_draft_tokens": 1.5}, "num_draft_tokens"),
-        ({"num_draft_tokens": "3"}, "num_draft_tokens"),
-        ({"num_draft_tokens": -1}, "num_draft_tokens"),
-        ({"max_tokens": -2}, "max_tokens"),
-        ({"max_tokens": None}, "max_tokens"),
-        ({"sampler": lambda logprobs: mx.array([100_000])}, "sampler"),
-        ({"sampler": lambda logprobs: mx.array([-1])}, "sampler"),
-        ({"logits_processors": make_logits_processors({1536: 100.0})}, "logit_bias"),
-        ({"stop_tokens": 5}, "stop_tokens"),
-        ({"stop_tokens": "a"}, "stop_tokens"),
-        ({"stop_tokens": mx.array([0.5])}, "stop_tokens"),
-        ({"cached_tokens": None}, "cached_tokens"),
-    ],
-)
-def test_what_no_generation_can_do_is_refused_by_name(options: dict[str, Any], name: str) -> None:
-    with pytest.raises(RuntimeUnsupported, match=f"^{name}: "):
-        list(generate_step([7], tiny_model(), **{"max_tokens": 4, **options}))
 
 
 @pytest.mark.parametrize("kind", [list, set, mx.array])

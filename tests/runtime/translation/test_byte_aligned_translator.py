@@ -175,18 +175,6 @@ def test_one_translator_for_many_texts(pair: str, world: Callable[[str], World],
             assert np.array_equal(used.constraint().extensions, fresh.constraint().extensions)
 
 
-@pytest.mark.nightly
-def test_byte_tokens_side_by_side_are_no_merge_site(world: Callable[[str], World]) -> None:
-    """A newline is a byte token of this target; a second one leaves the first as it is."""
-    here = world("qwen2.5:bielik-11b-v2.5")
-    translator = here.translator()
-    translator.commit(here.target.encode("Tak.\n"))
-    assert here.target.token_bytes[here.target.encode("Tak.\n")[-1]] == b"\n"
-    (line,) = here.draft.encode("\n")
-    assert here.twin.translate(here.target.encode("Tak.\n"), [line]).boundary
-    assert translator.constraint().allows(line, False)
-
-
 class Perfect(DraftSource):
     """A draft that knows the text in its own ids, and goes on with them where the context is a part of it."""
 

@@ -7,9 +7,6 @@ from time import thread_time
 import pytest
 
 from spectool.lab.ngram_model import DraftSource
-from spectool.lab.prompt_lookup import PromptLookupDrafter
-from spectool.runtime.drafters.drafter import Drafter
-from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.runtime.translation.worlds import World
 
@@ -110,26 +107,4 @@ def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
     # long, 1,600 to 3,200 takes 2.4, 3,200 to 6,400 takes 2.2.
     longer = {"newlines": 2, "digits": 2}
     found = {kind: too_slow(generate, ids_of(here, kind, count * longer.get(kind, 1))) for kind in KINDS}
-    assert not any(found.values()), found
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: LookupDrafter(history=True),
-        PromptLookupDrafter,
-    ],
-    ids=["history", "prompt look-up"],
-)
-def test_drafters_that_look_things_up(make: Callable[[], Drafter], world: Callable[[str], World]) -> None:
-    here, drafter = world("other:target"), make()
-
-    def generate(ids: Sequence[int]) -> None:
-        half = len(ids) // 2
-        drafter.start(ids[:half])
-        for token in ids[half:]:
-            drafter.propose(4)
-            drafter.commit([token])
-
-    found = {kind: too_slow(generate, ids_of(here, kind, 2000)) for kind in KINDS}
     assert not any(found.values()), found

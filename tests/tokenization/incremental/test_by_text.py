@@ -12,8 +12,6 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from spectool.build.alignment.check import check_joins
-from spectool.build.alignment.spellings import spellings
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.incremental.by_text import TailReencoder, recent
@@ -128,23 +126,6 @@ def made(kind: str, sample: list[str]) -> Tokenizer:
     spec = json.loads((demo_path("target") / "tokenizer.json").read_text())
     spec["pre_tokenizer"] = {"type": "UnicodeScripts"}
     return Tokenizer("scripts", Backend.from_str(json.dumps(spec)), Roles())
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["BPE", "Unigram", "Unigram with an artificial space", "UnicodeScripts"])
-def test_tokens_that_go_on_behind_spaces(
-    kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str], other_bundled: Tokenizer
-) -> None:
-    """Nothing is taken for granted of where a tokenizer begins again: the tokenizer itself says whether a cut holds."""
-    tokenizer = crossing_spaces(kind)
-    if kind != "UnicodeScripts":
-        assert any(b" " in raw.strip() for raw in tokenizer.token_bytes)
-    texts = ["".join(sample[begin : begin + 4]) for begin in range(0, 80, 4)]
-    found = check_joins(
-        "target", other_bundled, tokenizer, TailReencoder(tokenizer), spellings(other_bundled, tokenizer), texts
-    )
-    assert found.places > 1000
-    assert not found.different, str(found)
 
 
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])

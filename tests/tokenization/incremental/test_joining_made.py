@@ -91,23 +91,3 @@ def test_every_cut_of_short_texts(made: tuple[IncrementalBPE, Reference], text: 
         left, right = oracle.encode(text[:at]), oracle.encode(text[at:])
         assert joined(encoder.join(left, tuple(right)), left) == whole, at
         assert encoder.boundary_holds(left, right) == (not left or not right or at in oracle.ends(whole)), at
-
-
-def test_strings_are_counted(made: tuple[IncrementalBPE, Reference]) -> None:
-    """Nothing is encoded at a sure border, and the same word once."""
-    encoder, oracle = made
-    before = encoder.string_calls
-    encoder.join(oracle.encode("kot ko"), tuple(oracle.encode(" kot")))
-    assert encoder.string_calls == before
-    for text in ("kkot ko", "ko, ko", "<th<th ko"):
-        encoder.join(oracle.encode(text), tuple(oracle.encode("tkot")))
-    assert encoder.string_calls == before + 1
-    encoder.join(oracle.encode("kot <th"), tuple(oracle.encode("ink>")))
-    assert encoder.string_calls == before + 2
-
-
-def test_nothing_is_joined_to_nothing(made: tuple[IncrementalBPE, Reference]) -> None:
-    encoder, oracle = made
-    assert joined(encoder.join([], ()), []) == []
-    assert encoder.boundary_holds([], oracle.encode("kot"))
-    assert encoder.spell(b"") == ()

@@ -1,15 +1,55 @@
-"""A model of the hub that is in the local cache is opened from there, at once, even if the hub cannot be reached."""
+"""Names that may be hub ids: one request, and an error at once where there is nothing."""
 
 import os
 import shutil
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
+from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.artifact import read_manifest
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_model
 from spectool.tests.running import process
+from spectool.tokenization.opening import open_tokenizer
+
+
+@pytest.fixture
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A hub that nobody answers for; the names that were asked for."""
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def refuse(self: object, name: str, **options: object) -> None:
+        asked.append(name)
+        raise ConnectionError("Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    return asked
+
+
+def test_a_mistyped_path_is_asked_for_once(unreachable: list[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(TokenizerError, match=r"modles/gemma: no such directory; as a hub id, not found \(Name or"):
+        open_tokenizer("modles/gemma")
+    with pytest.raises(RuntimeUnsupported, match="modles/gemma: no such directory; as a hub id, not found"):
+        load_model("modles/gemma")
+    assert unreachable == ["modles/gemma"] * 2
+    assert time.monotonic() - began < 20  # imports, and no retries
+
+
+def test_what_is_no_hub_id_asks_nobody(unreachable: list[str]) -> None:
+    for name in ("./modles/gemma", "models/pl/gemma", "gemma"):
+        with pytest.raises(TokenizerError, match="not a hub id"):
+            open_tokenizer(name)
+    assert unreachable == []
+
+
+# A model of the hub that is in the local cache is opened from there, at once, even if the hub cannot be reached.
+
 
 REVISION = "0" * 40
 
