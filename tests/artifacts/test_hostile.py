@@ -70,9 +70,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(
-    "number", [20, pytest.param(120, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
-)
+@hostile.numbers(12, 120)
 def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
     hostile.assert_harmless(
         __name__, "dictionary", example_dictionary, number, tmp_path, "spectool.tests.artifacts.marisa_file:CHANGES"
@@ -163,9 +161,7 @@ def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "x.align"
 
 
-@pytest.mark.parametrize(
-    "number", [20, pytest.param(200, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
-)
+@hostile.numbers(12, 200)
 def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> None:
     hostile.assert_harmless(__name__, "alignment", example_alignment, number, tmp_path, f"{__name__}:NUMBERS")
 
@@ -205,9 +201,7 @@ def example(folder: Path) -> Path:
     return folder / "x.pack"
 
 
-@pytest.mark.parametrize(
-    "number", [40, pytest.param(400, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
-)
+@hostile.numbers(12, 400)
 def test_packs(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, number: int) -> None:
     hostile.assert_harmless(
         __name__, "pack", example(tmp_path_factory.mktemp("hostile")), number, tmp_path, f"{__name__}:DECOMPRESSED"

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as Backend
 from spectool import SpectoolError
 from spectool.build import counting
 from spectool.build.corpus_reading import in_parts
-from spectool.build.counting import BREAK, Counts
+from spectool.build.counting import BREAK
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
@@ -42,11 +42,6 @@ def corpus_of(folder: Path, texts: list[str]) -> Corpus:
     path = folder / "text.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     return open_corpus(str(path))
-
-
-def columns(counts: Counts, order: int) -> list[list[int]]:
-    level = counts.levels[order - 1]
-    return [level.prefix.tolist(), level.symbol.tolist(), level.count.tolist()]
 
 
 @pytest.mark.parametrize("sample", ["pl", "uk"])

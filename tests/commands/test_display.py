@@ -6,7 +6,7 @@ import sys
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from tokenizers import Tokenizer, decoders, models
@@ -100,6 +100,7 @@ def test_bytes_that_are_no_text_do_not_hold_the_rest_back() -> None:
     assert click.unstyle(shown(cycles_of(data, [1] * 20, []))) == "\ufffd" * 6 + "koniec"
 
 
+@settings(max_examples=25)
 @given(
     st.text(max_size=30),
     st.lists(st.integers(1, 6), max_size=20),

@@ -13,7 +13,6 @@ from spectool.corpora import open_corpus
 
 POLISH = "Książka, którą mam, jest żółta.\nWłaśnie ją czytałem: „Gęś”.\n"
 UKRAINIAN = "Моя книжка лежить на столі.\nЇї читає сестра з Києва.\n"
-TATAR = "Bu kitapnı qırımtatarlar içün yazğanlar.\nÖzü şeerde yaşay.\n"
 CODECS = [
     (POLISH, "cp1250"),
     (UKRAINIAN, "koi8-u"),

@@ -7,8 +7,6 @@ import pytest
 
 from spectool.corpora import Corpus, open_corpus, readers
 
-PARAGRAPHS = "Тема\r\n- раз\r\n- два\r\n\r\n \nКінець.\n\n"
-
 
 def write(path: Path, content: str) -> Path:
     path.parent.mkdir(exist_ok=True)

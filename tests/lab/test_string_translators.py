@@ -76,22 +76,6 @@ def test_the_window_absorbs_the_draft() -> None:
     assert tokens(WORDS, NaiveTranslator(SYLLABLES, WORDS).translate(ids(SYLLABLES, "t"))) == ["t"]
 
 
-def test_the_window_is_so_many_draft_tokens() -> None:
-    """Only a window that reaches back to ``k`` sees that ``ot`` is part of ``kot``."""
-    drafts = ids(SYLLABLES, "t")
-    for window, expected in ((1, ["t"]), (2, [])):
-        translator = ContextTranslator(SYLLABLES, WORDS, window, 0)
-        translator.commit(ids(WORDS, "k"))
-        translator.commit(ids(WORDS, "o"))
-        assert tokens(SYLLABLES, translator.draft_context()) == ["k", "o"]
-        assert tokens(WORDS, translator.translate(drafts)) == expected
-        assert translator.string_calls == 8
-    with pytest.raises(ValueError, match="at least 1 context token, got 0"):
-        ContextTranslator(SYLLABLES, WORDS, 0)
-    with pytest.raises(ValueError, match="0 context tokens or more, got -1"):
-        ContextTranslator(SYLLABLES, WORDS, 1, -1)
-
-
 def test_the_window_back_is_written_anew() -> None:
     """``t`` and then ``a`` become ``ta``."""
     translator = ContextTranslator(SYLLABLES, WORDS, window_back=1)

@@ -115,9 +115,3 @@ def test_the_path_that_a_saved_prompt_names_is_compared_and_not_followed(
     assert load_prompt_cache(path, model, str(tmp_path / "m"))
     with pytest.raises(RuntimeUnsupported, match="got one of m"):
         load_prompt_cache(path, model, "real")
-
-
-def read(model: Any) -> list[Any]:
-    cache = make_prompt_cache(model)
-    mx.eval(model(mx.array([BEGIN]), cache=cache))
-    return cache

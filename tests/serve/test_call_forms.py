@@ -188,7 +188,7 @@ def test_every_form_that_mlx_lm_knows_is_in_the_table_and_has_examples() -> None
 
 @pytest.mark.parametrize(("kind", "text", "calls"), EXAMPLES)
 def test_calls_are_what_was_written_in_pieces_of_any_size(kind: str, text: str, calls: Calls) -> None:
-    for size in (*range(1, 40), 10**6):
+    for size in (1, 2, 3, 5, 8, 13, 21, 34, 10**6):
         rest, found = said(kind, text, size=size)
         assert found == calls, size
         assert rest.strip() == ""

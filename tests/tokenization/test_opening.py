@@ -13,7 +13,6 @@ from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
-from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.tokenization.fingerprint import PROBES, probed
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -319,33 +318,6 @@ def test_a_pattern_on_which_the_library_panics_is_an_error(byte_level: Backend) 
     for read in reads:
         with pytest.raises(TokenizerError, match="cannot encode a text"):
             read()
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        normalizers.Sequence([normalizers.Replace("q", "qq")] * 24),
-        normalizers.Sequence([normalizers.Replace("q", "ww"), normalizers.Replace("w", "qq")] * 12),
-        normalizers.Sequence([normalizers.Replace(Regex(r"\w"), "ab")] * 24),
-        normalizers.Replace("q", "w" * 1_000_000),
-    ],
-)
-def test_a_normalizer_that_multiplies_a_text_is_refused(
-    byte_level: Backend, step: normalizers.Normalizer, tmp_path: Path
-) -> None:
-    byte_level.normalizer = step
-    with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
-        open_tokenizer(byte_level)
-    for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
-        shutil.copyfile(demo_path("draft") / name, tmp_path / name)
-    byte_level.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match="makes a text more than 100 times longer"):
-        load_model(str(tmp_path))
-
-
-def test_a_normalizer_that_lengthens_a_text_a_little_is_taken(byte_level: Backend) -> None:
-    byte_level.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", "<newline>")])
-    assert open_tokenizer(byte_level).encode("\n") == open_tokenizer(byte_level).encode("<newline>")
 
 
 def test_an_id_far_beyond_all_others_is_refused_by_name(byte_level: Backend) -> None:

@@ -1,7 +1,6 @@
 """``spectool lab fairness`` from models and text to figures, on the demo models."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -70,28 +69,20 @@ def figures_of(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code"),
     [
-        (["--task", "uk=nowhere.txt"], 1, "nowhere.txt: expected a file, a folder or a preset"),
-        (["--task", "a=sample:uk", "--task", "a=sample:pl"], 2, "--task: two are called a"),
-        (["--task", "sample:uk", "--cost", "1", "--cost", "2", "--cost", "3"], 2, "3 --cost for 1 drafts"),
-        (["--task", "sample:uk", "--draft", "target={work}/other"], 2, "target is taken"),
-        (
-            ["--task", "sample:uk", "--alignment", "{work}/other.align"],
-            1,
-            "other.align: expected an alignment of",
-        ),
-        (["--task", "sample:uk", "--alignment", "{work}/nothing"], 1, "nothing: no such file"),
-        (["--task", "sample:uk", "-o", "{work}"], 1, "exists already"),
+        (["--task", "uk=nowhere.txt"], 1),
+        (["--task", "a=sample:uk", "--task", "a=sample:pl"], 2),
+        (["--task", "sample:uk", "--cost", "1", "--cost", "2", "--cost", "3"], 2),
+        (["--task", "sample:uk", "--draft", "target={work}/other"], 2),
+        (["--task", "sample:uk", "--alignment", "{work}/other.align"], 1),
     ],
 )
-def test_errors(arguments: list[str], code: int, said: str, work: Path, tmp_path: Path) -> None:
+def test_errors_leave_nothing(arguments: list[str], code: int, work: Path, tmp_path: Path) -> None:
     given = [argument.replace("{work}", str(work)) for argument in arguments]
-    out = [] if "-o" in given else ["-o", str(tmp_path / "out")]
-    result = run("--draft", f"draft={DRAFT}", *given, *out)
+    result = run("--draft", f"draft={DRAFT}", *given, "-o", tmp_path / "out")
     assert result.exit_code == code, result.output
-    assert re.search(said, " ".join(result.output.split())), result.output
-    assert not (tmp_path / "out").exists()
+    assert "Error: " in result.output and not (tmp_path / "out").exists()
 
 
 def test_an_interruption_keeps_finished_tasks_and_the_same_command_goes_on(

@@ -3,11 +3,9 @@
 from importlib.resources import files
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from spectool import ArtifactError, SpectoolError
+from spectool import SpectoolError
 from spectool.lab.sweep.grid import DictSpecAxes, Language, read_grid
 from spectool.lab.sweep.results import SCHEMA, SweepRow, key, read_runs, write_runs
 
@@ -100,21 +98,3 @@ def test_of_equal_runs_the_first_counts(tmp_path: Path) -> None:
     assert key(first) == key(again) != key(other)
     write_runs(tmp_path / "runs.parquet", [first, again, other])
     assert read_runs(tmp_path / "runs.parquet") == [first, other]
-
-
-@pytest.mark.parametrize("damage", ["cut", "text", "another table", "another version", "missing"])
-def test_another_file_is_named_and_refused(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "runs.parquet"
-    write_runs(path, [row(language="pl")])
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-100])
-    elif damage == "text":
-        path.write_text("runs")
-    elif damage == "another table":
-        pq.write_table(pa.table({"a": [1]}), path)
-    elif damage == "another version":
-        pq.write_table(pa.Table.from_pylist([], SCHEMA.with_metadata({"spectool-runs": "0"})), path)
-    else:
-        path.unlink()
-    with pytest.raises(ArtifactError, match=r"runs\.parquet: "):
-        read_runs(path)

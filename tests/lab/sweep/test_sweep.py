@@ -146,14 +146,6 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
         )
 
 
-def test_a_second_call_measures_nothing(swept: tuple[Path, dict[str, Any]]) -> None:
-    folder, first = swept
-    runs = (folder / "out" / "runs.parquet").read_bytes()
-    again = facts(folder / "grid.toml", "-o", folder / "out")
-    assert again == {**first, "measured": 0, "seconds": again["seconds"]}
-    assert (folder / "out" / "runs.parquet").read_bytes() == runs
-
-
 def test_only_what_is_new_is_measured(tmp_path: Path) -> None:
     text, grid = tmp_path / "pl.txt", tmp_path / "grid.toml"
     text.write_bytes(sample_path("pl").read_bytes())

@@ -1,6 +1,5 @@
 """A training that was killed goes on with the same numbers, to the bit."""
 
-import fcntl
 import signal
 import subprocess
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from spectool.lab.resumable import work_path
 from spectool.tests.lab.training.tiny import curve, interrupted_at, run, started, trained
-from spectool.tests.running import error_of
 
 # A softmax by sample, both lengths of rows, checkpoints that are no measurements.
 RUN = ["--steps", 60, "--softmax-classes", 300, "--measure-every", 5, "--checkpoint-every", 7, "--seed", 2]
@@ -65,19 +63,3 @@ def test_killed_between_curve_and_checkpoint(whole: Path, tmp_path: Path) -> Non
     assert len(curve(work_path(out))) == 49
     assert "resuming after step 42 of 60" in run(*RUN, "-o", out).stderr
     same(out, whole)
-
-
-def test_another_command_there_is_an_error(tmp_path: Path) -> None:
-    out = tmp_path / "draft"
-    broken(out, 14)
-    before = sorted(path.name for path in work_path(out).iterdir())
-    message = error_of(run(*RUN, "-o", out, "--seed", 3, "--corpus", "sample:uk"))
-    assert "another training was begun there: seed is 2 there and 3 now; corpora" in message
-    assert "is None there and sample:uk now" in message
-    assert "choose another -o" in message
-    assert sorted(path.name for path in work_path(out).iterdir()) == before
-    with (work_path(out) / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "another training is writing there" in error_of(run(*RUN, "-o", out))
-    (work_path(out) / "checkpoint.safetensors").write_bytes(b"damaged")
-    assert "not a readable checkpoint" in error_of(run(*RUN, "-o", out))

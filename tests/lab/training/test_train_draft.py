@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from spectool.corpora import open_corpus
 from spectool.lab.training.text import in_valid
 from spectool.tests.lab.training.tiny import OTHER, TOKENIZER, curve, run, trained
-from spectool.tests.running import error_of
 from spectool.tokenization.opening import open_tokenizer
 
 FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -109,22 +107,6 @@ def test_a_finished_training_is_not_done_again(made: tuple[Path, dict[str, Any]]
     result = run(*RUN, "-o", out)
     assert "is finished already" in result.stderr
     assert f"{record['held_out']['bits_per_byte']:.4f} bits per byte" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--step-tokens", 100], r"--step-tokens 100, --length 32: expected .* Give an even --length, .* 96"),
-        (["--length", 33], "expected an even length"),
-        (["--rate", 1e30], "the loss of step .* expected a number. Lower --rate"),
-        (["--valid", "sample:xx"], "no such sample"),
-        (["--length", 8192, "--step-tokens", 8192], "at most the model's context, 4096"),
-    ],
-)
-def test_errors(tmp_path: Path, arguments: list[object], message: str) -> None:
-    result = run(*RUN, "-o", tmp_path / "draft", *arguments)
-    assert re.search(message, error_of(result)), result.output
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_tokenizers_and_texts(tmp_path: Path) -> None:

@@ -162,18 +162,3 @@ def test_a_finished_tuning_is_not_done_again(made: tuple[Path, dict[str, Any]], 
         assert f"{row['divergence']:.4f}" in result.stdout
     message = error_of(run(models["draft"], models["target"], *FAIR, "--steps", 21, "-o", out))
     assert "has a model of another training: steps is 20 there and 21 now" in message
-
-
-def test_errors(models: dict[str, Path], tmp_path: Path) -> None:
-    draft, target, out = models["draft"], models["target"], tmp_path / "out"
-    one = ["--corpus", "sample:pl"]
-    message = error_of(run(draft, target, "--objective", "s-cdf", "--steps", 2, "-o", out, corpora=one))
-    assert "expected two or more --corpus, got 1" in message
-    twice = run(draft, target, "--steps", 2, "-o", out, corpora=[*one, *one])
-    assert twice.exit_code == 2 and "two are called sample-pl" in twice.output
-    message = error_of(run(tmp_path / "none", target, "--steps", 2, "-o", out))
-    assert "no such directory" in message
-    message = error_of(run(draft, target, "--rate", 1e30, "--steps", 20, "-o", out))
-    assert "expected a number. Lower --rate" in message
-    assert not out.exists()
-    assert not (work_path(out) / "lock").exists() or (work_path(out) / "checkpoint.safetensors").exists()
