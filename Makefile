@@ -34,13 +34,13 @@ docs: .venv/installed               ## the documentation site into .scratch/site
 
 .venv/core: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "spectool needs Python 3.11 or newer; none was found. Install one, or: make PYTHON=/path/to/python3"; exit 1; }
-	@echo "installing spectool into .venv, about 550 MB"
+	@echo "installing spectool into .venv, about 385 MB"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 .venv/installed: .venv/core
-	@echo "installing what the tests and checks need into .venv, about 650 MB more"
+	@echo "installing what the tests and checks need into .venv, about 800 MB more"
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
