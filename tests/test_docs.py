@@ -48,14 +48,13 @@ def blocks(page: Path) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the pages' commands expect: text, models, and draft models with another tokenizer."""
     folder = tmp_path_factory.mktemp("pages")
-    for name in ("pl.txt", "news.txt", "train.txt", "texts/a.txt", "part1/a.txt", "part2/b.txt", "my-documents/a.txt"):
+    for name in ("pl.txt", "news.txt", "train.txt", "texts/a.txt", "part1/a.txt", "part2/b.txt", "chats/a.md"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(sample_path("pl"), folder / name)
-    for name in ("other.txt", "uk.txt", "valid.txt", "3mb.txt"):
+    for name in ("other.txt", "chats.txt", "uk.txt", "valid.txt", "3mb.txt"):
         shutil.copy(sample_path("uk"), folder / name)
-    chats = [json.dumps({"text": line}) for line in sample_path("pl").read_text(encoding="utf-8").splitlines()[:40]]
-    for name in ("chats.jsonl", "held-out.jsonl"):
-        (folder / name).write_text("\n".join(chats), encoding="utf-8")
+    lines = [json.dumps({"text": line}) for line in sample_path("pl").read_text(encoding="utf-8").splitlines()[:40]]
+    (folder / "held-out.jsonl").write_text("\n".join(lines), encoding="utf-8")
     for name in ("MODEL", "bielik-11b-4bit", "Qwen/Qwen2.5-Coder-1.5B-Instruct"):
         shutil.copytree(demo_path("target"), folder / name)
     for name in ("SIBLING", "Qwen/Qwen2.5-Coder-0.5B-Instruct"):
