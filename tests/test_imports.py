@@ -30,10 +30,7 @@ def command(*arguments: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "package",
-    ["spectool", "spectool.runtime", "spectool.cli", "spectool.commands.generate"],
-)
+@pytest.mark.parametrize("package", ["spectool", "spectool.runtime", "spectool.cli", "spectool.commands.generate"])
 def test_importing_is_light(package: str) -> None:
     assert not loaded_by(f"import {package}") & set(HEAVY)
 

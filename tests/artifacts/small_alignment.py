@@ -27,19 +27,9 @@ def ints(values: list[int]) -> Any:
 
 
 DRAFT = Side(
-    ints(FORTH),
-    [(1,), (0,), (1, 0), ()],
-    True,
-    [b"a", b"b", b"ab", b""],
-    np.array([0.5, 0, 1, np.nan], np.float16),
+    ints(FORTH), [(1,), (0,), (1, 0), ()], True, [b"a", b"b", b"ab", b""], np.array([0.5, 0, 1, np.nan], np.float16)
 )
-TARGET = Side(
-    ints(BACK),
-    [(1,), (0,), ()],
-    False,
-    [b"b", b"a", b"c"],
-    np.zeros(3, np.float16),
-)
+TARGET = Side(ints(BACK), [(1,), (0,), ()], False, [b"b", b"a", b"c"], np.zeros(3, np.float16))
 PREFIXES = ints([0, 2, 1])
 
 

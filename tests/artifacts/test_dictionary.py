@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts.artifact import open_artifact
-from spectool.artifacts.dictionary import (
-    START,
-    Dictionary,
-    Entry,
-    Match,
-    dictionary_arrays,
-)
+from spectool.artifacts.dictionary import START, Dictionary, Entry, Match, dictionary_arrays
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -31,12 +25,7 @@ from .parts import Parts, edit, edit_manifest
 Entries = Mapping[tuple[int, ...], tuple[int, float]]
 VOCABULARY = 100_000
 ARRAYS = ("alphabet", "contexts", "next_token", "probability")
-SMALL: Entries = {
-    (1,): (2, 0.5),
-    (1, 2): (3, 1.0),
-    (9, 1, 2): (4, 0.25),
-    (70_000, 5): (99_999, 0.01),
-}
+SMALL: Entries = {(1,): (2, 0.5), (1, 2): (3, 1.0), (9, 1, 2): (4, 0.25), (70_000, 5): (99_999, 0.01)}
 
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:

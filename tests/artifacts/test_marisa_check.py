@@ -93,16 +93,6 @@ def test_indexes_must_be_those_of_the_bits(tmp_path: Path) -> None:
         place += 8 + size + -size % 8
 
 
-@pytest.mark.nightly
-def test_cut_and_continued_files(tmp_path: Path) -> None:
-    data = written(tmp_path, keys(30, 4, 60, 3))
-    for end in range(len(data)):
-        with pytest.raises(ValueError, match=r"."):
-            check(data[:end])
-    with pytest.raises(ValueError, match="goes on after its end"):
-        check(data + b"\0")
-
-
 def test_long_keys_and_wide_nodes(tmp_path: Path) -> None:
     check(written(tmp_path, {"a" * LONGEST}))
     with pytest.raises(ValueError, match="a key is longer than 64 bytes"):

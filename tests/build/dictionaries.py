@@ -20,11 +20,6 @@ def written(
     """Write a dictionary and open it."""
     arrays, shape = dictionary_arrays([row if isinstance(row, Entry) else Entry(*row) for row in rows])
     Dictionary.write(
-        path,
-        arrays,
-        arguments=arguments or {},
-        tokenizers={"target": tokenizer},
-        inputs=inputs or {},
-        statistics=shape,
+        path, arrays, arguments=arguments or {}, tokenizers={"target": tokenizer}, inputs=inputs or {}, statistics=shape
     )
     return Dictionary(path)

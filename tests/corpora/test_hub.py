@@ -117,10 +117,7 @@ def test_a_copy_of_a_data_set_is_read_without_hf(tables: Path) -> None:
             "Check name, configuration and split at https://huggingface.co/datasets/a/b",
         ),
         (ConnectionError("Couldn't reach 'a/b' on the Hub"), "Check the network"),
-        (
-            ValueError("BuilderConfig 'uk' not found. Available: ['pl']\nmore"),
-            "Check name, configuration and split",
-        ),
+        (ValueError("BuilderConfig 'uk' not found. Available: ['pl']\nmore"), "Check name, configuration and split"),
         (OSError("403 Client Error: Forbidden"), "Accept its terms"),
         (RuntimeError(), "Check name, configuration and split"),
     ],

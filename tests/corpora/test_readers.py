@@ -25,11 +25,7 @@ def read(path: Path | str) -> tuple[list[tuple[str, str]], Corpus]:
 def test_plain_text_without_blank_lines_is_a_document_a_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "Перший абзац.\r\nДругий\tабзац.\nи\u0306, кінець без LF")
     documents, corpus = read(path)
-    assert documents == [
-        ("a.txt:1", "Перший абзац."),
-        ("a.txt:2", "Другий\tабзац."),
-        ("a.txt:3", "й, кінець без LF"),
-    ]
+    assert documents == [("a.txt:1", "Перший абзац."), ("a.txt:2", "Другий\tабзац."), ("a.txt:3", "й, кінець без LF")]
     assert corpus.counts.documents == 3
     assert corpus.counts.characters == sum(len(text) for _, text in documents)
     assert corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
@@ -123,13 +119,7 @@ def test_parquet_errors(tmp_path: Path) -> None:
 def test_damaged_parquet_is_an_error(tmp_path: Path) -> None:
     path = table(tmp_path / "a.parquet", text=[f"рядок {number}" for number in range(1000)])
     whole = path.read_bytes()
-    for damaged in (
-        b"",
-        whole[:3],
-        whole[:-1],
-        whole[: len(whole) // 2],
-        whole[:40] + b"\xff" * 80 + whole[120:],
-    ):
+    for damaged in (b"", whole[:3], whole[:-1], whole[: len(whole) // 2], whole[:40] + b"\xff" * 80 + whole[120:]):
         write(path, damaged)
         with pytest.raises(CorpusError, match=r"a\.parquet: expected a whole Parquet file"):
             read(path)
@@ -138,8 +128,7 @@ def test_damaged_parquet_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
 def test_invalid_bytes_in_parquet(tmp_path: Path, kind: str) -> None:
     raw = pyarrow.array(
-        ["добре".encode(), b"\xffok", None],
-        pyarrow.large_binary() if kind == "large_string" else pyarrow.binary(),
+        ["добре".encode(), b"\xffok", None], pyarrow.large_binary() if kind == "large_string" else pyarrow.binary()
     )
     texts = raw.view(pyarrow.large_string() if kind == "large_string" else pyarrow.string())
     path = table(tmp_path / "a.parquet", text=texts.dictionary_encode() if kind == "dictionary" else texts)

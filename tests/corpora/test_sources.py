@@ -124,10 +124,7 @@ def test_presets_open_by_name(name: str) -> None:
 
 
 def test_the_column_of_a_preset_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "spectool.corpora.sources.read_hub",
-        lambda source, counts: iter([Document("1", source.field)]),
-    )
+    monkeypatch.setattr("spectool.corpora.sources.read_hub", lambda source, counts: iter([Document("1", source.field)]))
     assert [document.text for document in open_corpus("wiki-pl#title")] == ["title"]
     assert [document.text for document in open_corpus("wiki-pl")] == ["text"]
 

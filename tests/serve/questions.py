@@ -33,10 +33,7 @@ CHAT = "Wczoraj wieczorem w domu"  # the messages in the template of `chatting_m
 TOOLS: list[Any] = [
     {
         "type": "function",
-        "function": {
-            "name": "weather",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-        },
+        "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
     }
 ]
 LONG = "Wczoraj wieczorem w domu kultury i w domu kultury i znowu. " * 6

@@ -125,10 +125,7 @@ def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
         assert (status, error["type"], error["error"]["type"]) == (400, "error", "invalid_request_error"), body
     with pytest.raises(BadRequestError, match="temperature: Input should be less than or equal to 2, got 5"):
         anthropic(chatting).messages.create(
-            model="demo",
-            max_tokens=3,
-            messages=[{"role": "user", "content": "a"}],
-            extra_body={"temperature": 5},
+            model="demo", max_tokens=3, messages=[{"role": "user", "content": "a"}], extra_body={"temperature": 5}
         )
 
 

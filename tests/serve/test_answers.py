@@ -8,15 +8,7 @@ import pytest
 
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.serve.server import Server
-from spectool.tests.serve.questions import (
-    MESSAGES,
-    PROMPTS,
-    TOKENS,
-    TOOLS,
-    alone,
-    complete,
-    writing_down,
-)
+from spectool.tests.serve.questions import MESSAGES, PROMPTS, TOKENS, TOOLS, alone, complete, writing_down
 from spectool.tests.serve.servers import client, exchange, post
 from spectool.tests.serve.test_call_forms import SCHEMAS, as_written, tokenizer_of
 

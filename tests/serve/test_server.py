@@ -188,10 +188,7 @@ class Recording(Drafter):
 
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:
     recording = Recording()
-    with (
-        serving(lambda tokenizer: recording, api_keys=("one", "two")) as running,
-        serving(without_drafter) as fresh,
-    ):
+    with serving(lambda tokenizer: recording, api_keys=("one", "two")) as running, serving(without_drafter) as fresh:
 
         def ask(prompt: str, key: str) -> Any:
             return client(running, key).completions.create(

@@ -39,11 +39,7 @@ def test_template_tokens_are_never_added(real: Callable[[str], Tokenizer]) -> No
 def test_sizes_with_holes_and_identity(sentence_piece: Backend) -> None:
     tokenizer = open_tokenizer(sentence_piece)
     assert tokenizer.size == 267
-    assert tokenizer.identity == {
-        "name": "(loaded tokenizer)",
-        "fingerprint": tokenizer.fingerprint,
-        "size": 267,
-    }
+    assert tokenizer.identity == {"name": "(loaded tokenizer)", "fingerprint": tokenizer.fingerprint, "size": 267}
     assert len(tokenizer.byte_tokens) == 256
     assert tokenizer.specials == {0, 1, 2}
     assert tokenizer.unknown == 0

@@ -33,10 +33,7 @@ def into_bundled(bundled: Tokenizer) -> IncrementalBPE:
 
 
 def replay(
-    source: Tokenizer,
-    other: Tokenizer,
-    encoder: IncrementalBPE | TailReencoder,
-    texts: Iterable[str],
+    source: Tokenizer, other: Tokenizer, encoder: IncrementalBPE | TailReencoder, texts: Iterable[str]
 ) -> ReplayCounts:
     texts = list(texts)
     read = written(source, texts), written(other, texts)

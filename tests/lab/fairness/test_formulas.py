@@ -6,12 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from spectool.lab.fairness.formulas import (
-    expected_speedup,
-    least_by_divergence,
-    least_by_fitness,
-    ratio,
-)
+from spectool.lab.fairness.formulas import expected_speedup, least_by_divergence, least_by_fitness, ratio
 from spectool.lab.tuning.corrective import unfairness
 
 # "Disparate Impacts of Speculative Decoding", section 8.2: acceptance and D of GPT-2 and GPT-2-XL.

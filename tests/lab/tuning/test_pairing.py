@@ -10,13 +10,7 @@ from spectool import SpectoolError
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
 from spectool.lab.tuning.divergence import Pairing, measure_divergence, pairing_of
-from spectool.lab.tuning.examples import (
-    NOWHERE,
-    batch_of,
-    examples_of_step,
-    paired_example,
-    row_of,
-)
+from spectool.lab.tuning.examples import NOWHERE, batch_of, examples_of_step, paired_example, row_of
 from spectool.tests.lab.training.tiny_pair import random_model, tokenizer_of
 
 DRAFT, TARGET = tokenizer_of("other"), tokenizer_of("target")

@@ -1,6 +1,5 @@
 """Replays whose figures are known, and the emulator against a replay by definition."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.measure.replay import replay
-from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -34,33 +32,6 @@ class Script(Drafter):
     def commit(self, tokens: Sequence[int]) -> None:
         assert len(tokens) > 0
         self.seen.extend(tokens)
-
-
-def test_nothing_proposed_is_one_pass_a_token() -> None:
-    statistics = replay([[1, 2, 3], [4]], Script({}))
-    assert (statistics.passes, statistics.tokens, statistics.proposed) == (4, 4, 0)
-    assert statistics.tokens_per_pass == 1.0
-    assert statistics.coverage == statistics.acceptance_rate == statistics.mean_accepted_length == 0.0
-
-
-def test_by_hand() -> None:
-    """A text of 8 tokens: passes commit 1 | 2 3 4 | 5 | 6 7 8."""
-    drafter = Script({1: [2, 3, 9], 4: [7, 7], 5: [6, 7, 8, 9]})
-    statistics = replay([[1, 2, 3, 4, 5, 6, 7, 8]], drafter)
-    assert drafter.seen == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert statistics == DraftStatistics(
-        passes=4,
-        tokens=8,
-        proposed=3 + 2 + 4,
-        accepted=2 + 0 + 3,
-        drafted_passes=3,
-        proposed_by=Counter(script=9),
-        accepted_by=Counter(script=5),
-    )
-    assert statistics.tokens_per_pass == 2.0
-    assert statistics.coverage == 0.75
-    assert statistics.acceptance_rate == 5 / 9
-    assert statistics.mean_accepted_length == 5 / 3
 
 
 def test_limits_documents_and_callbacks() -> None:

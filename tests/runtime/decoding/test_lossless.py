@@ -155,13 +155,7 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
         for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
             total = DraftStatistics()
             steps = generate_step(
-                mx.array(prompt),
-                model,
-                drafter=drafter,
-                num_draft_tokens=8,
-                max_tokens=60,
-                statistics=total,
-                **options,
+                mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=60, statistics=total, **options
             )
             got = [token for token, _, _ in steps]
             assert not total.failures, "a drafter that is switched off would be compared no more"

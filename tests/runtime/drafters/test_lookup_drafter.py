@@ -11,12 +11,7 @@ from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.dictionaries import written
 
-CHAIN = [
-    Entry((1,), 2, 0.5),
-    Entry((2,), 3, 0.5),
-    Entry((1, 2), 4, 0.75),
-    Entry((4,), 1, 0.25),
-]
+CHAIN = [Entry((1,), 2, 0.5), Entry((2,), 3, 0.5), Entry((1, 2), 4, 0.75), Entry((4,), 1, 0.25)]
 
 
 def opened(path: Path, entries: Sequence[Entry]) -> Dictionary:
@@ -116,12 +111,7 @@ def test_equal_to_looking_up_the_whole_history(chain: Dictionary) -> None:
             history += new
 
 
-OTHER_CHAIN = [
-    Entry((1,), 3, 0.5),
-    Entry((4,), 7, 0.75),
-    Entry((3, 2), 1, 1.0),
-    Entry((7,), 1, 0.125),
-]
+OTHER_CHAIN = [Entry((1,), 3, 0.5), Entry((4,), 7, 0.75), Entry((3, 2), 1, 1.0), Entry((7,), 1, 0.125)]
 
 
 @pytest.fixture

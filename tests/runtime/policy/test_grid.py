@@ -62,8 +62,7 @@ def best_speed(
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("look_up", LOOK_UPS)
 @pytest.mark.parametrize(
-    ("count", "model"),
-    [(2, "cheap"), *(pytest.param(8, each, marks=pytest.mark.nightly) for each in MODELS)],
+    ("count", "model"), [(2, "cheap"), *(pytest.param(8, each, marks=pytest.mark.nightly) for each in MODELS)]
 )
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str

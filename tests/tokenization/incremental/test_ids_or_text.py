@@ -226,10 +226,7 @@ def test_an_added_token_with_bytes_that_no_token_has_goes_through_text(
         assert [*ids[:start], *tail] == tokenizer.encode(text.decode()), at
 
 
-@pytest.mark.parametrize(
-    ("name", "by_ids"),
-    [("bielik-11b-v2.5", True), ("falcon-7b", False), ("t5-small", False)],
-)
+@pytest.mark.parametrize(("name", "by_ids"), [("bielik-11b-v2.5", True), ("falcon-7b", False), ("t5-small", False)])
 def test_real_tokenizers(name: str, by_ids: bool, real: Callable[[str], Tokenizer]) -> None:
     assert (not reasons_for_text(real(name))) == by_ids
 

@@ -249,10 +249,7 @@ def test_corpus_pairs_that_split_elsewhere(
     ],
 )
 def test_what_once_went_wrong(
-    name: str,
-    pieces: tuple[str, ...],
-    real: Callable[[str], Tokenizer],
-    encoder: Callable[[str], IncrementalBPE],
+    name: str, pieces: tuple[str, ...], real: Callable[[str], Tokenizer], encoder: Callable[[str], IncrementalBPE]
 ) -> None:
     oracle, whole = Reference(real(name)), "".join(pieces)
     ids: list[int] = []
