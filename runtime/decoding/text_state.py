@@ -6,7 +6,6 @@ Its drafters, what a grammar says of their proposals, how its tokens are chosen,
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mlx.core as mx
@@ -15,7 +14,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics, Failure
 from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet, Proposal, accepted_length, members_of
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters, warn_switched_off
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.randomness import Randomness, renew, state
+from spectool.runtime.sampling.randomness import Randomness
 from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
 from spectool.runtime.sampling.token_ids import given_ids, require_tokens
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
@@ -152,7 +151,7 @@ class TextState:
         given = members_of(settings.drafter) if drafts else ()
         if settings.prediction is not None:
             given = (*given, settings.prediction)  # counts what was repeated, also where nothing is drafted
-        slots = [DrafterSlot(drafter, self._failed, draw, vocabulary, _renewal, self.randomness) for drafter in given]
+        slots = [DrafterSlot(drafter, self._failed, draw, vocabulary, self.randomness) for drafter in given]
         self.drafters, self.policy = TextDrafters(slots), policy
         self.longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
         self._forces = self.constraint is not None and drafts
@@ -275,8 +274,3 @@ class TextState:
             self.yielded += 1
             self.statistics.record_tokens(cycle.source, 1, row < cycle.accepted)
             yield token, commit.logprobs[row], row < cycle.accepted
-
-
-def _renewal() -> Callable[[], None]:
-    """What undoes the draws of a drafter that fails."""
-    return partial(renew, state())

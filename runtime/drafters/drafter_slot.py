@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -12,6 +12,7 @@ from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.drafting import Drafting
+    from spectool.runtime.sampling.randomness import Randomness
     from spectool.runtime.sampling.verification import Draw
 
 Report: TypeAlias = Callable[[Drafter, Exception], None]
@@ -29,6 +30,13 @@ def warn_switched_off(drafter: Drafter, error: Exception) -> None:
     )
 
 
+class NoRandomness(nullcontext[None]):
+    """What drafters act in that draw nothing, in place of `Randomness`."""
+
+    def renew(self) -> None:
+        """Go on."""
+
+
 class DrafterSlot:
     """A drafter that follows one text: a look-up at once, a model when it is asked.
 
@@ -39,7 +47,7 @@ class DrafterSlot:
         longest: The most tokens that it proposes where nobody fixes their number.
         missed: Tokens of the text that it has not read yet.
         proposal: Its proposal of this cycle; empty if it was not asked.
-        within: What it acts in: the random state of the text.
+        randomness: The random state of the text, which is entered whenever the drafter acts.
     """
 
     def __init__(
@@ -48,8 +56,7 @@ class DrafterSlot:
         report: Report = warn_switched_off,
         draw: "Draw | None" = None,
         vocabulary: int = sys.maxsize,
-        protect: Callable[[], Callable[[], None]] = lambda: lambda: None,
-        within: AbstractContextManager[None] | None = None,
+        randomness: "Randomness | NoRandomness | None" = None,
     ) -> None:
         """Guard ``drafter``.
 
@@ -58,14 +65,13 @@ class DrafterSlot:
             report: Called with it and its error when it fails.
             draw: Draws its drafts, if it can.
             vocabulary: Number of the target's token ids.
-            protect: Called before it acts; what this returns is called if it fails, to undo what it broke.
-            within: Entered whenever it acts.
+            randomness: Random state of the text; None where nothing is drawn.
         """
         self.drafter: Drafter | None = drafter
         self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
-        self._report, self._draw, self._vocabulary, self._protect = report, draw, vocabulary, protect
-        self.within = nullcontext() if within is None else within
+        self._report, self._draw, self._vocabulary = report, draw, vocabulary
+        self.randomness = randomness or NoRandomness()
         self._begin(())
 
     @property
@@ -98,16 +104,15 @@ class DrafterSlot:
         return self.proposal
 
     def drafting(self, limit: int) -> "Drafting[Proposal]":
-        """`propose`, step by step, each to be taken ``within`` its context."""
+        """`propose`, step by step, each to be taken within its ``randomness``."""
         if self.drafter is None:
             return NOTHING
-        undo = self._protect()
         try:
             self._catch_up(self.drafter)
             made = yield from self.drafter.drafting(limit)
             self.proposal = self._valid(made.cut(limit))
         except Exception as error:
-            self._fail(error, undo)
+            self._fail(error)
         return self.proposal
 
     def close(self) -> None:
@@ -138,13 +143,12 @@ class DrafterSlot:
         """What ``act`` returns once the drafter has read the text; None where it fails, now or before."""
         if self.drafter is None:
             return None
-        with self.within:
-            undo = self._protect()
+        with self.randomness:
             try:
                 self._catch_up(self.drafter)
                 return act(self.drafter)
             except Exception as error:
-                self._fail(error, undo)
+                self._fail(error)
                 return None
 
     def _catch_up(self, drafter: Drafter) -> None:
@@ -159,9 +163,9 @@ class DrafterSlot:
         else:
             drafter.commit(tuple(missed))
 
-    def _fail(self, error: Exception, undo: Callable[[], None]) -> None:
+    def _fail(self, error: Exception) -> None:
         failed, self.drafter, self.proposal = self.drafter, None, NOTHING
-        undo()
+        self.randomness.renew()  # half-done draws may have broken it
         if failed is not None:
             self._report(failed, error)
 

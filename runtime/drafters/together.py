@@ -33,7 +33,7 @@ class DraftPasses:
         while ready or waiting:
             arrays = dict[DrafterSlot, list[mx.array]]()
             for slot, found in ready.items():
-                with slot.within:
+                with slot.randomness:
                     try:
                         steps = drafting[slot]
                         wanted = steps.throw(found) if isinstance(found, Exception) else steps.send(found)

@@ -40,6 +40,11 @@ class Randomness:
         if self._before is not None and (self._own is not None or kind is not None):
             put_back(self._before)
 
+    def renew(self) -> None:
+        """Within it, after something failed: draw from a state that depends on nothing that was drawn there."""
+        if (entered := self._before if self._own is None else self._own) is not None:
+            mx.random.seed(random.Random(repr(entered.tolist())).getrandbits(64))  # no secret
+
     def unread(self) -> list[mx.array]:
         """What to evaluate together with a cycle's tokens, so that the next cycle need not wait for it."""
         return [] if self._own is None else [self._own]
@@ -48,11 +53,6 @@ class Randomness:
 def state() -> mx.array:
     """MLX's random state: a key, perhaps not evaluated yet."""
     return cast(mx.array, mx.random.state[0])  # type: ignore[index]  # not in MLX's stubs
-
-
-def renew(key: mx.array) -> None:
-    """Make MLX's random state one that depends on ``key`` and on nothing that was drawn from it."""
-    mx.random.seed(random.Random(repr(key.tolist())).getrandbits(64))  # no secret
 
 
 def put_back(key: mx.array) -> None:
