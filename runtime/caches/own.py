@@ -47,11 +47,10 @@ class OwnCache:
         self._checkpoints.mark(len(tokens), windows_too=True)
         yield from prefill_steps(self._model, self.entries, _array(tokens), size, self.quantize)
 
-    def launch(self, inputs: Sequence[int] | mx.array) -> mx.array:
-        """The logits [tokens, vocabulary] of a pass over ``inputs``; lazy."""
-        inputs = inputs if isinstance(inputs, mx.array) else _array(inputs)
+    def launch(self, inputs: mx.array, rows: int) -> mx.array:
+        """The logits of the last ``rows`` positions [rows, vocabulary] of a pass over ``inputs`` [tokens]; lazy."""
         self._checkpoints.mark(inputs.size)
-        return forward(self._model, inputs[None], self.entries)[0]
+        return forward(self._model, inputs[None], self.entries)[0, -rows:]
 
     def keep(self, wrong: int) -> int:
         """Take the latest tokens out again, ``wrong`` of them; return how many more had to be taken out."""

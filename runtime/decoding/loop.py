@@ -24,8 +24,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
+from spectool.runtime.decoding.proposing import Decision, plain, propose
 from spectool.runtime.decoding.row import Row
 from spectool.runtime.decoding.text_state import Commit, Pass
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
@@ -40,7 +40,7 @@ from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward, tell_committed
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
-from spectool.runtime.policy.policy import Choice, Policy
+from spectool.runtime.policy.policy import Policy
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
@@ -56,39 +56,37 @@ class Step(NamedTuple):
 
 
 class _Launched:
-    """A text in a pass that is under way."""
+    """A text in a pass that is under way, which gives its logits [drafts + 1, vocabulary]."""
 
-    def __init__(self, row: Row, proposal: Proposal = NOTHING, inputs: Sequence[int] | None = None) -> None:
-        self.row, self.proposal = row, proposal
-        self.inputs = inputs  # None for the token that the pass before chooses
-        self.chosen: Pass | Callable[[], Pass] | Exception = RuntimeError("no pass")
+    __slots__ = ("chosen", "logits", "proposal", "row")
 
-    def choose(self, logits: mx.array) -> list[mx.array]:
-        """Choose tokens from the logits of the last committed token and the drafts; return what to evaluate."""
-        self.chosen = partial(self.row.text.choose, logits, self.proposal)
-        chosen = self.choice()
-        return [chosen.tokens, *self.row.text.randomness.unread()] if isinstance(chosen, Pass) else []
+    def __init__(self, row: Row, proposal: Proposal, logits: mx.array) -> None:
+        self.row, self.proposal, self.logits = row, proposal, logits
+        self.chosen: Pass | Exception | None = None  # or why nothing is chosen
 
-    def choice(self) -> Pass | Exception:
-        """What is chosen, or why nothing is."""
-        if callable(self.chosen):
+    def choose(self) -> None:
+        """Choose tokens, unless they are chosen; lazy."""
+        if self.chosen is None:
             try:
                 with self.row.text.randomness:
-                    self.chosen = self.chosen()
+                    self.chosen = self.row.text.choose(self.logits, self.proposal)
             except Exception as error:  # a processor refuses the text
                 self.chosen = error
-        return self.chosen
+
+    def arrays(self) -> list[mx.array]:
+        """What is to be evaluated with the pass."""
+        return [self.chosen.tokens, *self.row.text.randomness.unread()] if isinstance(self.chosen, Pass) else []
 
 
 class _Flight(NamedTuple):
     """A pass that is under way."""
 
     texts: Sequence[_Launched]
-    choices: Sequence[tuple[Policy, Choice, Sequence[Row]]]  # what the policies have chosen for which texts
+    decisions: Sequence[Decision]
+    width: int  # tokens of a text; 0 for a pass that begins before the token of the one before it is known
     began: float  # seconds
     draft_seconds: float = 0.0
     shared: bool = False
-    ahead: bool = False  # begun before the token of the pass before it was known
 
 
 class Loop:
@@ -156,13 +154,14 @@ class Loop:
         ended or failed has to be removed. If this raises, nothing here is of further use.
         """
         with mx.stream(self._stream):
-            failed = list[Step]()
-            if not self._flights and (writing := self._writing()) and not self._share():
-                failed = self._launch_alone(writing[0])
-            if len(self) == 1 and self._flights and not self._flights[-1].shared:
-                self._launch_ahead(self._flights[-1].texts[0])
-            steps = failed or (self._read() if self._flights else [])
-            steps += self._read_prompt()
+            steps = [] if self._flights or self._share() else self._launch_alone()
+            if self._flights:
+                latest = self._flights[-1]
+                if not latest.shared and not latest.texts[0].proposal.tokens and len(self) == 1:
+                    self._launch_ahead(latest.texts[0])
+                steps = self._read()
+            if self._reading:
+                steps += self._read_prompt()
             if not self._flights and self._share():
                 self._launch_shared()
         return steps
@@ -179,19 +178,15 @@ class Loop:
             for rows in (self._reading, self._own):
                 if row in rows:
                     rows.remove(row)
-            here = [*self._own, *self._shared]
-            self._flights = deque(flight for flight in self._flights if any(each.row in here for each in flight.texts))
-            return row.close()
-
-    def _writing(self) -> list[Row]:
-        """The texts whose prompts are read, and that go on."""
-        return [row for row in self._shared + self._own if not row.text.ended]
+            kept = row.close()
+            self._flights = deque(each for each in self._flights if not all(one.row.closed for one in each.texts))
+            return kept
 
     def _share(self) -> bool:
         """Whether the next pass serves several texts, whose caches are shared from here on."""
         if not self._shared and len(self._own) < 2:
             return False
-        writing = self._writing()
+        writing = [row for row in self._shared + self._own if not row.text.ended]
         if len(writing) < 2 or self._kind is None:
             for row in [row for row in writing if row in self._shared]:
                 self._take_out(row, row.text.cached_after_commit)
@@ -208,180 +203,128 @@ class Loop:
             self._shared.append(row)
         return True
 
-    def _propose_alone(self, row: Row) -> tuple[Proposal, list[tuple[Policy, Choice, Sequence[Row]]]]:
-        """What a text proposes for a pass of its own, and what its policy has chosen."""
-        text, limit = row.text, row.most_drafts()
-        if (forced := text.forced(limit)) is not None:
-            return forced, []
-        choice = text.policy.choose([(text.drafters, limit)], refed=len(row.refeed), draft=self._drafts.draft)
-        return text.allowed(choice.proposal), [(text.policy, choice, [row])]
-
-    def _propose(self, rows: Sequence[Row]) -> tuple[list[Proposal], list[tuple[Policy, Choice, Sequence[Row]]]]:
-        """What each text proposes for a pass that they share, and what the policies have chosen of it.
-
-        A policy that a text has of its own, such as a fixed length, chooses first, as if the text were alone. The pass
-        then has these rows in any case.
-        """
-        proposals, asked = dict[Row, Proposal](), list[tuple[Row, int]]()
-        choices = list[tuple[Policy, Choice, Sequence[Row]]]()
-        refed = max(len(row.refeed) for row in rows)
-        for row in rows:
-            text, limit = row.text, min(row.most_drafts(), _WIDTH - 1 - len(row.refeed))
-            if (forced := text.forced(limit)) is not None:
-                proposals[row] = forced
-            elif text.policy is self.policy:
-                asked.append((row, limit))
-            else:
-                choice = text.policy.choose([(text.drafters, limit)], refed=len(row.refeed))
-                proposals[row] = text.allowed(choice.proposal)
-                choices.append((text.policy, choice, [row]))
-        if asked:
-            choice = self.policy.choose(
-                [(row.text.drafters, limit) for row, limit in asked],
-                together=len(rows),
-                refed=refed,
-                least=max((len(each.tokens) for each in proposals.values()), default=0),
-                draft=self._drafts.draft,
-            )
-            choosing = [row for row, _ in asked]
-            choices.append((self.policy, choice, choosing))
-            proposals |= {row: row.text.allowed(each) for row, each in zip(choosing, choice.proposals, strict=True)}
-        return [proposals[row] for row in rows], choices
-
-    def _launch_alone(self, row: Row) -> list[Step]:
+    def _launch_alone(self) -> list[Step]:
         """Begin a pass over one text, with drafts; return the error of one that fails."""
-        began = perf_counter()
-        proposal, choices = self._propose_alone(row)
-        row.inputs = [*row.refeed, row.text.last, *proposal.tokens]
-        launched, now = _Launched(row, proposal, row.inputs), perf_counter()
+        row = next((row for row in self._own if not row.text.ended), None)
+        if row is None:
+            return []
+        began, rows = perf_counter(), [row]
+        decisions, now = propose(rows, row.text.policy, self._drafts.draft), perf_counter()
+        inputs = row.feed()
         try:
-            launched.choose(row.own.launch(row.inputs)[len(row.refeed) :])
+            launched = _Launched(row, row.proposal, row.own.launch(_array(inputs), len(inputs) - len(row.refeed)))
         except Exception as error:
             return [_failed(row, error)]
-        self._flights.append(_Flight([launched], choices, now, now - began))
+        launched.choose()
+        self._flights.append(_Flight([launched], decisions, len(inputs), now, now - began))
         return []
 
-    def _launch_ahead(self, launched: _Launched) -> None:
+    def _launch_ahead(self, latest: _Launched) -> None:
         """Begin a plain pass over the token that the latest pass will choose, where no drafts will follow."""
-        row, text = launched.row, launched.row.text
-        if not row.may_run_ahead or text.remaining == 0 or launched.proposal.tokens or not text.drafting_paused():
-            return
-        if not isinstance(chosen := launched.choice(), Pass):
+        row, text, chosen = latest.row, latest.row.text, latest.chosen
+        if not row.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
         row.own.quantize()
         if row.own.rewinds_one_token_only():
             row.unrewindable_at = text.yielded
-        ahead, now = _Launched(row), perf_counter()
-        logits = row.own.launch(chosen.tokens.astype(mx.int32))
+        now = perf_counter()
+        ahead = _Launched(row, NOTHING, row.own.launch(chosen.tokens.astype(mx.int32), 1))
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.
         if text.processors or text.constraint is not None or random_state:
-            ahead.chosen = partial(text.choose, logits, NOTHING)
-            mx.async_eval(logits)  # type: ignore[no-untyped-call]
+            mx.async_eval(ahead.logits)  # type: ignore[no-untyped-call]
         else:
-            mx.async_eval(ahead.choose(logits))  # type: ignore[no-untyped-call]
-        rests = Choice([text.drafters], [NOTHING], rests=True)
-        self._flights.append(_Flight([ahead], [(text.policy, rests, [row])], now, ahead=True))
+            ahead.choose()
+            mx.async_eval(ahead.arrays())  # type: ignore[no-untyped-call]
+        self._flights.append(_Flight([ahead], [plain(row)], 0, now))
 
     def _launch_shared(self) -> None:
         """Begin a pass over all texts that share their caches."""
         assert self._caches is not None
         began, rows = perf_counter(), list(self._shared)
-        proposals, choices = self._propose(rows)
-        texts = list[_Launched]()
-        for row, proposal in zip(rows, proposals, strict=True):
-            row.inputs = [*row.refeed, row.text.last, *proposal.tokens]
-            texts.append(_Launched(row, proposal, row.inputs))
-        counts = [len(row.inputs) for row in rows]
-        width, now = max(counts), perf_counter()
-        inputs = mx.array([row.inputs + [0] * (width - len(row.inputs)) for row in rows], dtype=mx.int32)
+        decisions, now = propose(rows, self.policy, self._drafts.draft, _WIDTH), perf_counter()
+        counts = [len(row.feed()) for row in rows]
+        width = max(counts)
         self._caches.mark()
         self._caches.begin(counts)
-        logits = forward(self._model, inputs, self._caches)
-        arrays = [each.choose(logits[at, len(each.row.refeed) : len(each.row.inputs)]) for at, each in enumerate(texts)]
-        mx.async_eval(arrays, self._caches.arrays())  # type: ignore[no-untyped-call]
-        self._flights.append(_Flight(texts, choices, now, now - began, shared=True))
+        inputs = _array([row.inputs + [0] * (width - len(row.inputs)) for row in rows])
+        logits, texts = forward(self._model, inputs, self._caches), list[_Launched]()
+        for at, row in enumerate(rows):
+            texts.append(_Launched(row, row.proposal, logits[at, len(row.refeed) : counts[at]]))
+            texts[-1].choose()
+        mx.async_eval([each.arrays() for each in texts], self._caches.arrays())  # type: ignore[no-untyped-call]
+        self._flights.append(_Flight(texts, decisions, width, now, now - began, shared=True))
 
     def _read(self) -> list[Step]:
         """Wait for the oldest pass that is under way, and commit to each text what it accepted."""
-        flight, arrays = self._flights.popleft(), list[mx.array]()
-        texts = [each for each in flight.texts if each.row in self._shared or each.row in self._own]
-        for each in texts:
-            if each.inputs is None:
-                each.inputs = each.row.inputs = [each.row.text.last]
-            if isinstance(chosen := each.choice(), Pass):
-                arrays.append(chosen.tokens)
-        mx.eval(arrays)
+        launched, decisions, width, began, draft_seconds, shared = self._flights.popleft()
+        steps: list[Step] = []
+        texts = [each for each in launched if not each.row.closed]
+        if not width:
+            for each in texts:
+                each.row.proposal = NOTHING
+                each.row.feed()
+                each.choose()
+        mx.eval([each.chosen.tokens for each in texts if isinstance(each.chosen, Pass)])
         now = perf_counter()
-        self._pass_seconds, self._read_at = now - max(flight.began, self._read_at), now
-        steps, committed = list[Step](), dict[Row, Commit]()
+        self._pass_seconds, self._read_at = now - max(began, self._read_at), now
         for each in texts:
+            row = each.row
             try:
-                if isinstance(chosen := each.choice(), Exception):
-                    raise chosen
-                text = each.row.text
-                commit = text.commit_pass(chosen, each.proposal, flight.draft_seconds, self._pass_seconds)
+                commit = row.text.commit_pass(each.chosen, each.proposal, draft_seconds, self._pass_seconds)
             except Exception as error:
-                steps.append(_failed(each.row, error))
+                steps.append(_failed(row, error))
             else:
-                committed[each.row] = commit
-                steps.append(Step(each.row, commit))
-        self._learn(flight, texts, committed)
-        self._take_back(flight, texts, committed)
-        for row, commit in committed.items():
-            row.text.drafters.follow(commit.cycle.committed)
+                row.gained = commit.cycle.committed
+                steps.append(Step(row, commit))
+                if not shared:
+                    self._keep_own(row, commit.cycle.accepted)
+        for decision in decisions:
+            decision.learn()
+        # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then the first
+        # of several passes begun ahead seems too long, and the last one too short.
+        policy = self.policy if shared or not texts else texts[0].row.text.policy
+        if policy.is_automatic and texts and (shared or bool(width) != bool(self._flights)):
+            context = max([each.row.text.drafters.context for each in texts])
+            policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(launched))
+        if shared:
+            self._keep_shared()
+        for each in texts:
+            if each.row.gained:
+                each.row.text.drafters.follow(each.row.gained)
         self._passes += 1
         if self._passes % CLEAR_EVERY == 0:
             mx.clear_cache()
         return steps
 
-    def _learn(self, flight: _Flight, texts: Sequence[_Launched], committed: dict[Row, Commit]) -> None:
-        """Let the policies learn from a pass."""
-        for policy, choice, rows in flight.choices:
-            policy.learn(choice, [committed[row].cycle.committed if row in committed else () for row in rows])
-        # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then the first
-        # of several passes begun ahead seems too long, and the last one too short.
-        if not texts or (not flight.shared and flight.ahead != bool(self._flights)):
-            return
-        policy = self.policy if flight.shared else texts[0].row.text.policy
-        width = 0 if flight.ahead else max(len(each.inputs or ()) for each in texts)
-        context = max(each.row.text.drafters.context for each in texts)
-        policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(flight.texts))
+    def _keep_own(self, row: Row, accepted: int) -> None:
+        """Take what was rejected out of the cache of a text that is alone."""
+        again, fed = len(row.refeed), len(row.inputs)
+        kept = again + len(row.gained)
+        tell_committed(row.cache, row.gained, accepted, fed - again)
+        row.take_back(kept, row.own.keep(fed - kept))
+        if not self._flights:
+            row.own.quantize()
 
-    def _take_back(self, flight: _Flight, texts: Sequence[_Launched], committed: dict[Row, Commit]) -> None:
-        """Take what was rejected out of the caches."""
-        kept = {row: len(row.refeed) + len(commit.cycle.committed) for row, commit in committed.items()}
-        if not flight.shared:
-            for each in texts:
-                if (commit := committed.get(each.row)) is not None:
-                    row, inputs = each.row, each.inputs or ()
-                    tell_committed(
-                        row.cache, commit.cycle.committed, commit.cycle.accepted, len(each.proposal.tokens) + 1
-                    )
-                    row.take_back(kept[row], row.own.keep(len(inputs) - kept[row]))
-                    if not self._flights:
-                        row.own.quantize()
-            return
+    def _keep_shared(self) -> None:
+        """Take what was rejected out of the shared caches, and texts that have ended."""
         assert self._caches is not None
-        fed = {each.row: len(each.inputs or ()) for each in texts}
+        kept = [len(row.refeed) + len(row.gained) if row.gained else 0 for row in self._shared]
         wanted = [
-            length - fed.get(row, 0) + kept.get(row, 0)
-            for row, length in zip(self._shared, self._caches.lengths, strict=True)
+            length - len(row.inputs) + right
+            for row, length, right in zip(self._shared, self._caches.lengths, kept, strict=True)
         ]
         self._caches.take_back(wanted)
-        for row, length, reached in zip(self._shared, wanted, self._caches.lengths, strict=True):
-            if row in kept:
-                row.take_back(kept[row], length - reached)
-        for each in texts:
-            if each.row.text.ended:
-                self._take_out(each.row, each.row.text.cached_after_commit, spare=fed[each.row])
+        for row, right, length, reached in zip(self._shared, kept, wanted, self._caches.lengths, strict=True):
+            if row.gained:
+                row.take_back(right, length - reached)
+        for row in [row for row in self._shared if row.text.ended]:
+            self._take_out(row, row.text.cached_after_commit, spare=len(row.inputs))
 
     def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
-        if not self._reading:
-            return []
         row = min(self._reading, key=lambda row: row.unread)
         row.piece, before, began = self._piece(row), row.unread, perf_counter()
         try:
@@ -421,5 +364,9 @@ class Loop:
 
 def _failed(row: Row, error: Exception) -> Step:
     """The end of a text, which has no part in further passes."""
-    row.text.ended = True
+    row.text.ended, row.gained = True, ()
     return Step(row, error)
+
+
+def _array(tokens: Sequence[Any]) -> mx.array:
+    return mx.array(tokens, dtype=mx.int32)

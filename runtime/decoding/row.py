@@ -11,6 +11,7 @@ from typing import Any
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.own import OwnCache, Quantization
 from spectool.runtime.decoding.text_state import TextState
+from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat.pass_size import exact_until
 
@@ -26,7 +27,10 @@ class Row:
         piece: How many of them are read next.
         origin: Tokens in the cache before those of this text.
         refeed: Committed tokens that the next pass feeds again, before the last committed one.
+        proposal: Draft tokens for the next pass.
         inputs: Tokens that the latest pass has fed.
+        gained: Tokens that the latest pass has committed; none once the text has failed or is closed.
+        closed: Whether the text has been closed.
         unrewindable_at: Yielded tokens at which the token that was fed ahead cannot be taken out.
     """
 
@@ -40,7 +44,9 @@ class Row:
         self.may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
         self.unread, self.piece = len(text.prompt) - 1, settings.prefill_step_size
         self.origin, self.refeed, self.inputs = 0, list[int](), list[int]()
-        self.unrewindable_at = -1
+        self.proposal: Proposal = NOTHING
+        self.gained: Sequence[int] = ()
+        self.closed, self.unrewindable_at = False, -1
         self._exact_until = exact_until(model)
         self._reading: Iterator[int] | None = None
 
@@ -85,6 +91,11 @@ class Row:
             most = min(most, settings.quantized_kv_start - held - refed - 2)
         return max(0, most)
 
+    def feed(self) -> list[int]:
+        """What the next pass feeds."""
+        self.inputs = [*self.refeed, self.text.last, *self.proposal.tokens]
+        return self.inputs
+
     def take_back(self, kept: int, missing: int) -> None:
         """Follow a cache from which ``missing`` of the ``kept`` tokens of the latest pass were taken out as well."""
         self.refeed = self.inputs[kept - missing : kept]
@@ -100,6 +111,7 @@ class Row:
         Returns the number of tokens of the text that the cache holds afterwards, or None if it could not be taken back
         and is of no further use.
         """
+        self.closed, self.gained = True, ()
         self.text.close()
         length = self.text.cached_if_closed + (self.text.yielded == self.unrewindable_at)
         return self.own.close(length, self.inputs, self.text.settings.prefill_step_size)

@@ -241,12 +241,17 @@ class TextState:
         logprobs = log_probabilities(logits)
         return Pass(choose(logits, logprobs, self.settings.sampler, draft, distribution), logprobs, positions)
 
-    def commit_pass(self, current: Pass, proposal: Proposal, draft_seconds: float, pass_seconds: float) -> Commit:
-        """Compute a pass and commit its choices, up to the first draft that is wrong.
+    def commit_pass(
+        self, current: Pass | Exception | None, proposal: Proposal, draft_seconds: float, pass_seconds: float
+    ) -> Commit:
+        """Commit the choices of a pass, up to the first draft that is wrong.
 
         Raises:
+            Exception: ``current`` is one, because nothing could be chosen.
             TokenOutOfRange: The sampler chose a token that the model does not have.
         """
+        if not isinstance(current, Pass):
+            raise current or RuntimeError("no pass")
         tokens = evaluated(current.tokens)
         chosen = [token for token in tokens if token >= 0]  # -1 where rejection sampling drew nothing
         require_tokens("sampler", chosen or tokens, self._vocabulary)

@@ -60,12 +60,14 @@ class Drafter:
     Attributes:
         name: Name in statistics.
         costs_a_pass: Whether each draft token costs a forward pass of a model.
+        draws: Whether it may draw from MLX's random state, which is that of the text then.
         longest: The most tokens that it proposes where nobody fixes their number.
         cache: Cache of its draft model; None where there is none.
     """
 
     name: str = "drafter"
     costs_a_pass: bool = False
+    draws: bool = True
     longest: int = MAX_DRAFT_TOKENS
     cache: "TextCache | None" = None
 

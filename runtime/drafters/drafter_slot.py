@@ -71,7 +71,7 @@ class DrafterSlot:
         self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._report, self._draw, self._vocabulary = report, draw, vocabulary
-        self.randomness = randomness or NoRandomness()
+        self.randomness = randomness if randomness is not None and drafter.draws else NoRandomness()
         self._begin(())
 
     @property
@@ -100,7 +100,7 @@ class DrafterSlot:
 
     def propose(self, limit: int) -> Proposal:
         """Its proposal of at most ``limit`` tokens; empty from a drafter that fails."""
-        self.proposal = self._attempt(lambda drafter: self._valid(drafter.propose(limit).cut(limit))) or NOTHING
+        self.proposal = self._attempt(lambda drafter: self._valid(drafter.propose(limit), limit)) or NOTHING
         return self.proposal
 
     def drafting(self, limit: int) -> "Drafting[Proposal]":
@@ -108,9 +108,10 @@ class DrafterSlot:
         if self.drafter is None:
             return NOTHING
         try:
-            self._catch_up(self.drafter)
+            if self.missed or not self._begun:
+                self._catch_up(self.drafter)
             made = yield from self.drafter.drafting(limit)
-            self.proposal = self._valid(made.cut(limit))
+            self.proposal = self._valid(made, limit)
         except Exception as error:
             self._fail(error)
         return self.proposal
@@ -122,20 +123,24 @@ class DrafterSlot:
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
-        return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit).cut(limit))) or NOTHING
+        return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit), limit)) or NOTHING
 
     def _begin(self, prompt: Sequence[int]) -> None:
         self.missed, self._begun = list(prompt), False
         self.proposal = NOTHING
 
-    def _valid(self, proposal: Proposal) -> Proposal:
-        """A proposal as far as the target has its tokens."""
+    def _valid(self, proposal: Proposal, limit: int) -> Proposal:
+        """A proposal of at most ``limit`` tokens, as far as the target has them."""
+        if len(proposal.tokens) > limit:
+            proposal = proposal.cut(limit)
         drawn = proposal.distribution
         if drawn is not None and (drawn.ndim != 2 or drawn.shape[1] != self._vocabulary):
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
-        tokens = tuple(takewhile(lambda token: 0 <= token < self._vocabulary, map(int, proposal.tokens)))
+        tokens = tuple(map(int, proposal.tokens))
+        if tokens and not 0 <= min(tokens) <= max(tokens) < self._vocabulary:
+            tokens = tuple(takewhile(lambda token: 0 <= token < self._vocabulary, tokens))
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, str(proposal.source), tuple(proposal.probabilities[: len(tokens)]), drawn)
 
@@ -145,7 +150,8 @@ class DrafterSlot:
             return None
         with self.randomness:
             try:
-                self._catch_up(self.drafter)
+                if self.missed or not self._begun:
+                    self._catch_up(self.drafter)
                 return act(self.drafter)
             except Exception as error:
                 self._fail(error)
@@ -153,8 +159,6 @@ class DrafterSlot:
 
     def _catch_up(self, drafter: Drafter) -> None:
         """Let it read what it has missed."""
-        if self._begun and not self.missed:
-            return
         missed, self.missed = self.missed, []
         if not self._begun:
             self._begun = True

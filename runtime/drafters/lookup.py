@@ -34,6 +34,8 @@ class LookupDrafter(Drafter):
     probability ``m / (m + 3)`` at first, and later as often as it did.
     """
 
+    draws = False
+
     def __init__(
         self,
         dictionary: Dictionary | Sequence[Dictionary] | None = None,

@@ -30,6 +30,7 @@ class PredictionDrafter(Drafter):
 
     name = "prediction"
     longest = LONGEST_DRAFT
+    draws = False
 
     def __init__(self, tokens: Sequence[int]) -> None:
         """Follow ``tokens``, the prediction in the target's token ids. A copy shares what is prepared here."""

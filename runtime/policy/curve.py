@@ -70,9 +70,12 @@ class PassCurve:
         if key not in self._costs:
             plain = self.seconds(0 if texts == 1 else texts, context)
             rows = (texts * (1 + refed + length) for length in range(longest + 1))
-            self._costs[key] = [self.seconds(each, context) / plain for each in rows]
+            found = [self.seconds(each, context) / plain for each in rows]
+            self._costs[key] = [max(1.0, cost) if refed + length else cost for length, cost in enumerate(found)]
         found = self._costs[key]
-        return [cost if refed + length == 0 else max(1.0, drift * cost) for length, cost in enumerate(found)]
+        if drift == 1.0:
+            return found
+        return [drift * cost if refed + length else cost for length, cost in enumerate(found)]
 
 
 class Drift:
@@ -107,8 +110,10 @@ class Drift:
         None is far above what was seen of as many or more rows. If the most rows of which anything was seen were too
         dear, more than these are taken to cost in proportion.
         """
-        most = math.inf
-        for length in reversed(range(len(costs))) if self._cheaper else ():
+        if not self._cheaper:
+            return costs
+        costs, most = list(costs), math.inf
+        for length in reversed(range(len(costs))):
             if (share := self._cheaper.get(rows + length)) is not None:
                 costs[length] = max(1.0, share * costs[length] / self.factor)
             elif rows + length not in self._shares and costs[length] > FAR_OFF * most:

@@ -170,21 +170,26 @@ class Policy:
             least: Drafts of these other texts, so that the pass has as many rows in any case.
             draft: Asks models.
         """
-        drafters, together = [text for text, _ in texts], max(together, len(texts))
+        together = max(together, len(texts))
         if self.paused(together):
-            return Choice(drafters, [NOTHING] * len(texts), rests=True)
-        limits = [min(limit, self.longest) for _, limit in texts]
-        context = 0
-        for text in drafters:
+            return Choice([text for text, _ in texts], [NOTHING] * len(texts), rests=True)
+        drafters: list[TextDrafters] = []
+        limits: list[int] = []
+        offered: list[list[Candidate]] = []
+        longest, context = least, 0
+        for text, limit in texts:
+            limit = min(limit, self.longest)
             text.cycles += 1
-            context = max(context, text.context)
-        costs = _level(self.costs(max(*limits, least), context, texts=together, refed=refed), least)
-        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
+            longest, context = max(longest, limit), max(context, text.context)
+            drafters.append(text)
+            limits.append(limit)
+            offered.append(self.candidates(text.look_ups, limit))
+        costs = _level(self.costs(longest, context, texts=together, refed=refed), least)
         tried = costs
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
         length, picks, worth = self.best(offered, tried)
-        found = [pick.cut(length) for pick in picks]
+        found = [pick.cut(length) for pick in picks] if length else picks
         proposals = [pick.proposal for pick in found]
         if tried[length] < costs[length]:
             self.trials.begin(costs[length])
@@ -227,7 +232,9 @@ class Policy:
         """What look-ups propose. They may be cut, so what they have drawn counts as a guess."""
         found = []
         for each in look_ups if limit else ():
-            proposal = each.propose(self._most(each, limit))._replace(distribution=None)
+            proposal = each.propose(self._most(each, limit))
+            if proposal.distribution is not None:
+                proposal = proposal._replace(distribution=None)
             found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
         return found
 
@@ -238,13 +245,15 @@ class Policy:
 
         The worth is in tokens of one text. A pass has the same number of rows for every text.
         """
-        longest = min(len(costs) - 1, max((len(each.probabilities) for text in texts for each in text), default=0))
+        longest = min(len(costs) - 1, max([len(each.probabilities) for text in texts for each in text], default=0))
+        if not longest:
+            return 0, [NO_CANDIDATE] * len(texts), 0.0
         expected = [[(each.expected(longest), each) for each in text or (NO_CANDIDATE,)] for text in texts]
         best: tuple[int, Sequence[Candidate], float] = 0, [NO_CANDIDATE] * len(texts), 0.0
         rate = self.rate
         for length in range(1, longest + 1):
             picks = [max(text, key=lambda one: one[0][length]) for text in expected]
-            tokens = sum(promised[length] for promised, _ in picks) / len(texts)
+            tokens = sum([promised[length] for promised, _ in picks]) / len(texts)
             worth = tokens - rate * (costs[length] - costs[0])
             if worth > best[2] or (best[0] and worth == best[2]):
                 best = length, [candidate for _, candidate in picks], worth
@@ -253,14 +262,15 @@ class Policy:
     def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
         """Learn what became of a cycle: the tokens of each text, none for one that has failed or gone meanwhile."""
         cycles = [(at, tokens) for at, tokens in enumerate(committed) if tokens]
+        if not cycles:
+            return
         for at, tokens in cycles:
             self.judge(choice.texts[at], tokens)
-        asked = {model.name for model in choice.asked if model is not None}
-        for name in {model.name for text in choice.texts for model in text.models} - asked if cycles else ():
+        asked = {model.name for model in choice.asked if model is not None} if choice.asked else ()
+        for name in {model.name for text in choice.texts for model in text.models}.difference(asked):
             self.record(name).rest()
-        if choice.rests and cycles:
+        if choice.rests:
             self.account.rest()
-        if choice.rests or not cycles:
             return
         written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
         without = written
@@ -404,7 +414,7 @@ def _taken(guess: Candidate, pick: Candidate, length: int) -> Proposal:
 
 
 def _cost_of(proposals: Sequence[Proposal], costs: Sequence[float]) -> float:
-    return costs[max(len(proposal.tokens) for proposal in proposals)]
+    return costs[max([len(proposal.tokens) for proposal in proposals])]
 
 
 def _level(costs: list[float], least: int) -> list[float]:
