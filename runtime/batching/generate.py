@@ -1,7 +1,7 @@
 """Texts of several prompts at once, each with its own drafter: mlx-lm's ``batch_generate`` with drafters."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,16 +15,10 @@ from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, 
 from spectool.runtime.decoding.text_state import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.groups.link import processes_of
-from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, make_prompt_cache, wired_limit
+from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.costs import new_policy, policy_for
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.token_ids import (
-    TokenOutOfRange,
-    prompt_ids,
-    require_count,
-    require_tokens,
-    vocabulary_size,
-)
+from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_count
 
 
 @dataclass
@@ -96,79 +90,64 @@ def batch_generate(
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
     require_count("rows", rows)
+    if isinstance(prompts, str):
+        raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
     if (processes := processes_of(model)) > 1:
         raise RuntimeUnsupported(
             f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches "
             "there, or generate one text after the other"
         )
-    for single in sorted({"seed", "drafter", "prompt_cache"} & kwargs.keys()):
-        raise RuntimeUnsupported(f"{single}: expected {single}s, with one for each prompt, got {single}")
-    if unknown := kwargs.keys() - (GenerationSettings.__dataclass_fields__.keys() - {"statistics"} | {"stream"}):
-        raise TypeError(f"batch_generate() got an unexpected keyword argument {min(unknown)!r}")
-    given, shared = _ids_of(prompts, tokenizer, model), drafters if isinstance(drafters, Drafter | DrafterSet) else None
-    asked: dict[str, Any] = {
-        "drafters": drafters if shared is None else None,
-        "max_tokens": [max_tokens] * len(given) if isinstance(max_tokens, int) else max_tokens,
-        "seeds": seeds,
-        "prompt_caches": prompt_caches,
-    }
-    each = {name: _for_each(name, values, len(given)) for name, values in asked.items()}
-    _require_own("prompt_caches", [cache or () for cache in each["prompt_caches"]], "Copy it with copy.deepcopy")
-    members = [[member for one in members_of(drafter) for member in (one, one.cache)] for drafter in each["drafters"]]
-    _require_own("drafters", members, "Give one for all prompts, not in a list, which is forked for each")
-    if any(most == 0 for most in each["max_tokens"]):
+    count, shared = len(prompts), drafters if isinstance(drafters, Drafter | DrafterSet) else None
+    limits = _for_each("max_tokens", [max_tokens] * count if isinstance(max_tokens, int) else max_tokens, count)
+    if 0 in limits:
         raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
+    own = _for_each("drafters", drafters if shared is None else None, count)
+    members = [member for drafter in own for one in members_of(drafter) for member in (one, one.cache)]
+    _require_own("drafters", members, "Give one for all prompts, not in a list, which is forked for each")
+    caches = _for_each("prompt_caches", prompt_caches, count)
+    _require_own("prompt_caches", [entry for cache in caches for entry in cache or ()], "Copy it with copy.deepcopy")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
-    policy = _policy_of(model, shared, each["drafters"], num_draft_tokens)
-    rows = 1 if shared is not None and shared.fork() is None else rows
-    loop = Loop(model, rows, policy, kv_bits=kwargs.get("kv_bits"), stream=stream)
-    texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in each["max_tokens"]]
-    count = len(given)
-    made = BatchResponse([""] * count, [[] for _ in given], [DraftStatistics() for _ in given], [None] * count)
-    places: dict[Row, int] = {}
-    waiting = deque(range(count))
-
-    def begin(place: int) -> bool:
-        """Add a text to the batch if it can be added now."""
-        cache = each["prompt_caches"][place]
-        cache = make_prompt_cache(model, kwargs.get("max_kv_size")) if cache is None else cache
-        if not loop.accepts(cache):
-            return False
+    policy = _policy_of(model, shared, own, num_draft_tokens)
+    made = BatchResponse([""] * count, [[] for _ in limits], [DraftStatistics() for _ in limits], [None] * count)
+    texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in limits]
+    places: dict[Row, int] = {}  # of texts that have not ended
+    for place, seed in enumerate(_for_each("seeds", seeds, count)):
         settings = GenerationSettings(
-            drafter=each["drafters"][place] if shared is None else shared.fork() or shared,
-            num_draft_tokens=policy if num_draft_tokens != 0 and each["seeds"][place] is None else num_draft_tokens,
-            max_tokens=each["max_tokens"][place],
+            drafter=own[place] if shared is None else shared.fork() or shared,
+            num_draft_tokens=policy if num_draft_tokens != 0 and seed is None else num_draft_tokens,
+            max_tokens=limits[place],
             stop_tokens=ends,
-            seed=each["seeds"][place],
-            prompt_cache=cache,
+            seed=seed,
+            prompt_cache=caches[place],
             statistics=made.drafting[place],
             **kwargs,
         )
+        prompt = prompts[place]
         try:
-            row = open_text(given[place], model, settings)
+            row = open_text(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt, model, settings)
         except TokenOutOfRange as error:
             raise error.spelled_by(tokenizer) from None
-        loop.add(row)
         places[row] = place
-        return True
-
-    def take(row: Row, token: int) -> bool:
-        """Add a token to its text; return whether the text ends with it."""
-        place = places[row]
-        made.tokens[place].append(token)
-        made.texts[place] += texts[place].add(token)
-        return texts[place].end is not None
-
+    forks = shared is None or shared.fork() is not None
+    loop = Loop(model, rows if forks else 1, policy, kv_bits=kwargs.get("kv_bits"), stream=stream)
+    waiting = deque(places)
     try:
         with wired_limit(model, [stream]):
             while waiting or len(loop):
-                while waiting and begin(waiting[0]):
-                    waiting.popleft()
+                while waiting and loop.accepts(waiting[0].cache):
+                    loop.add(waiting.popleft())
                 for row, gained in loop.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    if any(take(row, token) for token, _, _ in row.text.tokens_of(gained)):
-                        place, kept = places.pop(row), loop.remove(row)
+                    place = places[row]
+                    for token, _, _ in row.text.tokens_of(gained):
+                        made.tokens[place].append(token)
+                        made.texts[place] += texts[place].add(token)
+                        if texts[place].end is not None:
+                            break
+                    if texts[place].end is not None:
+                        kept = loop.remove(row)
+                        del places[row]
                         if return_prompt_caches and kept is not None:
                             made.caches[place] = row.cache
     finally:
@@ -177,29 +156,16 @@ def batch_generate(
     return made
 
 
-def _ids_of(prompts: Any, tokenizer: TokenizerWrapper, model: Any) -> list[list[int]]:
-    """The token ids of all prompts, which are checked before any of them is worked on."""
-    if isinstance(prompts, str) or not hasattr(prompts, "__len__"):
-        got = "one text" if isinstance(prompts, str) else type(prompts).__name__
-        raise RuntimeUnsupported(f"prompts: expected a list of texts or of token ids, got {got}")
-    found = [prompt_ids(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt) for prompt in prompts]
-    for ids in found:
-        require_tokens("prompt", ids, vocabulary_size(model), tokenizer)
-    return found
-
-
 def _for_each(name: str, values: Any, count: int) -> Sequence[Any]:
     """One value for each of ``count`` prompts."""
-    if values is None:
-        return [values] * count
-    if not hasattr(values, "__len__") or len(values) != count:
-        found = len(values) if hasattr(values, "__len__") else values
-        raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {found!r}")
+    values = [None] * count if values is None else values
+    if len(values) != count:
+        raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
     return cast("Sequence[Any]", values)
 
 
-def _require_own(name: str, parts: Sequence[Sequence[Any]], instead: str) -> None:
-    held = [id(part) for each in parts for part in each if part is not None]
+def _require_own(name: str, parts: Iterable[Any], instead: str) -> None:
+    held = [id(part) for part in parts if part is not None]
     if len(set(held)) < len(held):
         raise RuntimeUnsupported(f"{name}: expected another one for each prompt, got one twice. {instead}")
 

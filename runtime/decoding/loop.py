@@ -368,5 +368,5 @@ def _failed(row: Row, error: Exception) -> Step:
     return Step(row, error)
 
 
-def _array(tokens: Sequence[Any]) -> mx.array:
+def _array(tokens: list[Any]) -> mx.array:
     return mx.array(tokens, dtype=mx.int32)

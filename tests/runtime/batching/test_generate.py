@@ -55,8 +55,11 @@ def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: An
 def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
     with pytest.raises(RuntimeUnsupported, match="max_tokens: expected one for each of 4 prompts, got 2"):
         batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
-    with pytest.raises(RuntimeUnsupported, match="seeds: expected one for each of 4 prompts, got 7"):
-        batch_generate(*loaded, PROMPTS, seeds=7)  # type: ignore[arg-type]
+    for wrong in ("seed", "drafter", "prompt_cache", "statistics", "temp"):  # each text has its own, or it is unknown
+        with pytest.raises(TypeError, match=wrong):
+            batch_generate(*loaded, PROMPTS, **{wrong: None})
+    with pytest.raises(RuntimeUnsupported, match="prompts: expected a list"):
+        batch_generate(*loaded, PROMPTS[0])
     cycles: list[Any] = []
     with pytest.raises(RuntimeUnsupported, match="prompt: expected at least one token"):
         batch_generate(*loaded, [*PROMPTS, []], rows=1, on_cycle=cycles.append)
