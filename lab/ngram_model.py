@@ -161,7 +161,7 @@ class DraftSource:
     costs_a_pass, cache, likelihood = False, None, 1.0
 
     def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
-        """As `ModelSource.draft`."""
+        """As `ModelSource.drafting`, at once."""
         raise NotImplementedError
 
     def more(self) -> list[int]:
@@ -169,7 +169,7 @@ class DraftSource:
         return []
 
     def drafting(
-        self, context: Sequence[int], constraint: FirstTokenRule, limit: int
+        self, context: Sequence[int], constraint: FirstTokenRule, limit: int, unchanged: int = 0
     ) -> Drafting[tuple[list[int], bool]]:
         """As `ModelSource.drafting`, without passes."""
         return self.draft(context, constraint, limit)

@@ -49,6 +49,10 @@ class AppendingTranslator:
         """What was committed in draft ids, canonical only by luck."""
         return self._ids
 
+    def unchanged(self) -> int:
+        """Nothing is known of the ids to have stayed."""
+        return 0
+
     def constraint(self) -> FirstTokenRule:
         """No constraint."""
         return FirstTokenRule()

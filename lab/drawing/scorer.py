@@ -7,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -43,10 +44,10 @@ class ModelScorer:
     def begin(self, ids: Sequence[int], healing: bool) -> tuple[int, ...] | None:
         """Feed the context; one pass gives what follows it and what follows all but its last id."""
         source = self._source
-        text = source.text_of(ids)
+        text = source.follow(ids)
         if not text:
             return None
-        logits = source.feed_text(text, healing)
+        logits = alone(source.feeding(healing), source.cache)
         self._root = text[:-1] if len(logits) == 2 else text
         path = tuple(text[len(self._root) :])
         self._known = {(): logits[0], path: logits[-1]}
@@ -60,7 +61,7 @@ class ModelScorer:
             sure = len(self._root)
             source.cache.rewind(min(sure + common_prefix(source.cache.tokens[sure:], path), len(text) - 1))
             new = text[len(source.cache.tokens) :]
-            scores = self._known[path] = source.run(mx.array(new))[-1]
+            scores = self._known[path] = source.read(source.cache.feed(mx.array(new)))[-1]
             source.cache.tokens += new
         if among is None:
             ids, scores = _most_probable(scores)

@@ -9,6 +9,7 @@ import mlx.core as mx
 from spectool.runtime.caches.prefill import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
 AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
@@ -32,15 +33,33 @@ class TextCache:
         model: An mlx-lm model.
         tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
             known only once it is evaluated.
+        sure: Leading tokens that are known to be those of the text that is followed. The owner lowers it where the text
+            changes.
         passes: Passes with logits so far, each for a draft token.
         shared: The caches of several texts, if what this one holds is a row of them.
     """
 
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
-        self.model, self.passes = model, 0
+        self.model, self.passes, self.sure = model, 0, 0
         self.shared: Rows | None = None
         self.forget()
+
+    def unfed(self, text: Sequence[int], last: int = 1, at_once: int = AT_ONCE) -> list[int]:
+        """Take the cache back to what it has in common with ``text`` without its ``last`` tokens; return what is left.
+
+        If that is more than ``at_once`` tokens, all but the last ones are fed now. Only tokens after the ``sure`` ones
+        are compared.
+        """
+        end = len(text) - last
+        sure = min(self.sure, len(self.tokens), end)
+        kept = sure + common_prefix(self.tokens[sure:], text[sure:end])
+        unfed = [*self.rewind(kept), *text[kept:]]
+        self.sure = end  # as far as there are tokens
+        if len(unfed) > at_once:
+            self.prefill(unfed[:-last])
+            unfed = unfed[-last:]
+        return unfed
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.chain import draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
-from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw
@@ -47,7 +46,6 @@ class ModelDrafter(Drafter):
         self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._text: list[int] = []
-        self._sure = 0  # leading tokens of which the cache is known to hold those of the text
         self._has_proposed = False  # since the last commit
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
@@ -63,8 +61,8 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self._text, self._sure, self._has_proposed = list(prompt), 0, False
-        self._unfed(1)
+        self._text, self.cache.sure, self._has_proposed = list(prompt), 0, False
+        self.cache.unfed(self._text, at_once=1)
 
     def propose(self, limit: int) -> Proposal:
         """At most ``limit`` tokens. Proposes nothing if called again before `commit`."""
@@ -74,7 +72,7 @@ class ModelDrafter(Drafter):
         """The same, step by step."""
         if limit <= 0 or self._has_proposed or not self._text:
             return Proposal((), self.name)
-        unfed = self._unfed(AT_ONCE)
+        unfed = self.cache.unfed(self._text)
         drafts, probabilities, distribution, fed = yield from self._draft(unfed, limit)
         self.cache.tokens += unfed + drafts[:fed]
         self._has_proposed = True
@@ -114,15 +112,6 @@ class ModelDrafter(Drafter):
         yield [tokens, probabilities]
         drawn_from = mx.concatenate(distributions) if distributions else None
         return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
-
-    def _unfed(self, most: int) -> list[int]:
-        """Feed what the cache does not hold of the text, but for its last tokens, ``most`` at most; return these."""
-        sure = min(self._sure, len(self.cache.tokens))
-        kept = self._sure = sure + common_prefix(self.cache.tokens[sure:], self._text[sure:-1])
-        unfed = [*self.cache.rewind(kept), *self._text[kept:]]
-        if early := unfed[:-most]:
-            self.cache.prefill(early)
-        return unfed[-most:]
 
 
 def _as_is(logits: mx.array) -> mx.array:

@@ -14,13 +14,12 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.chain import draft_chain
-from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
-from spectool.tokenization.incremental.common_prefix import common_prefix
 
 MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
 WORST = math.log(0.02)  # log-probability of a first token that may take a refused one's place, less that of the latter
@@ -54,7 +53,7 @@ class ModelSource:
         self._bos = bos
         self._min_probability = min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
-        self._rows = vocabulary_size(model)
+        self._rows, self._text = vocabulary_size(model), list[int]()
         self.size = self._rows if size is None else min(size, self._rows)
         # Of the last draft: tokens that are not fed, and the log-probability that all of it is right.
         self._unfed: list[int] = []
@@ -64,23 +63,21 @@ class ModelSource:
         """A source with the same model, and a cache of its own."""
         return ModelSource(self.cache.model, bos=self._bos, size=self.size, min_probability=self._min_probability)
 
-    def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
-        """As `drafting`, for a text that is alone."""
-        return alone(self.drafting(context, constraint, limit), self.cache)
-
     def drafting(
-        self, context: Sequence[int], constraint: FirstTokenRule, limit: int
+        self, context: Sequence[int], constraint: FirstTokenRule, limit: int, unchanged: int = 0
     ) -> Drafting[tuple[list[int], bool]]:
         """At most ``limit`` draft ids after a context, and whether the first one is healed.
 
         The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
         all but the last context token), plain ones by p(last context token | the same) * p(token | context), and win a
         tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed.
+
+        The first ``unchanged`` ids are those of the latest context, so they are not compared again.
         """
-        text = self.text_of(context)
+        text = self.follow(context, unchanged)
         if limit <= 0 or not text:
             return [], False
-        logits = yield from self._fed_text(text, constraint.extensions.size > 0)
+        logits = yield from self.feeding(constraint.extensions.size > 0)
         first = yield from self._first(logits, constraint, text[-1])
         if first is None:
             return [], False
@@ -95,47 +92,38 @@ class ModelSource:
         """Probability that all of the latest draft is right, as far as the model can say."""
         return math.exp(float(self._likely))
 
-    def more(self) -> list[int]:
-        """As `going_on`, for a text that is alone."""
-        return alone(self.going_on(), self.cache)
-
     def going_on(self) -> Drafting[list[int]]:
         """The draft id after those of the latest draft; empty where it does not pay."""
         return (yield from self._go_on(1))
 
-    def text_of(self, context: Sequence[int]) -> list[int]:
-        """A context after BOS, if the model has one."""
-        begun = self._bos is None or list(context[:1]) == [self._bos]
-        return list(context) if begun else [self._bos or 0, *context]
+    def follow(self, context: Sequence[int], unchanged: int = 0) -> list[int]:
+        """A context after BOS, if the model has one, which is what is fed next.
 
-    def feed_text(self, text: list[int], healing: bool) -> mx.array:
-        """Feed a text that is alone, as `drafting` does."""
-        return alone(self._fed_text(text, healing), self.cache)
-
-    def _fed_text(self, text: list[int], healing: bool) -> Drafting[mx.array]:
-        """Feed what of ``text`` (at least one token) is not fed, and its last token in any case.
-
-        Returns:
-            Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
-            if there is something before that token and it is one of the tokenizer's.
+        The first ``unchanged`` ids are those of the latest context.
 
         Raises:
             TokenOutOfRange: The model does not have a token.
         """
-        last = 2 if healing and len(text) > 1 and text[-1] < self.size else 1
-        kept = min(common_prefix(self.cache.tokens, text), len(text) - last)
-        new = [*self.cache.rewind(kept), *text[kept:]]
+        begin = [] if self._bos is None or list(context[:1]) == [self._bos] else [self._bos]
+        new = list(context[unchanged:])
         require_tokens("draft model", new, self._rows)
-        if len(new) > AT_ONCE:
-            early, new = new[:-last], new[-last:]
-            self.cache.prefill(early)
+        kept = unchanged + len(begin) if unchanged else 0
+        self._text[kept:] = new if kept else begin + new
+        self.cache.sure = min(self.cache.sure, kept)
+        return self._text
+
+    def feeding(self, healing: bool) -> Drafting[mx.array]:
+        """Feed what of the text (at least one token) is not fed, and its last token in any case.
+
+        Returns:
+            Logits after it, float32 [1, size]. With ``healing`` [2, size], after all but the last token and after all,
+            if there is something before that token and it is one of the tokenizer's.
+        """
+        last = 2 if healing and len(self._text) > 1 and self._text[-1] < self.size else 1
+        new = self.cache.unfed(self._text, last)
         logits = self.read((yield mx.array(new, dtype=mx.int32))[-last:])
         self.cache.tokens += new
         return logits
-
-    def run(self, tokens: mx.array) -> mx.array:
-        """Feed tokens of a text that is alone, int32 [tokens]; return their logits, float32 [tokens, size], lazy."""
-        return self.read(self.cache.feed(tokens))
 
     def read(self, logits: mx.array) -> mx.array:
         """Logits of the ids that may be drafted, float32 [tokens, size], from those of the model."""
@@ -147,7 +135,7 @@ class ModelSource:
         """The best first token that may be, whether it is healed, and its log-probability among all candidates.
 
         One that takes a refused one's place is nearly as probable: those far below are never right. ``logits`` are what
-        `feed_text` returns for a text that ends with the token ``last``.
+        `feeding` returns for a text that ends with the token ``last``.
         """
         plain, healed = logits[-1], mx.array(constraint.extensions[:0])
         scores = [plain]

@@ -68,8 +68,9 @@ class TranslatedDrafter(Drafter):
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
-        context, constraint = self._translator.draft_context(), self._translator.constraint()
-        drafts, healed = yield from self._source.drafting(context, constraint, count)
+        translator = self._translator
+        unchanged, context, constraint = translator.unchanged(), translator.draft_context(), translator.constraint()
+        drafts, healed = yield from self._source.drafting(context, constraint, count, unchanged)
         tokens: list[int] = []
         if drafts:
             tokens = (yield from self._settled(drafts, healed))[:limit]

@@ -127,6 +127,12 @@ class ByteAlignedTranslator:
         """
         return self._view.ids
 
+    def unchanged(self) -> int:
+        """Leading ids of the draft's context that have not changed since this was asked the last time."""
+        view = self._view
+        unchanged, view.unchanged = view.unchanged, len(view.ids)
+        return unchanged
+
     def constraint(self) -> FirstTokenRule:
         """What a first draft token must begin with and may not merge with."""
         last, pending = self._last(), self._view.pending

@@ -18,6 +18,7 @@ class TranslatedText:
     Attributes:
         encoder: Joins the ids.
         ids: Ids of all texts so far, with the counterparts of the special tokens between them.
+        unchanged: Leading ids that have stayed since this was set.
         begin: Number of ids before the present text.
         begun: Whether there are whole characters in the present text.
         pending: Bytes of an unfinished character at its end.
@@ -33,6 +34,7 @@ class TranslatedText:
         """
         self.encoder, self._spellings, self._leading_space = encoder, spellings, leading_space
         self.ids: list[int] = []
+        self.unchanged = 0
         self._begin_text()
 
     def _begin_text(self) -> None:
@@ -71,6 +73,6 @@ class TranslatedText:
 
     def _replace(self, start: int, tail: Sequence[int]) -> list[int]:
         """Go on with ``tail`` from ``start`` on."""
-        removed = self.ids[start:]
+        removed, self.unchanged = self.ids[start:], min(self.unchanged, start)
         self.ids[start:] = tail
         return removed

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -10,11 +11,14 @@ import pytest
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.generation import generate_step
+from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.loading import load_drafter
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.models import Counted, plain, tiny_model
+from spectool.tests.runtime.renumbered import renumbered_target
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 PROMPT = [7, 8, 9, 7, 8]
@@ -160,7 +164,8 @@ def test_vocabularies_are_compared_by_id() -> None:
     assert other and "with 1 in common" in other
 
 
-def test_a_cycle_compares_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("translated", [False, True])
+def test_a_cycle_compares_only_what_is_new(translated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the text is: the cache is known to hold the rest."""
     compared = list[int]()
 
@@ -168,13 +173,18 @@ def test_a_cycle_compares_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> N
         compared.append(min(len(one), len(other)))
         return common_prefix(one, other)
 
-    monkeypatch.setattr("spectool.runtime.drafters.draft_model.common_prefix", counted)
-    drafter = ModelDrafter(tiny_model())
-    drafter.start([token % 200 for token in range(600)])
-    for _ in range(20):
+    monkeypatch.setattr("spectool.runtime.caches.text_cache.common_prefix", counted)
+    drafter: Drafter = ModelDrafter(tiny_model())
+    if translated:
+        draft, alignment = renumbered_target(tmp_path)
+        found = load_drafter(demo_path("target"), draft_model=draft, alignment=alignment, history=False)
+        assert found is not None
+        (drafter,) = found.members
+    drafter.start([5 + token % 200 for token in range(600)])
+    for cycle in range(20):
         right = list(drafter.propose(3).tokens)
-        del compared[:]
-        drafter.commit([*right, 7])
-        drafter.propose(1)
-        drafter.commit([9])
-        assert sum(compared) <= 10
+        if cycle:
+            assert sum(compared) <= 16
+        compared.clear()
+        drafter.commit([*right, 7, 9])
+    assert right

@@ -16,6 +16,7 @@ from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tests.runtime.models import Counted, tiny_model
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 VOCABULARY = 64
 BOS = 1
@@ -29,6 +30,16 @@ def model(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def llama() -> Any:
     return tiny_model(vocabulary=VOCABULARY, scale=3)
+
+
+def draft(
+    source: ModelSource, context: Sequence[int], constraint: FirstTokenRule, limit: int, unchanged: int = 0
+) -> tuple[list[int], bool]:
+    return alone(source.drafting(context, constraint, limit, unchanged), source.cache)
+
+
+def more(source: ModelSource) -> list[int]:
+    return alone(source.going_on(), source.cache)
 
 
 class Twin:
@@ -122,7 +133,7 @@ def test_drafts_equal_those_without_a_cache(
     rng = random.Random(seed)
     source = ModelSource(model, bos=bos, size=size, min_probability=floor)
     twin = Twin(model, bos, size or VOCABULARY)
-    ids: list[int] = []
+    ids, before = list[int](), list[int]()
     healings = ended = 0
     for _ in range(40):
         if rng.random() < 0.05:
@@ -130,7 +141,8 @@ def test_drafts_equal_those_without_a_cache(
         elif rng.random() < 0.05:
             ids = [BOS, *ids]
         constraint, limit = constraint_of(rng), rng.randint(0, 5)
-        answer = source.draft(ids, constraint, limit)
+        answer = draft(source, ids, constraint, limit, rng.randint(0, common_prefix(before, ids)))
+        before = ids
         twin.check(ids, constraint, limit, answer, floor)
         ended += 0 < len(answer[0]) < limit
         healings += answer[1]
@@ -150,10 +162,10 @@ def test_short_contexts(llama: Any, bos: int | None) -> None:
     contexts: list[list[int]] = [[], [5], [BOS], [BOS, 5], [5, 6], []]
     for ids in contexts:
         for constraint in (FirstTokenRule(), EXTENSIONS, HEALED_ONLY):
-            twin.check(ids, constraint, 2, source.draft(ids, constraint, 2))
-    assert (source.draft([], FirstTokenRule(), 2) == ([], False)) is (bos is None)
+            twin.check(ids, constraint, 2, draft(source, ids, constraint, 2))
+    assert (draft(source, [], FirstTokenRule(), 2) == ([], False)) is (bos is None)
     # One token alone stands on nothing that could have predicted another.
-    assert source.draft([5], HEALED_ONLY, 2)[1] is (bos is not None)
+    assert draft(source, [5], HEALED_ONLY, 2)[1] is (bos is not None)
 
 
 def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,23 +173,23 @@ def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkey
     counted = Counted(llama)
     source = ModelSource(counted)
     ids = list(range(2, 52))
-    first, _ = source.draft(ids, FirstTokenRule(), 3)
+    first, _ = draft(source, ids, FirstTokenRule(), 3)
     assert counted.passes == [20, 20, 9, 1, 1, 1]
     # Everything accepted, and one token of the target's own: only the last draft and that are new.
     ids = [*ids, *first, 7]
     counted.passes.clear()
-    second, _ = source.draft(ids, FirstTokenRule(), 3)
+    second, _ = draft(source, ids, FirstTokenRule(), 3)
     assert counted.passes == [2, 1, 1]
     # Healing reads the last two positions, so one known token is fed again and no pass added.
     ids = [*ids, second[0]]
     counted.passes.clear()
-    third, healed = source.draft(ids, HEALED_ONLY, 3)
+    third, healed = draft(source, ids, HEALED_ONLY, 3)
     assert healed
     assert counted.passes == [2, 1, 1]
     # The healed token was fed in the place of the last one.
     ids = [*ids[:-1], *third[:2], 9]
     counted.passes.clear()
-    source.draft(ids, FirstTokenRule(), 1)
+    draft(source, ids, FirstTokenRule(), 1)
     assert counted.passes == [1]
 
 
@@ -200,7 +212,7 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
         alone(source._go_on(7), source.cache)
         return placeholder
 
-    source.draft(list(range(2, 20)), EXTENSIONS, 1)
+    draft(source, list(range(2, 20)), EXTENSIONS, 1)
     traced.passes.clear()
 
     mx.enable_compile()
@@ -213,10 +225,10 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
 def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
     source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
     ids = [5, 6, 7, 8]
-    [healed, *_], _ = source.draft(ids, HEALED_ONLY, 3)
+    [healed, *_], _ = draft(source, ids, HEALED_ONLY, 3)
     assert healed != ids[-1]
     for text in ([*ids, 9], [*ids, 9, 10]):
-        twin.check(text, PLAIN_ONLY, 3, source.draft(text, PLAIN_ONLY, 3))
+        twin.check(text, PLAIN_ONLY, 3, draft(source, text, PLAIN_ONLY, 3))
 
 
 def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +242,7 @@ def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytes
 
     ids = [5, 6, 7]
     constraint = FirstTokenRule(EXTENSIONS.extensions, allows=never)
-    assert ModelSource(llama).draft(ids, constraint, 3) == ([], False)
+    assert draft(ModelSource(llama), ids, constraint, 3) == ([], False)
     assert len(asked) == len(set(asked)) == 4
     scores = Twin(llama, None, VOCABULARY).first(ids, EXTENSIONS)[0]
     assert [scores[key] for key in asked] == pytest.approx(
@@ -252,7 +264,7 @@ def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
 
     source.read = read  # type: ignore[method-assign]
     not_7 = FirstTokenRule(allows=lambda token, healed: token != 7)
-    assert source.draft([5, 6], not_7, 1) == (([9], False) if taken else ([], False))
+    assert draft(source, [5, 6], not_7, 1) == (([9], False) if taken else ([], False))
 
 
 @pytest.mark.parametrize("bos", [None, BOS])
@@ -263,9 +275,9 @@ def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint
     ids = list(range(2, 12))
     for _ in range(4):
         for limit in (1, 3):
-            drafts, healed = asked.draft(ids, constraint, limit)
-            further = [*drafts, *asked.more(), *asked.more()]
-            assert (further, healed) == whole.draft(ids, constraint, limit + 2)
+            drafts, healed = draft(asked, ids, constraint, limit)
+            further = [*drafts, *more(asked), *more(asked)]
+            assert (further, healed) == draft(whole, ids, constraint, limit + 2)
         ids = [*ids[: len(ids) - healed], *further[:3], 5]
 
 
@@ -275,15 +287,15 @@ def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) 
     source, twin = ModelSource(counted), Twin(llama, None, VOCABULARY)
     counted.fail_at = fail_at
     with pytest.raises(KeyboardInterrupt):
-        source.draft(ids, HEALED_ONLY, 4)
+        draft(source, ids, HEALED_ONLY, 4)
     for text in (ids, [*ids, 3], ids[:4]):
-        twin.check(text, EXTENSIONS, 4, source.draft(text, EXTENSIONS, 4))
+        twin.check(text, EXTENSIONS, 4, draft(source, text, EXTENSIONS, 4))
 
 
 def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -> None:
     source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
-    source.draft([5, 6, 7], FirstTokenRule(), 2)
+    draft(source, [5, 6, 7], FirstTokenRule(), 2)
     for wrong in (VOCABULARY, -1):
         with pytest.raises(RuntimeUnsupported, match=f"token {wrong}: the model has 64 rows"):
-            source.draft([5, 6, 8, wrong], FirstTokenRule(), 2)
-    twin.check([5, 6, 8], FirstTokenRule(), 2, source.draft([5, 6, 8], FirstTokenRule(), 2))
+            draft(source, [5, 6, 8, wrong], FirstTokenRule(), 2)
+    twin.check([5, 6, 8], FirstTokenRule(), 2, draft(source, [5, 6, 8], FirstTokenRule(), 2))

@@ -32,6 +32,9 @@ class Scripted:
         self._note("commit", list(tokens))
         self.context += tokens
 
+    def unchanged(self) -> int:
+        return 0
+
     def draft_context(self) -> Sequence[int]:
         self._note("draft_context")
         return self.context
