@@ -9,7 +9,6 @@ with. These tokens are drafted before all others, so that a single pass reads th
 """
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,9 +63,6 @@ class Grammar:
             RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
                 supported.
         """
-        if isinstance(tokenizer, str | os.PathLike):
-            expected = "expected what mlx_lm.load returns, or a transformers tokenizer"
-            raise RuntimeUnsupported(f"tokenizer: {expected}, got {str(tokenizer)!r}")
         if not isinstance(tokenizer, TokenizerWrapper):
             tokenizer = TokenizerWrapper(tokenizer)
         self._tokenizer = tokenizer

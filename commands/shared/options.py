@@ -98,12 +98,7 @@ class _Option(click.Option):
         return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
 
 
-_OF_MLX_LM = (
-    *("--max-kv-size", "--prefill-response", "--image", "--kv-group-size", "--min-tokens-to-keep", "--verbose"),
-    *("--prefill-step-size", "--quantize-activations", "--quantized-kv-start", "--use-default-chat-template"),
-    *("--trust-remote-code", "--prompt-concurrency", "--xtc-probability", "--xtc-threshold"),
-)
-_INSTEAD = {  # of other options of mlx_lm
+_INSTEAD = {  # of options that mlx_lm has
     "--extra-eos-token": "--stop TEXT",
     "--allowed-origins": "--allowed-origin URL",
     "--chat-template-args": "--chat-template-config JSON",
@@ -120,14 +115,13 @@ class SectionedCommand(click.Command):
             self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; an option that only mlx_lm has is not taken for a mistyped one."""
+        """Read the arguments; an option of mlx_lm that has another name here is not taken for a mistyped one."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if (name := error.option_name) not in (*_OF_MLX_LM, *_INSTEAD):
+            if (name := error.option_name) not in _INSTEAD:
                 raise
-            instead = f"Give {_INSTEAD[name]}" if name in _INSTEAD else "Leave it out"
-            raise click.UsageError(f"{name} of mlx_lm is not supported. {instead}", ctx) from error
+            raise click.UsageError(f"{name} of mlx_lm is not supported. Give {_INSTEAD[name]}", ctx) from error
 
     @guarded()
     def invoke(self, ctx: click.Context) -> Any:

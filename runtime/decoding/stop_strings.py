@@ -2,8 +2,6 @@
 
 from collections.abc import Generator, Iterator, Sequence
 
-from spectool import RuntimeUnsupported
-
 
 class MarkedText:
     """A text that is taken apart at markers, holding back what may be the beginning of one.
@@ -66,15 +64,9 @@ class StopStrings(MarkedText):
 
         What stands between the markers of ``reasoning`` before an answer ends nothing, nor do line ends after them.
         The text begins with the first marker, or without it if it ``thinks`` already.
-
-        Raises:
-            RuntimeUnsupported: They are no texts.
         """
         super().__init__()
-        each = [strings] if isinstance(strings, str) else list(strings)
-        if wrong := [string for string in each if not isinstance(string, str)]:
-            raise RuntimeUnsupported(f"stop_strings: expected a text or texts, got {wrong[0]!r}")
-        self._strings = [string for string in each if string]
+        self._strings = list(filter(None, [strings] if isinstance(strings, str) else strings))
         self._reasoning, self._thinks = (reasoning if self._strings else ("", "")), thinks
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:

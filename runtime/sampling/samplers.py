@@ -5,7 +5,7 @@ from the same settings and states its distribution, which drawn drafts and rejec
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -65,8 +65,6 @@ class Sampling:
         if self.top_p == 0:  # mlx-lm's sampler takes this for no filter
             object.__setattr__(self, "temp", 0.0)
         special = self.xtc_special_tokens
-        if isinstance(special, str) or not isinstance(special, Iterable):
-            raise WrongSetting("xtc_special_tokens", f"expected token ids, got {special!r}")
         ids = tuple(_number("xtc_special_tokens", token, _TOKEN, "token ids") for token in special)
         object.__setattr__(self, "xtc_special_tokens", ids)
 
