@@ -46,10 +46,8 @@ def doctor(
         spectool doctor --model ./Bielik-11B
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
-    from spectool.measure.doctor import measure_costs
     from spectool.measure.machines import cheaper_here, row_to_share
     from spectool.runtime.loading import load_model
-    from spectool.runtime.policy.costs import known_costs, model_key
 
     follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft} if draft else {})
@@ -62,13 +60,7 @@ def doctor(
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks
     for role, name in names.items():
-        say(f"loading {name}")
-        loaded, tokenizer = load_model(name, pipeline=pipeline if role == "target" else None)
-        say(f"{name}: measuring for {f'{seconds:g} seconds' if seconds else '10 seconds, or longer if it is slow'}")
-        costs[role] = replace(measure_costs(loaded, tokenizer, name, seconds, say), exact=exact)
-        if not costs[role].final and (before := known_costs(loaded)) is not None:
-            costs[role] = costs[role].with_another(before)
-        save_costs(model_key(loaded), costs[role])
+        loaded, costs[role] = measured(name, seconds, exact, pipeline if role == "target" else None)
         if share:
             rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
         if role == "target":
@@ -76,6 +68,11 @@ def doctor(
         del loaded
     if share:
         click.echo("\n".join(rows))
+        if not draft:
+            say(
+                "What passes of a small model take is hardly known of any chip. If you have Gemma 3 270M, send a line "
+                "of it, too: spectool doctor --model google/gemma-3-270m-it --share"
+            )
         return
     draft_pass = costs["draft"].curve[1] if draft else 0.0
     lengths = _lengths(costs["target"], draft_pass)
@@ -87,6 +84,24 @@ def doctor(
     for note in advice:
         click.echo(fill(note, 100))
     say_next(["generate", "--model", model, *(["--draft-model", draft] if draft else [])])
+
+
+def measured(
+    name: str, seconds: float | None, exact: bool = False, pipeline: bool | None = None
+) -> tuple[Any, PassCosts]:
+    """A model, and what its passes cost, measured now and saved."""
+    from spectool.measure.doctor import measure_costs
+    from spectool.runtime.loading import load_model
+    from spectool.runtime.policy.costs import known_costs, model_key
+
+    say(f"loading {name}")
+    model, tokenizer = load_model(name, pipeline=pipeline)
+    say(f"{name}: measuring for {f'{seconds:g} seconds' if seconds else '10 seconds, or longer if it is slow'}")
+    costs = replace(measure_costs(model, tokenizer, name, seconds, say), exact=exact)
+    if not costs.final and (before := known_costs(model)) is not None:
+        costs = costs.with_another(before)
+    save_costs(model_key(model), costs)
+    return model, costs
 
 
 def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from spectool.commands.shared.options import Whole, command, draft_option, optio
 @option(
     "--ids",
     type=Whole(1),
-    help="Maximum number of tokens; by default, enough to cover 99.9% of each. All have the same weight.",
+    help="Maximum number of tokens; by default all of each pack, and 99.9% of each corpus. All have the same weight.",
 )
 @option(
     "--bits",

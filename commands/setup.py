@@ -24,7 +24,13 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
     metavar="FILE",
     help="Counts of the language; may be repeated. By default the bundled one, if there is one.",
 )
-@option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to try as well: directory or hub id.")
+@option(
+    "--draft-model",
+    "--draft",
+    "draft",
+    metavar="D",
+    help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache.",
+)
 @option("--prune/--no-prune", default=True, help="Remove tokens that the draft model does not need.")
 @option(
     "--seconds",
@@ -35,16 +41,19 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
 def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 
-    Runs other commands, which it names: build-dict for the counts that come with spectool in this language, and for
-    your own text; doctor; and for a draft model with another tokenizer, prune-draft and align. Then all of this is
-    measured against plain decoding, which is recommended if drafting does not pay. `generate`, `chat` and `serve` find
-    the dictionary, for every model with this tokenizer.
-    The same command keeps what is made, for example after Ctrl-C, and measures again.
+    Makes a dictionary from the counts that come with spectool (--pack), and another one from your own text. Prunes a
+    draft model with another tokenizer to the tokens of the language, gives its weights the form that is fastest here,
+    and aligns it. Then all of this is measured against plain decoding, which is recommended if drafting does not pay.
+    Without --draft-model, it says whether one is expected to pay.
+
+    `generate`, `chat` and `serve` find what was made, for every model with this tokenizer. The same command keeps it,
+    for example after Ctrl-C, and measures again.
 
     \b
     Examples:
         spectool setup ./Bielik-11B --language pl
-        spectool setup ./Bielik-11B --language pl --corpus texts/ --draft-model ./gemma-3-270m
+        spectool setup ./Bielik-11B --language pl --draft-model google/gemma-3-270m-it
+        spectool setup ./Bielik-11B --language pl --corpus texts/
     """
     from spectool.commands.setup_steps import Setup
 

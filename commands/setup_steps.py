@@ -1,39 +1,50 @@
-"""What ``spectool setup`` runs: other commands, and a benchmark at the end. What an earlier run has made is kept."""
+"""What ``spectool setup`` makes: dictionaries, a draft model, measurements. What an earlier run has made is kept."""
 
-import io
 import json
 import shlex
 import shutil
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool import ArtifactError, CorpusError, MissingExtra
+from spectool import ArtifactError, CorpusError, MissingExtra, SpectoolError
+from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
-from spectool.artifacts.default_paths import AUTO, default_path, digest, slug
+from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, slug
 from spectool.artifacts.pack import Pack
+from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import described, open_pack
-from spectool.commands.prune_draft import model_directory
+from spectool.build.pruning.stage import prune_model, read_record
+from spectool.commands.build_dict import count_and_build, options_for
+from spectool.commands.doctor import measured
+from spectool.commands.prune_draft import draft_name, model_directory
 from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.drafter_spec import drafter_of
-from spectool.corpora import open_corpus, preset_for
+from spectool.commands.shared.tokenizers import named_tokenizer
+from spectool.corpora import Corpus, open_corpus, preset_for, sample_names
 from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
+from spectool.measure.drafts import advise, cached_draft, require_common, require_language, require_smaller
+from spectool.measure.first_guesses import right_guesses, right_look_ups, share
+from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, open_dictionaries
+from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -50,6 +61,7 @@ _UNMEASURED = (
     "text: --corpus FILE. Meanwhile, drafting stops by itself where it does not pay."
 )
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
+_TRIED, _TRIED_LENGTH = 8, 600  # texts, and characters of each, on which first guesses are compared
 
 
 @dataclass
@@ -64,20 +76,26 @@ class Setup:
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
-    sibling: bool = False  # the draft model has the target's tokenizer, so it is used as it is
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
         target = self._checked()
+        draft = None if self.draft in (None, AUTO) else self._fitting(str(self.draft), target)
         packs, texts = self._sources()
+        named_tokenizer(self.model)  # for `inspect`
         for pack in packs:
-            self._dictionary(target, "--pack", str(pack.path), packs=described([pack]))
+            self._dictionary(target, str(pack.path), None, [pack], {"packs": described([pack])})
         for text in texts:
-            self._dictionary(target, "--corpus", text, files=_files(text))
-        if self.draft is not None:
-            self._draft(self.draft, target, texts)
-        self._doctor(self.model, *self.draft_options[1:2])
+            self._dictionary(target, text, open_corpus(text), [], {"files": _files(text)})
+        self._doctor(self.model)
+        if self.draft == AUTO:
+            self.draft, found = cached_draft(load_model(self.model, lazy=True)[0], self.language)
+            say(found.sentence(self.model, self.language))
+            draft = self._fitting(self.draft, target)
+        if self.draft is not None and draft is not None:
+            self._prepare(self.draft, draft, target, packs, texts)
+            self._doctor(self.draft_options[1])
         measurable = self.language in LANGUAGES or texts
         self._print(self._bench(target, texts) if measurable else None, as_json)
 
@@ -87,73 +105,112 @@ class Setup:
             corpus = open_text(spec)  # says which files are left out
             if corpus.files:
                 list(islice(corpus, _READ_FIRST))
-        for name in filter(None, (self.model, self.draft)):
-            model_directory(name)  # which may have to be fetched
-        target = open_tokenizer(self.model)
-        if self.draft is not None:
-            self.sibling = vocabulary_mismatch(open_tokenizer(self.draft).vocabulary, target.vocabulary) is None
-        return target
+        for name in (self.model, self.draft):
+            if name not in (None, AUTO):
+                model_directory(name)  # which may have to be fetched
+        return open_tokenizer(self.model)
+
+    def _fitting(self, name: str, target: Tokenizer) -> Tokenizer:
+        """The tokenizer of a draft model, once it is clear that the model may be worth having."""
+        sizes = [get_total_parameters(load_model(each, lazy=True)[0]) for each in (name, self.model)]
+        require_smaller(name, *sizes)
+        draft = open_tokenizer(model_directory(name))
+        require_common(draft, target)
+        return draft
 
     def _sources(self) -> tuple[list[Pack], list[str]]:
-        """Packs and local texts that dictionaries are made from; a draft model with another tokenizer needs text."""
+        """Packs and local texts that all is made from; text of the hub where no pack has the language."""
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
         packs = [open_pack(name) for name in self.packs or bundled_packs().keys() & {self.language.partition("-")[0]}]
-        needs_text = not packs or (self.draft is not None and not self.sibling)
-        named = self.corpora or ([preset_for(self.language)] if needs_text else [])
+        named = self.corpora or ([] if packs else [preset_for(self.language)])
         try:
             return packs, list(map(local, named))
         except (CorpusError, MissingExtra) as error:
             raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
 
-    def _step(self, kept: bool, *words: object) -> None:
-        """Run a command, whose result is not shown, unless what it makes is kept from an earlier run."""
-        command, *arguments = map(str, words)
-        say(f"{'there already' if kept else 'running'}: spectool {shlex.join([command, *arguments])}")
+    def _step(self, name: str, what: object, kept: bool, make: Callable[[], object]) -> None:
+        """Do a step, unless what it makes is kept from an earlier run."""
+        say(f"{'there already' if kept else 'running'}: {name}, {what}")
         if not kept:
-            context = click.get_current_context()
-            group = context.find_root()
-            assert isinstance(group.command, click.Group)
-            found = group.command.get_command(group, command)
-            assert found is not None
-            with redirect_stdout(io.StringIO()):
-                found.main([*arguments, "--json"], command, standalone_mode=False, parent=context)
-        self.steps.append({"step": command, "arguments": arguments, "kept": kept})
+            make()
+        self.steps.append({"step": name, "made": str(what), "kept": kept})
 
-    def _dictionary(self, target: Tokenizer, option: str, source: str, **inputs: Any) -> None:
+    def _dictionary(
+        self, target: Tokenizer, source: str, corpus: Corpus | None, packs: Sequence[Pack], inputs: dict[str, Any]
+    ) -> None:
         path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{target.fingerprint[:8]}.dict")
         try:
             made_from = read_manifest(path).inputs
         except ArtifactError:
             made_from = {}
-        kept = {each: made_from.get(each) for each in inputs} == inputs
-        self._step(kept, "build-dict", "--tokenizer", self.model, option, source, "-o", path)
+        make = partial(count_and_build, target, corpus, packs, path, options_for(corpus))
+        self._step("build-dict", path.name, {each: made_from.get(each) for each in inputs} == inputs, make)
 
-    def _draft(self, name: str, target: Tokenizer, texts: Sequence[str]) -> None:
-        used = name
-        if self.sibling:
-            self.draft_options = ["--draft-model", name]
+    def _prepare(
+        self, name: str, draft: Tokenizer, target: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]
+    ) -> None:
+        """Prune a draft model of another tokenizer, keep its fastest form, and align it."""
+        self.draft_options = ["--draft-model", name]
+        if vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None:
             return
+        language = self.language.partition("-")[0]
+        text = f"sample:{language}" if language in sample_names() else next(iter(texts), "sample:all")
+        used = draft_name(name, [self.language])
+        path, record = draft_path(used), read_record(draft_path(used))
+        asked = {"packs": described(packs), "files": [file for text in texts for file in _files(text)]}
+        kept = (
+            record is not None
+            and {each: record.inputs.get(each) for each in asked} == asked
+            and record.fingerprints.get("whole") == draft.fingerprint
+            and "forms" in record.statistics
+        )
+        if not (self.prune and kept):
+            self._require_language(name, draft, target)
         if self.prune:
-            made_of = digest(name, [_files(text) for text in texts])
-            used = str(default_path("drafts") / f"{slug(name)}-{self.language}-{made_of}")
-            corpora = (word for text in texts for word in ("--corpus", text))
-            self._step(Path(used).exists(), "prune-draft", "--draft", name, *corpora, "-o", used)
-        self.draft_options = ["--draft-model", used]
-        sides = open_tokenizer(used).fingerprint, target.fingerprint
-        if sides[0] != sides[1]:
-            aligned = default_path(f"{slug(name)}-{slug(self.model)}-{self.language}-{digest(*sides)}.align")
-            self.draft_options += ["--alignment", str(aligned)]
-            between = ("--draft", used, "--target", self.model, "--corpus", texts[0])
-            self._step(aligned.exists(), "align", *between, "-o", aligned)
-            require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
+            self.draft_options = ["--draft-model", used]
 
-    def _doctor(self, model: str, *draft: str) -> None:
-        found = [known_costs(load_model(name, lazy=True)[0]) for name in (model, *draft)]
-        kept = all(each is not None and each.final for each in found)
-        options = [*(word for name in draft for word in ("--draft-model", name))]
-        options += ["--seconds", str(self.seconds)] if self.seconds < SECONDS else []
-        self._step(kept, "doctor", "--model", model, *options)
+            def make() -> None:
+                shutil.rmtree(path, ignore_errors=True)
+                sample = self._sample() or [document.text for document in islice(open_corpus(text), _TRIED)]
+                finish = partial(keep_fastest, texts=sample, progress=say)
+                corpora = list(map(open_corpus, texts))
+                prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
+
+            self._step("prune-draft", used, kept, make)
+            draft = open_tokenizer(path)
+        sides = {"draft": draft.fingerprint, "target": target.fingerprint}
+        aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
+        kept = False
+        with suppress(ArtifactError):
+            manifest = read_manifest(aligned)
+            kept = (manifest.version, manifest.fingerprints) == (Alignment.version, sides)
+        self._step(
+            "align", aligned.name, kept, partial(build_alignment, draft, target, open_corpus(text), aligned, say)
+        )
+        require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
+
+    def _sample(self) -> list[str]:
+        """Passages of the bundled text in the language; none if there is no such text."""
+        if (language := self.language.partition("-")[0]) not in sample_names():
+            return []
+        documents = islice(open_corpus(f"sample:{language}"), _TRIED)
+        return [document.text[:_TRIED_LENGTH] for document in documents]
+
+    def _require_language(self, name: str, draft: Tokenizer, target: Tokenizer) -> None:
+        """Refuse a draft model that knows less of the language than look-ups, where a sample can tell."""
+        if not (sample := self._sample()):
+            return
+        look_ups = LookupDrafter(open_dictionaries(AUTO, target, quiet), history=True)
+        of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
+        of_look_ups = share(right_look_ups(look_ups, map(target.encode, sample)))
+        say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
+        require_language(name, of_draft, of_look_ups)
+
+    def _doctor(self, name: str) -> None:
+        found = known_costs(load_model(name, lazy=True)[0])
+        seconds = self.seconds if self.seconds < SECONDS else None
+        self._step("doctor", name, found is not None and found.final, partial(measured, name, seconds))
 
     def _bench(self, target: Tokenizer, texts: Sequence[str]) -> Run:
         """Measure all drafters, on as many prompts as there is time for."""
@@ -200,15 +257,25 @@ class Setup:
         costs = known_costs(model)
         return [] if costs is None else cheaper_here(model, costs)
 
+    def _draft_advice(self) -> str | None:
+        """Whether a draft model is expected to pay, where none was named and something is known of such models."""
+        if self.draft is None:
+            with suppress(SpectoolError):
+                return advise(load_model(self.model, lazy=True)[0], self.language).sentence(self.model, self.language)
+        return None
+
     def _print(self, run: Run | None, as_json: bool) -> None:
         verdict = Verdict([], _UNMEASURED) if run is None else verdict_of(run)
         best, command = self.recommended(verdict)
         if run is None:
             command = self._command(ALL if self.draft else LOOK_UPS)
-        advice = self._advice()
+        advice, draft_advice = self._advice(), self._draft_advice()
         if as_json:
             facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
-            show(facts | {"run": run and str(run.path), "other_weights": advice}, as_json=True)
+            show(
+                facts | {"run": run and str(run.path), "other_weights": advice, "draft_model": draft_advice},
+                as_json=True,
+            )
             return
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
         if run and verdict.pays is None:
@@ -219,7 +286,7 @@ class Setup:
             click.echo(f'{f"Recommended: {best}. " if best else ""}From now on:\n\n  {command} --prompt "…"\n')
             click.echo("`spectool chat` and `spectool serve` take the same options.")
             click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")
-        for each in advice:
+        for each in [*advice, *filter(None, [draft_advice])]:
             click.echo(each)
 
 
@@ -232,7 +299,7 @@ def local(spec: str) -> str:
     if not path.exists():
         say(f"fetching the first 20 MB of {spec}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial, partial.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
+        with atomic_file(path) as new, new.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
             for document in named:
                 done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
                 if stream.tell() >= _HUB_BYTES:

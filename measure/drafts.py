@@ -29,7 +29,7 @@ _BYTES = 2  # of a weight, as drafts are published
 _MOST = 8  # draft tokens
 PASSES = 1.6  # of a draft model for each token in the target's ids: some are cut, or settle the one before
 _WORTH = 1.03  # times as fast as look-ups, in the middle of both ranges
-_LARGEST = 0.5  # of the target's bytes
+_LARGEST = 0.5  # of the target's bytes or weights
 _FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
 _LONG = 3  # bytes: shorter tokens are in every vocabulary
 
@@ -185,15 +185,15 @@ def _share(right: Right, language: str) -> float:
 
 
 def require_smaller(name: str, draft: float, target: float) -> None:
-    """Refuse a draft model of more than half the bytes of the target.
+    """Refuse a draft model with more than half of the target's weights; both are numbers of weights.
 
     Raises:
         SpectoolError: It is too large.
     """
     if draft > _LARGEST * target:
         raise SpectoolError(
-            f"{name}: its weights take {draft / 1e6:,.0f} MB, more than half of the {target / 1e6:,.0f} MB of your "
-            "model, so its passes would cost more than they save. Take a smaller draft model, or none"
+            f"{name}: it has {draft / 1e6:,.3g} million weights, more than half of the {target / 1e6:,.3g} million of "
+            "your model, so its passes would cost more than they save. Take a smaller draft model, or none"
         )
 
 

@@ -12,6 +12,7 @@ from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import describe_corpus, encoded, sample_texts, with_progress
 from spectool.build.packs.compiling import spell
 from spectool.build.packs.stage import described
+from spectool.build.pruning.vocabulary import COVERAGE, PACK_COVERAGE
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
@@ -28,11 +29,13 @@ class Source(Protocol):
         name: What the user called it.
         characters: All that occur.
         counts: Occurrences of each token, ``[size]``.
+        coverage: Share of them to keep.
     """
 
     name: str
     characters: frozenset[str]
     counts: NDArray[np.int64]
+    coverage: float
 
     def compare(self, pruned: Tokenizer) -> dict[str, Any]:
         """Figures for the manifest, once the pruned tokenizer is known to decode the text as the whole one does.
@@ -44,6 +47,8 @@ class Source(Protocol):
 
 class CountedText:
     """Documents of a corpus, drawn from all of them."""
+
+    coverage = COVERAGE
 
     def __init__(self, corpus: Corpus, whole: Tokenizer) -> None:
         self._corpus, self._whole = corpus, whole
@@ -67,6 +72,8 @@ class CountedText:
 
 class CountedPack:
     """The pieces of a pack, each as often as the pack says."""
+
+    coverage = PACK_COVERAGE
 
     def __init__(self, pack: Pack, whole: Tokenizer) -> None:
         self._pack, self._whole = pack, whole

@@ -50,7 +50,8 @@ def prune_model(
         corpora: Text in the languages to keep.
         out: Directory to write, in one step; nothing may be there.
         progress: Called at the start of each step with a short description.
-        ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus and pack.
+        ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus, and all of
+            every pack.
         packs: Counts of the languages to keep. Each corpus and each pack has the same weight.
         finish: Called with the directory of the new model before it is kept, and may change its weights. It gives what
             the manifest's statistics say of that, and the ``bytes`` of the weights.
@@ -77,7 +78,8 @@ def prune_model(
             progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
         characters = frozenset[str]().union(*(source.characters for source in sources))
         needed = needed_ids(whole, characters, named.difference(strangers))
-        choice = choose_ids(whole, [source.counts for source in sources], needed - without_row, ids)
+        counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
+        choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
         content, new = pruned_spec(spec, choice.kept | without_row)
         rows = [old for old in new if old not in without_row]
         require_space(out, weights.size_with(len(rows)))

@@ -12,6 +12,7 @@ from spectool import TokenizerError
 from spectool.tokenization.tokenizer import Tokenizer
 
 COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
+PACK_COVERAGE = 1.0  # of the tokens of a pack, which has left out what is rare
 LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
@@ -55,7 +56,11 @@ def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable
 
 
 def choose_ids(
-    tokenizer: Tokenizer, counts: Sequence[NDArray[np.int64]], needed: Iterable[int], ids: int | None = None
+    tokenizer: Tokenizer,
+    counts: Sequence[NDArray[np.int64]],
+    needed: Iterable[int],
+    ids: int | None = None,
+    coverage: Sequence[float] | None = None,
 ) -> KeptIds:
     """Choose the most frequent tokens, with the tokens that their merges are made of.
 
@@ -65,8 +70,9 @@ def choose_ids(
         tokenizer: The whole tokenizer.
         counts: Occurrences by id in each corpus, ``[size]``.
         needed: Ids that are always kept.
-        ids: Maximum number of ids to keep; by default as many as cover `COVERAGE` of every corpus, rounded up to a
-            multiple of 64.
+        ids: Maximum number of ids to keep; by default as many as the ``coverage`` takes, rounded up to a multiple
+            of 64.
+        coverage: Share of the tokens of each corpus to cover; by default `COVERAGE` of all.
 
     Raises:
         TokenizerError: There are more than ``ids`` ids that are always kept.
@@ -81,17 +87,18 @@ def choose_ids(
     shares = np.sum([count / count.sum() for count in counts], axis=0)
     ranking = [token for token in np.argsort(-shares, kind="stable").tolist() if shares[token] > 0]
     made = {token: {token, *parts(token)} for token in ranking}
-    totals = [int(count.sum()) for count in counts]
-    sizes, covered = [len(first)], [min(_covered(first, counts))]
+    totals, goals = [int(count.sum()) for count in counts], np.array(coverage or [COVERAGE] * len(counts))
+    sizes, covered = [len(first)], [np.array(_covered(first, counts))]
     kept, seen = set(first), np.array([int(count[list(first)].sum()) for count in counts])
     for token in ranking:
         if new := list(made[token] - kept):
             kept.update(new)
             seen += [int(count[new].sum()) for count in counts]
             sizes.append(len(kept))
-            covered.append(float(min(seen / totals)))
-    curve = tuple((level, sizes[int(np.searchsorted(covered, level))]) for level in LEVELS)
-    size = ids or -(-sizes[int(np.searchsorted(covered, COVERAGE))] // _MULTIPLE) * _MULTIPLE
+            covered.append(seen / totals)
+    least, spare = np.min(covered, axis=1), np.min(covered - goals, axis=1)
+    curve = tuple((level, sizes[int(np.searchsorted(least, level))]) for level in LEVELS)
+    size = ids or -(-sizes[int(np.searchsorted(spare, 0.0))] // _MULTIPLE) * _MULTIPLE
     kept = set(first)
     for token in ranking:
         if len(kept) + len(made[token] - kept) <= size:

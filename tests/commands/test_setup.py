@@ -12,10 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.models import llama
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
+from spectool.build.pruning.stage import read_record
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
@@ -28,9 +34,10 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
-STEPS = ["build-dict", "build-dict", "prune-draft", "align", "doctor", "bench"]
-BUILD = f"running: spectool build-dict --tokenizer {TARGET}"
-SAID = [f"{BUILD} --pack ", f"{BUILD} --corpus ", *(f"running: spectool {step} " for step in STEPS[2:-1]), "measuring "]
+STEPS = ["build-dict", "build-dict", "doctor", "prune-draft", "align", "doctor", "bench"]
+DOCTOR = [f"running: doctor, {each}" for each in (TARGET, "other-draft-pl")]
+SAID = ["running: build-dict, pl.", "running: build-dict, sample-pl", DOCTOR[0], "running: prune-draft, "]
+SAID += ["running: align, ", DOCTOR[1], "measuring "]
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def text(tmp_path: Path) -> Path:
 def other_draft(tmp_path: Path) -> Path:
     """A draft model with another tokenizer than the target's."""
     out = tmp_path / "other-draft"
-    done = run("prune-draft", "--draft", DRAFT_MODEL, "--corpus", "sample:pl", "--ids", 400, "-o", out)
+    done = run("prune-draft", "--draft", DRAFT_MODEL, "--corpus", "sample:pl", "--ids", 1400, "-o", out)
     assert done.exit_code == 0, done.output
     return out
 
@@ -64,6 +71,14 @@ def german(tmp_path: Path) -> Path:
     done = run("pack", tmp_path / "de.txt", "--language", "de", "-o", tmp_path / "de.pack")
     assert done.exit_code == 0, done.output
     return tmp_path / "de.pack"
+
+
+@pytest.fixture
+def polish(tmp_path: Path) -> Path:
+    """A small pack, which is compiled in a second."""
+    done = run("pack", "sample:pl", "--language", "pl", "--min-count", 1, "-o", tmp_path / "small.pack")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "small.pack"
 
 
 def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
@@ -155,14 +170,68 @@ def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypa
     assert model_directory("~/model") == tmp_path / "model"
 
 
-def test_without_text_and_without_datasets_both_ways_out_are_named(
-    cache: Path, other_draft: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_pack_and_without_datasets_both_ways_out_are_named(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    message = error_of(run("setup", TARGET, *BRIEF, "--draft-model", other_draft))  # alone, counts are enough
+    monkeypatch.setattr("spectool.commands.setup_steps.bundled_packs", dict)
+    message = error_of(run("setup", TARGET, *BRIEF))
     assert "wiki-pl" in message and "pip install" in message
     assert message.count("Or name text of your own: --corpus FILE") == 1
     assert not list(cache.rglob("*.dict"))
+
+
+def test_a_draft_model_needs_no_text_and_the_command_no_paths(
+    cache: Path, other_draft: Path, polish: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    asked = ("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", other_draft)
+    found = figures(*asked)
+    assert kept(found) == [(step, False) for step in [STEPS[0], *STEPS[2:-1]]]
+    made = ["spectool", "generate", "--model", str(TARGET), "--draft-model", "other-draft-pl"]
+    record = read_record(cache / "drafts" / "other-draft-pl")
+    assert record is not None and record.inputs["packs"][0]["name"] == polish.name and record.statistics["forms"] == []
+    for draft in (made[-1], "auto"):
+        written = figures(*made[1:-1], draft, "--no-history", "--num-draft-tokens", 2, "--prompt", "Most w", "-m", 4)
+        assert "model" in written["sources"]
+    again = figures(*asked)
+    assert [(step, was or step == "doctor") for step, was in kept(again)] == [(step, True) for step, _ in kept(found)]
+
+
+def random_model(out: Path, tokenizer: Path, ids: int) -> Path:
+    """A model of the demo draft's shape with a tokenizer, which guesses at random."""
+    config = json.loads((DRAFT_MODEL / "config.json").read_text())
+    config = {key: value for key, value in config.items() if "quantization" not in key} | {"vocab_size": ids}
+    out.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer / name, out)
+    (out / "config.json").write_text(json.dumps(config))
+    model = llama.Model(llama.ModelArgs.from_dict(config))
+    mx.save_safetensors(str(out / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    return out
+
+
+def test_a_draft_model_that_cannot_help_is_refused_before_anything_is_made(
+    cache: Path, tmp_path: Path, other_draft: Path, polish: Path
+) -> None:
+    asked = ("--language", "pl", "--pack", polish, "--seconds", 0.5, "--draft-model")
+    assert "more than half of the" in error_of(run("setup", DRAFT_MODEL, *asked, TARGET))
+    (tmp_path / "bytes").mkdir()
+    alphabet = {char: place for place, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Backend(models.BPE(alphabet, []))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend.save(str(tmp_path / "bytes" / "tokenizer.json"))
+    (tmp_path / "bytes" / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    of_bytes = random_model(tmp_path / "of-bytes", tmp_path / "bytes", 256)
+    assert "longer tokens" in error_of(run("setup", TARGET, *asked, of_bytes))
+    assert not [path for kind in ("*.dict", "doctor/*", "drafts/*") for path in cache.glob(kind)]
+
+    ids = len(json.loads((other_draft / "tokenizer.json").read_text())["model"]["vocab"])
+    ignorant = random_model(tmp_path / "ignorant", other_draft, ids + 64)
+    message = error_of(run("setup", TARGET, *asked, ignorant))
+    assert "its first guesses are right in " in message
+    assert not list(cache.glob("drafts/*")) and not list(cache.glob("*.align"))
 
 
 def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_text_nor_stages(
@@ -191,7 +260,7 @@ def test_an_alignment_that_failed_its_check_is_not_used_by_the_next_run(
         patch.setattr(check, "written", other_ids)
         first = run(*asked)
     again = run(*asked)
-    assert "there already: spectool align" in again.stderr
+    assert "there already: align" in again.stderr
     for done in (first, again):
         assert done.exit_code == 1 and "drafts are lost" in done.stderr.splitlines()[-1]
 
@@ -217,8 +286,8 @@ def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -
     ("speeds", "pays", "best", "options"),
     [
         ((1.5, 1.2, 1.3), True, LOOK_UPS, []),
-        ((1.2, 1.5, 1.3), True, DRAFT, ["--no-dict", "--no-history", "--draft-model", "D", "--alignment", "A"]),
-        ((1.2, 1.3, 1.5), True, ALL, ["--draft-model", "D", "--alignment", "A"]),
+        ((1.2, 1.5, 1.3), True, DRAFT, ["--no-dict", "--no-history", "--draft-model", "D-pl"]),
+        ((1.2, 1.3, 1.5), True, ALL, ["--draft-model", "D-pl"]),
         ((0.9, 0.8, 0.7), False, PLAIN, ["--num-draft-tokens", "0"]),
     ],
 )
@@ -244,7 +313,7 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
     verdict = verdict_of(run_of(blocks))
-    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D", "--alignment", "A"])
+    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D-pl"])
     return verdict, *made.recommended(verdict)
 
 

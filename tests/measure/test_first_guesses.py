@@ -1,0 +1,90 @@
+"""First guesses on a text: of a draft model in the tokens of any target, of look-ups, and of other forms of weights."""
+
+import random
+import shutil
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from spectool.commands.prune_draft import in_form
+from spectool.corpora import open_corpus
+from spectool.measure import forms
+from spectool.measure.first_guesses import most_probable, right_guesses, right_look_ups, share, tokens_per_pass
+from spectool.runtime.demo_models import demo_path
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.loading import load_model
+from spectool.runtime.weight_forms import quantised
+from spectool.tests.build.test_pruning import make_model
+from spectool.tokenization.opening import open_tokenizer
+
+SEED = random.SystemRandom().randrange(10**6)
+TEXTS = [document.text[:300] for document in open_corpus("sample:pl")][:20]
+
+
+class Oracle:
+    """Guesses what a text has, but for some places."""
+
+    def __init__(self, ids: list[int], size: int, wrong: set[int]) -> None:
+        self.guesses = [(token + 1) % size if at in wrong else token for at, token in enumerate(ids)]
+        self.size = size
+
+    def __call__(self, fed: mx.array) -> mx.array:
+        assert fed.shape == (1, len(self.guesses))
+        return mx.eye(self.size)[mx.array(self.guesses)][None]
+
+
+def test_a_token_of_the_target_is_right_where_the_draft_guesses_all_of_its_bytes() -> None:
+    rng = random.Random(SEED)
+    draft, other = open_tokenizer(demo_path("draft")), open_tokenizer(demo_path("other") / "tokenizer.json")
+    for target in (draft, other):
+        for text in TEXTS:
+            ids = draft.encode(text)
+            wrong = {at for at in range(len(ids)) if rng.random() < 0.2}
+            (right,) = right_guesses(Oracle(ids, draft.size, set()), draft, target, [text])
+            assert all(right), f"seed {SEED}: {text}"
+            (right,) = right_guesses(Oracle(ids, draft.size, wrong), draft, target, [text])
+            assert len(right) == len(target.encode(text)) and (not wrong or not all(right)), f"seed {SEED}: {text}"
+            if target is draft:
+                assert all(right[at] for at in range(len(ids)) if at not in wrong), f"seed {SEED}: {text}"
+
+
+def test_guesses_are_those_of_plain_passes() -> None:
+    model, loaded = load_model(str(demo_path("draft")))
+    tokenizer = open_tokenizer(loaded)
+    ids = tokenizer.encode(TEXTS[0])[:40]
+    alone = [int(mx.argmax(model(mx.array([[tokenizer.roles.bos, *ids[:at]]]))[0, -1])) for at in range(len(ids))]
+    assert most_probable(model, tokenizer, ids) == alone
+    (right,) = right_guesses(model, tokenizer, tokenizer, [tokenizer.bytes_of(ids).decode()])
+    assert sum(right) >= sum(guess == token for guess, token in zip(alone, ids, strict=True)) > 0
+
+
+def test_look_ups_are_asked_at_every_token_and_passes_end_at_the_first_wrong_draft() -> None:
+    (right,) = right_look_ups(LookupDrafter(None, True), [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 9, 4]])
+    assert right == [False] * 5 + [True] * 5 + [False, False]
+    assert share([right, [True, True]]) == 7 / 14 and share([]) == 0
+    assert tokens_per_pass([True] * 10, 4) == 5 and tokens_per_pass([False] * 10, 4) == 1
+    assert tokens_per_pass([True, False, True, True, False, False], 4) == 2
+
+
+@pytest.mark.parametrize("least", [0.0, 0.95])
+def test_the_fastest_form_that_guesses_the_same_is_kept(
+    tmp_path: Path, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mx.random.seed(SEED)
+    folder = make_model(tmp_path / "draft", True, False)
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.setattr(forms, "EQUAL", least)
+    monkeypatch.setattr(forms, "_FASTER", 1.0 if least else float("inf"))
+    found = forms.keep_fastest(folder, TEXTS[:3], print)
+    assert [each["bits"] for each in found["forms"]] == [None, 16, 8, 4] and found["forms"][0]["equal"] == 1
+    fit = [each for each in found["forms"] if each["equal"] >= least]
+    kept = next(each for each in fit if each["bits"] == found.get("bits"))
+    assert kept["milliseconds"] <= min(each["milliseconds"] for each in fit) + 0.01, f"seed {SEED}"
+    if bits := found.get("bits"):
+        assert in_form(tmp_path / "copy", bits) == {"bits": bits, "bytes": found["bytes"]}
+    mine, theirs = (dict(tree_flatten(load_model(str(each))[0].parameters())) for each in (folder, tmp_path / "copy"))
+    assert all(mx.array_equal(mine[name], theirs[name]) for name in mine | theirs)
+    if quantised(load_model(str(folder))[0]):
+        assert forms.keep_fastest(folder, TEXTS[:1], print) == {"forms": []}
