@@ -170,7 +170,8 @@ class Loop:
         """End a text at any time, and return the number of its tokens that its own cache holds afterwards.
 
         After the first token, these are the prompt and all tokens that were taken but the last one; before it, as much
-        of the prompt as is known to be there. None means that the cache is of no further use.
+        of the prompt as is known to be there. None means that the cache is of no further use: a text with recurrent
+        layers that is left in the middle of a commit, while its next shared pass runs, has no state of that place.
         """
         with mx.stream(self._stream):
             if row in self._shared:

@@ -224,11 +224,9 @@ def test_drawn_drafts_keep_the_distribution(kind: str, shared: list[int]) -> Non
 
 
 @pytest.mark.slow
-def test_fifteen_hundred_operations() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_fifteen_hundred_operations(kind: str) -> None:
     """At temperature 0; each schedule has three to seven texts, which join, leave, fail and end."""
-    for kind in KINDS:
-        model: Any = tiny_model(kind)
-        drafting = perturbed(model, kind=kind, noise=0.05)
-        schedules(
-            model, lambda drafting=drafting: DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting)]), 30
-        )
+    model: Any = tiny_model(kind)
+    drafting = perturbed(model, kind=kind, noise=0.05)
+    schedules(model, lambda: DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting)]), 30)

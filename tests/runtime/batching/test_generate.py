@@ -90,8 +90,8 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
     assert written(PROMPTS, [1, 2, 3, 4]) == alone
 
 
-@pytest.mark.parametrize("drafting", [False, True])
-def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: bool) -> None:
+@pytest.mark.parametrize("drafting", ["", "look-ups", "model"])
+def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: str) -> None:
     model, tokenizer = loaded
     schema = {
         "type": "object",
@@ -99,6 +99,8 @@ def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: bool) -
     }
     grammar = Grammar(tokenizer, "json_schema", {**schema, "required": ["miasto", "rok"]})
     drafter = load_drafter(tokenizer) if drafting else None
+    if drafter is not None and drafting == "model":
+        drafter = DrafterSet([*drafter.members, ModelDrafter(load(str(demo_path("draft")))[0])])
     options: dict[str, Any] = {"grammar": grammar, "max_tokens": 40, "num_draft_tokens": 4 if drafting else 0}
     alone = [generate(model, tokenizer, prompt, drafter=drafter, **options) for prompt in PROMPTS]
     found = batch_generate(model, tokenizer, PROMPTS, drafters=drafter, rows=3, **options)
