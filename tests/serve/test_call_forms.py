@@ -326,7 +326,7 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
     tags = re.findall(r"<[^<>]*>|\[\w+\]", example) if kind in TAGS else [FORMS[kind][0].start, FORMS[kind][0].end]
     closing = [tag for tag in tags if "</" in tag or "|close" in tag or tag == FORMS[kind][0].end]
     lines = ["    return x\n", "zażółć", "\r\n", "\t'a' < \"b\"\\n", "\\", " ", "\n\n", "{}", "]"]
-    for number in range(200):
+    for number in range(80):
         alone = [f"{tag}." for tag in closing]
         more = (
             alone,
@@ -359,7 +359,7 @@ def test_nothing_is_lost_of_any_text(kind: str) -> None:
     rng = random.Random(seed)
     one, two = as_written(kind, RIGHT[1:2]), as_written(kind, [("write", {"path": "a", "content": "b"}), ("now", {})])
     pieces = [*re.findall(r"<[^<>]*>|\[\w+\]|\w+|[^\w\s]|\s+", two), one, two, "<", "x", "now", '{"name": "now"}', "{"]
-    for _ in range(150):
+    for _ in range(60):
         text, cut = "".join(rng.choices(pieces, k=rng.randint(1, 10))), rng.random() < 0.3
         whole = said(kind, text, cut=cut)
         assert said(kind, text, size=rng.randint(1, 9), cut=cut) == whole, text
