@@ -158,7 +158,7 @@ def _discount(counts: NDArray[np.int64]) -> float:
 class DraftSource:
     """What drafts in place of a `ModelSource`, for nothing."""
 
-    costs_a_pass, cache, likelihood = False, None, 1.0
+    costs_a_pass, cache, likely = False, None, ()
 
     def draft(self, context: Sequence[int], constraint: FirstTokenRule, limit: int) -> tuple[list[int], bool]:
         """As `ModelSource.drafting`, at once."""

@@ -13,6 +13,7 @@ intersection, after Timor et al. 2025 and Mamou et al. 2024), 3.2.1, 3.2.2 and 3
 directions, absorption by the window).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,6 +71,12 @@ class AppendingTranslator:
         if healed:
             raise ValueError(f"strategy {self.name!r}: got a healed draft, its constraint offers no extensions")
         return self._translated(drafts)
+
+    def probabilities(
+        self, drafts: Sequence[int], healed: bool, likely: Sequence[float], tokens: Sequence[int]
+    ) -> list[float]:
+        """As for `ByteAlignedTranslator`; a draft's target ids are equally probable, because their bytes may differ."""
+        return [math.exp(likely[-1] / len(tokens))] * len(tokens)
 
     def _translated(self, drafts: Sequence[int]) -> list[int]:
         raise NotImplementedError

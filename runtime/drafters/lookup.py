@@ -1,9 +1,11 @@
 """Drafts that cost no model: from a dictionary, from the request's own history, or from both.
 
 A proposal is a chain. At each step every dictionary knows a token for the longest known suffix of the text so far, and
-the history knows the token that followed the last time. The most probable of these is appended, and a dictionary's
-probability counts less than a repeat's. The next step begins after it. Taking the most probable token at every step
-makes the expected accepted length of the chain long.
+the history knows the token that followed the last time. The most probable of these is appended, and the next step
+begins after it. Taking the most probable token at every step makes the expected accepted length of the chain long.
+
+How probable they are is assumed at first (`calibration`), and then learnt from what the text has said so far: of a
+dictionary by what it states, of a repeat by its length, and of both by whether they say the same.
 
 Source: DictSpec, section 3.3 (longest matching suffix); prompt lookup decoding (Saxena, 2023).
 """
@@ -14,15 +16,26 @@ from typing import Any, TypeAlias
 
 from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
+from spectool.runtime.drafters.calibration import (
+    AGAINST_REPEAT,
+    ALONE,
+    CONFIRMED,
+    CONTRADICTED,
+    FROM_PACKS,
+    FROM_TEXT,
+    Calibration,
+    tenth,
+)
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.history import History, Repeat
 
 _SHORTEST = 2  # tokens of history that must repeat: after one, a dictionary is nearly always the better guess
-_DICTIONARY_DISCOUNT = 0.6  # of its probabilities where there is a history: other text is less predictable than counted
 _LONGEST = 24  # repeats of more tokens are as good as these
-_PRIOR = 10.0  # observations that the prior counts for
+_WEIGHT = 10.0  # guesses of each level that the assumption counts for
 _DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
 _NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
+
+_REPEATS = {None: ALONE, True: CONFIRMED, False: CONTRADICTED}  # by whether a dictionary says the same
 
 _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list with the state of each
 
@@ -30,8 +43,7 @@ _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list 
 class LookupDrafter(Drafter):
     """Drafts from dictionaries, the request's own history, or both; never from a model.
 
-    How reliable the history is, is learnt from the request itself. A repeat of ``m`` tokens goes on as before with
-    probability ``m / (m + 3)`` at first, and later as often as it did.
+    How reliable each of them is, is learnt from the request itself.
     """
 
     draws = False
@@ -72,6 +84,7 @@ class LookupDrafter(Drafter):
         self._step, self._advance, self._max_context = known.step, known.advance, known.max_context
         if not dictionaries:  # asking none at every step would double the time of the history
             self._step, self._advance = lambda state: None, lambda state, token: state
+        self._shares = FROM_PACKS if any(each.manifest.inputs.get("packs") for each in dictionaries) else FROM_TEXT
         self._first: _State = [START] * len(dictionaries) if only is None else START
         self._with_history = history
         self._shortest = _SHORTEST if dictionaries else 1
@@ -84,9 +97,11 @@ class LookupDrafter(Drafter):
         if self._with_history:
             self._history.become(prompt)
         self._repeat = self._usable(self._history.repeat)
-        # By the length of the repeat: tokens that followed as before, and all that were observed.
-        self._right = [m / (m + 3) * _PRIOR for m in range(_LONGEST + 1)]
-        self._observed = [_PRIOR] * (_LONGEST + 1)
+        self._dictionary = Calibration(self._shares, _WEIGHT)
+        self._against_repeat = Calibration([AGAINST_REPEAT], _WEIGHT)
+        self._repeats = {
+            says: Calibration([m / (m + c) for m in range(_LONGEST + 1)], _WEIGHT) for says, c in _REPEATS.items()
+        }
         self._follow(prompt)
 
     @property
@@ -113,17 +128,16 @@ class LookupDrafter(Drafter):
         return self._chain(state, self._usable(self._history.repeat_after(tokens)), tokens, limit)
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Add committed tokens, and learn how well the history predicted them."""
-        place, length = self._repeat
+        """Add committed tokens, and learn how well they were predicted."""
         for token in tokens:
-            if not length:
-                break
-            self._observed[length] += 1
-            if self._copied(place, tokens) != token:
-                break
-            self._right[length] += 1
-            place, length = place + 1, min(length + 1, _LONGEST)
-        self._remember(tokens)
+            found, (place, length) = self._step(self._state), self._repeat
+            copied = self._copied(place, ()) if length else None
+            if length:
+                self._repeats[_says(found, copied)].learn(length, 1.0, copied == token)
+            if found is not None and found[0] != copied:
+                known, level = self._known(found[1], length)
+                known.learn(level, found[1], found[0] == token)
+            self._remember(token)
 
     def _chain(self, state: _State, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """A chain of guesses after the history and ``begun``."""
@@ -134,25 +148,29 @@ class LookupDrafter(Drafter):
         probability = 1.0
         sources = 0
         while len(probabilities) < limit:
-            found = self._step(state)
-            rate = self._right[length] / self._observed[length] if length else 0.0
-            if found is not None and (not length or _DICTIONARY_DISCOUNT * found[1] >= rate):
-                token, stated, state = found
-                source = _DICTIONARY
-            elif length:
-                token = self._copied(place, tokens)
-                stated, state, source = rate, self._advance(state, token), _HISTORY
-            else:
+            found, copied, source, likely = self._step(state), None, 0, 0.0
+            if length:
+                copied = token = self._copied(place, tokens)
+                says = _says(found, copied)
+                source, likely = _HISTORY | (_DICTIONARY if says else 0), self._repeats[says].share(length)
+            if found is not None and found[0] != copied:
+                known, level = self._known(found[1], length)
+                if (believed := min(1.0, found[1] * known.share(level))) >= likely:
+                    source, token, likely = _DICTIONARY, found[0], believed
+            probability *= likely
+            if not source or probability < self._min_probability:
                 break
-            probability *= stated
-            if probability < self._min_probability:
-                break
-            goes_on = length and token == self._copied(place, tokens)  # elsewhere the history is no guide
+            state = found[2] if found is not None and found[0] == token else self._advance(state, token)
+            goes_on = token == copied  # elsewhere the history is no guide
             place, length = (place + 1, min(length + 1, _LONGEST)) if goes_on else (place, 0)
             tokens.append(token)
-            probabilities.append(stated)
+            probabilities.append(likely)
             sources |= source
         return Proposal(tuple(tokens[first:]), _NAMES.get(sources, self.name), tuple(probabilities))
+
+    def _known(self, stated: float, length: int) -> tuple[Calibration, int]:
+        """What is known of a dictionary that states this, after a repeat of ``length`` tokens that goes another way."""
+        return (self._against_repeat, 0) if length else (self._dictionary, tenth(stated))
 
     def _copied(self, place: int, tokens: Sequence[int]) -> int:
         """The token at ``place`` of the history followed by ``tokens``."""
@@ -164,16 +182,20 @@ class LookupDrafter(Drafter):
         for token in tokens[-self._max_context :] if self._max_context else ():
             self._state = self._advance(self._state, token)
 
-    def _remember(self, tokens: Sequence[int]) -> None:
-        self._follow(tokens)
+    def _remember(self, token: int) -> None:
+        self._state = self._advance(self._state, token)
         if self._with_history:
-            for token in tokens:
-                self._history.append(int(token))
+            self._history.append(int(token))
             self._repeat = self._usable(self._history.repeat)
 
     def _usable(self, repeat: Repeat) -> Repeat:
         """``repeat`` with length 0 where it is too short to go on with."""
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
+
+
+def _says(found: tuple[int, float, _State] | None, copied: int | None) -> bool | None:
+    """Whether a dictionary says the same as a repeat; None where it knows nothing."""
+    return None if found is None else found[0] == copied
 
 
 class _Dictionaries:

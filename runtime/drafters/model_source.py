@@ -10,7 +10,7 @@ the cache. k draft tokens take k passes, and a long new context some of its own.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -33,6 +33,7 @@ class ModelSource:
     Attributes:
         cache: The model and its cache.
         size: Number of ids that may be drafted.
+        likely: Log-probability that the latest draft is right up to each of its ids, as far as the model can say.
     """
 
     costs_a_pass = True
@@ -55,9 +56,8 @@ class ModelSource:
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows, self._text = vocabulary_size(model), list[int]()
         self.size = self._rows if size is None else min(size, self._rows)
-        # Of the last draft: tokens that are not fed, and the log-probability that all of it is right.
-        self._unfed: list[int] = []
-        self._likely = mx.zeros(())
+        self._unfed: list[int] = []  # tokens of the latest draft that are not fed
+        self.likely: list[float] = []
 
     def fork(self) -> "ModelSource":
         """A source with the same model, and a cache of its own."""
@@ -74,23 +74,19 @@ class ModelSource:
 
         The first ``unchanged`` ids are those of the latest context, so they are not compared again.
         """
-        text = self.follow(context, unchanged)
+        text, self.likely = self.follow(context, unchanged), []
         if limit <= 0 or not text:
             return [], False
         logits = yield from self.feeding(constraint.extensions.size > 0)
         first = yield from self._first(logits, constraint, text[-1])
         if first is None:
             return [], False
-        token, healed, self._likely = first
+        token, healed, likely = first
+        self.likely = [likely]
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         self._unfed = [*(self.cache.rewind(len(text) - 1) if healed else ()), token]
         further = yield from self._go_on(limit - 1)
         return [token, *further], healed
-
-    @property
-    def likelihood(self) -> float:
-        """Probability that all of the latest draft is right, as far as the model can say."""
-        return math.exp(float(self._likely))
 
     def going_on(self) -> Drafting[list[int]]:
         """The draft id after those of the latest draft; empty where it does not pay."""
@@ -131,7 +127,7 @@ class ModelSource:
 
     def _first(
         self, logits: mx.array, constraint: FirstTokenRule, last: int
-    ) -> Drafting[tuple[int, bool, mx.array] | None]:
+    ) -> Drafting[tuple[int, bool, float] | None]:
         """The best first token that may be, whether it is healed, and its log-probability among all candidates.
 
         One that takes a refused one's place is nearly as probable: those far below are never right. ``logits`` are what
@@ -153,25 +149,27 @@ class ModelSource:
         every, best = mx.logsumexp(ranked), -math.inf
         for _ in range(MOST_ASKED):
             place, score = mx.argmax(ranked), mx.max(ranked)
-            yield [place, score]
+            yield [place, score, every]
             at, best = int(place), max(best, float(score))
             if not float(score) > -math.inf or float(score) < best + WORST:
                 return None
             is_healed = at >= ids.size
             token = int(healed[at - ids.size] if is_healed else ids[at])
             if constraint.allows(token, is_healed):
-                return token, is_healed, score - every
+                return token, is_healed, float(score) - float(every)
             ranked[at] = -math.inf
         return None
 
     def _go_on(self, limit: int) -> Drafting[list[int]]:
         """At most ``limit`` further draft ids."""
-        chain = yield from draft_chain(self.read, self._unfed, limit, likely=self._likely, least=self._least)
+        before = self.likely[-1]
+        chain = yield from draft_chain(self.read, self._unfed, limit, likely=before, least=self._least)
         if not chain.tokens:
             return []
-        tokens, likely = mx.concatenate(chain.tokens), self._likely + mx.sum(mx.stack(chain.highest))
+        tokens, likely = mx.concatenate(chain.tokens), before + mx.cumsum(mx.stack(chain.highest))
         yield [tokens, likely]
         drafts = evaluated(tokens)
         self.cache.tokens += [*self._unfed, *drafts[:-1]]
-        self._unfed, self._likely = drafts[-1:], likely
+        self._unfed = drafts[-1:]
+        self.likely += cast("list[float]", likely.tolist())
         return drafts

@@ -71,14 +71,16 @@ class TranslatedDrafter(Drafter):
         translator = self._translator
         unchanged, context, constraint = translator.unchanged(), translator.draft_context(), translator.constraint()
         drafts, healed = yield from self._source.drafting(context, constraint, count, unchanged)
-        tokens: list[int] = []
-        if drafts:
-            tokens = (yield from self._settled(drafts, healed))[:limit]
-        each = self._source.likelihood ** (1 / max(1, len(tokens)))  # they are all right with this probability
-        return Proposal(tokens, self.name, (each,) * len(tokens))
+        if not drafts:
+            return Proposal((), self.name)
+        drafts, tokens = yield from self._settled(drafts, healed)
+        tokens, likely = tokens[:limit], self._source.likely
+        if not likely:
+            return Proposal(tokens, self.name)
+        return Proposal(tokens, self.name, translator.probabilities(drafts, healed, likely, tokens))
 
-    def _settled(self, drafts: list[int], healed: bool) -> Drafting[list[int]]:
-        """The target ids of a draft, which is made longer until what follows them is unlikely to change the last one.
+    def _settled(self, drafts: list[int], healed: bool) -> Drafting[tuple[list[int], list[int]]]:
+        """A draft that is made longer until what follows is unlikely to change its last target id, and its target ids.
 
         Those of the longer draft are proposed as well, as far as they are settled.
         """
@@ -91,7 +93,7 @@ class TranslatedDrafter(Drafter):
                 break
             drafts = [*drafts, *more]
             tokens = self._translator.translate(drafts, healed)
-        return tokens if self._translator.is_settled(tokens) else tokens[:asked]
+        return drafts, tokens if self._translator.is_settled(tokens) else tokens[:asked]
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""

@@ -51,11 +51,11 @@ class LossAccount:
         """An account of `ALLOWANCE` passes, and `MAX_LOSS` of the time since."""
         self.left = ALLOWANCE
 
-    def settle(self, won: float, passes: float) -> None:
+    def charge(self, won: float, passes: float) -> None:
         """Add what a cycle with drafts has won, below 0 lost, in the time of this many plain passes."""
         self.left = min(SURPLUS, self.left + won + MAX_LOSS * passes)
 
-    def rest(self) -> None:
+    def recover(self) -> None:
         """Let a cycle without drafts pass."""
         self.left = max(self.left, min(ALLOWANCE, self.left + MAX_LOSS))
 

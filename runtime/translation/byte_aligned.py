@@ -172,6 +172,21 @@ class ByteAlignedTranslator:
             ids, complete = self._joined(spellings), True
         return ids + self._counterpart(self._alignment.draft, drafts[end]) if complete and end < len(drafts) else ids
 
+    def probabilities(
+        self, drafts: Sequence[int], healed: bool, likely: Sequence[float], tokens: Sequence[int]
+    ) -> list[float]:
+        """How probable the target ids of a draft are, each if those before it are right.
+
+        ``likely`` has the log-probability that the draft is right up to each of its ids. Inside a draft id, it falls
+        evenly from byte to byte. A special token counts as a byte.
+        """
+        token_bytes = [self._bytes(self._draft, token) for token in drafts]
+        overlap = len(self._overlap(healed, b"".join(token_bytes)))
+        said = np.maximum(0, np.cumsum([len(data) or 1 for data in token_bytes]) - overlap)
+        ends = np.cumsum([len(self._bytes(self._target, token)) or 1 for token in tokens])
+        steps = np.diff(np.interp(ends, [0, *said], [0.0, *likely]), prepend=0.0)
+        return [float(each) for each in np.exp(steps)]
+
     def _spellings(self, drafts: Sequence[int], overlap: int) -> list[tuple[int, ...]] | None:
         """The target ids of each draft token after the overlap; None where bytes have to be looked at."""
         if isinstance(self._encoder, TailReencoder) or not self._view.begun or self._view.pending:

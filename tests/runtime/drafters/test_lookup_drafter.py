@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 
 import pytest
 
 from spectool.artifacts.dictionary import Dictionary, Entry
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.calibration import FROM_TEXT
+from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.dictionaries import written
 
@@ -31,10 +34,14 @@ def test_a_chain_goes_on_until_it_is_too_improbable(chain: Dictionary) -> None:
     drafter = LookupDrafter(chain)
     drafter.start([1])
     assert proposed(drafter) == [2, 4, 1, 2, 4, 1, 2, 4]
-    for floor, length in ((0.51, 0), (0.5, 1), (0.375, 2), (0.09, 3), (0.047, 3), (0.046, 4)):
-        strict = LookupDrafter(chain, min_probability=floor)
-        strict.start([1])
-        assert len(proposed(strict)) == length, floor
+    reached = list(accumulate(drafter.propose(4).probabilities, mul))
+    believed = 0.5 * FROM_TEXT[5], 0.75 * FROM_TEXT[7], 0.25 * FROM_TEXT[2]
+    assert reached[:3] == pytest.approx(list(accumulate(believed, mul))), "what is stated, as far as it is believed"
+    for length, floor in enumerate(reached):
+        for more, least in enumerate((1.001 * floor, 0.999 * floor)):
+            strict = LookupDrafter(chain, min_probability=least)
+            strict.start([1])
+            assert len(proposed(strict)) == length + more, floor
 
 
 def test_proposing_changes_nothing_and_start_forgets(chain: Dictionary) -> None:
@@ -54,18 +61,33 @@ def test_history_goes_on_as_before_where_the_dictionary_knows_nothing(chain: Dic
 
 
 def test_the_surer_source_is_taken_at_every_step(chain: Dictionary) -> None:
-    """After 1, the dictionary says 2 (0.5); the history has seen 20 21 22 1 followed by 30."""
+    """After 1, the dictionary says 2 (0.5); the history has seen 1 followed by 30."""
     drafter = LookupDrafter(chain, history=True)
     drafter.start([20, 21, 22, 1, 30, 31, 20, 21, 22, 1])
-    assert proposed(drafter, 2) == [30, 31], "four repeated tokens, trusted with 4/7 > 0.6 x 0.5"
+    assert proposed(drafter, 2) == [30, 31], "four repeated tokens"
     drafter.start([20, 1, 30, 20, 1])
-    assert drafter.propose(2).tokens[0] == 30, "two repeated tokens, trusted with 2/5 > 0.6 x 0.5"
-    drafter.commit([2, 99, 98])  # it was wrong
-    for number in range(6):
-        drafter.commit([200 + number, 20, 1])
-        drafter.commit([300 + number])
-    drafter.commit([206, 20, 1])
-    assert drafter.propose(2).tokens[0] == 2, "a history that keeps changing is no longer believed"
+    assert drafter.propose(2).tokens[0] == 30, "two of them"
+    for number in range(24):
+        drafter.commit([300 + number, 200 + number, 20, 1])  # which neither knows
+        drafter.commit([2, 400 + number, 20, 1])  # which the dictionary does
+    drafter.commit([500, 20, 1])
+    assert (drafter.propose(1).tokens, drafter.propose(1).source) == ((2,), "dictionary"), "it is believed no more"
+
+
+def test_what_is_stated_is_what_was_right_so_far(chain: Dictionary) -> None:
+    """A dictionary that is right where it says 0.5 every other time, and one that a repeat confirms."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    drafter = LookupDrafter(chain, history=True)
+    for share in (0.0, 0.3, 0.9):
+        drafter.start([])
+        for number in range(600):
+            drafter.commit([1000 + number, 1, 2 if rng.random() < share else 5000 + number])
+        drafter.commit([9000, 1])
+        assert drafter.propose(1).probabilities[0] == pytest.approx(share, abs=0.08)
+    drafter.start([6, 1, 2, 7, 6, 1])
+    assert drafter.propose(1) == Proposal((2,), "dictionary+history", (pytest.approx(2 / 2.6),))
 
 
 def test_going_on_is_proposing_after_the_tokens(chain: Dictionary) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.policy.candidate import Candidate, best
 from spectool.runtime.policy.curve import PassCurve
-from spectool.runtime.policy.policy import Candidate, Choice, Policy
+from spectool.runtime.policy.policy import Choice, Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.tests.runtime.fake_drafters import Failing, Fixed
 
@@ -75,10 +76,9 @@ def cycle(policy: Policy, text: TextDrafters, committed: Sequence[int], limit: i
 def test_the_example_of_the_design() -> None:
     policy = Policy(curve(1.0, 1.05, 1.3, 1.5, 1.8))
     policy._tokens = 1.2 * policy._passes
-    length, (best,), worth = policy.best(
-        [[Candidate(Proposal([1, 2, 3, 4], ""), [0.86, 0.86, 0.76, 0.48])]], policy.costs(4, 0)
-    )
-    assert (length, best.proposal.tokens) == (3, [1, 2, 3, 4])
+    offered = [[Candidate(Proposal([1, 2, 3, 4], ""), [0.86, 0.86, 0.76, 0.48])]]
+    length, (pick,), worth = best(offered, policy.costs(4, 0), policy.rate)
+    assert (length, pick.proposal.tokens) == (3, [1, 2, 3, 4])
     assert worth == pytest.approx(1.56, abs=0.01)
 
 
@@ -87,7 +87,6 @@ def test_no_other_length_is_worth_more_and_texts_share_one() -> None:
     rng = random.Random(2)
     for _ in range(200):
         costs = sorted([1.0, *(rng.uniform(1, 4) for _ in range(8))])
-        policy = Policy(curve(*costs))
         texts = [
             [
                 Candidate(Proposal([0] * 8, ""), [rng.random() for _ in range(rng.randrange(9))])
@@ -95,7 +94,7 @@ def test_no_other_length_is_worth_more_and_texts_share_one() -> None:
             ]
             for _ in range(rng.randint(1, 3))
         ]
-        length, picks, worth = policy.best(texts, costs)
+        length, picks, worth = best(texts, costs, 1.0)
         worths = [
             sum(max((each.expected(8)[k] for each in text), default=0.0) for text in texts) / len(texts)
             - costs[k]
@@ -132,7 +131,7 @@ def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: i
     model = Model([4, 4, 4])
     policy, text = Policy(FLAT), text_of(Sure([5, 6], probability), model)
     policy.record("model").begin_model(DraftCost(0.05, 0.0))
-    assert cycle(policy, text, [1]).source == ("model" if asked else "sure")
+    assert cycle(policy, text, [1], limit=2).source == ("model" if asked else "sure")
     assert (model.made > 0) == bool(asked)
     assert model.seen == [9] * asked, "a model reads the text when it is asked"
     if asked:

@@ -1,9 +1,10 @@
 """The byte-aligned translator's state: in steps and at once, text after text, roles, broken characters, switches."""
 
 import json
+import math
 import random
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,33 @@ def test_one_translator_for_many_texts(pair: str, world: Callable[[str], World],
             fresh.commit([token])
             assert state(here, used) == state(here, fresh)
             assert np.array_equal(used.constraint().extensions, fresh.constraint().extensions)
+
+
+@pytest.mark.parametrize("pair", BUNDLED)
+def test_a_target_id_is_as_probable_as_its_bytes(pair: str, world: Callable[[str], World], rng: random.Random) -> None:
+    """Where draft and target ids end at the same byte, the draft is as probable up to there in both."""
+    here, text = world(pair), "Zażółć gęślą jaźń, powiedział Grzegorz Brzęczyszczykiewicz w Łękołodach. " * 3
+    translator, target, drafts = here.translator(), here.target.encode(text), here.draft.encode(text)
+    reached, said = (list(_ends(side, ids)) for side, ids in ((here.target, target), (here.draft, drafts)))
+    begin = next(place for place, end in enumerate(reached, 1) if place >= 5 and end in said)
+    translator.commit(target[:begin])
+    drafts = drafts[said.index(reached[begin - 1]) + 1 :]
+    tokens = translator.translate(drafts)
+    likely = list(accumulate(rng.uniform(-3.0, 0.0) for _ in drafts))
+    found = translator.probabilities(drafts, False, likely, tokens)
+    assert len(found) == len(tokens) > 20 and all(0.0 < each <= 1.0 for each in found)
+    by_byte = dict(zip(_ends(here.draft, drafts), likely, strict=True))
+    both = [
+        (by_byte[end], sofar)
+        for end, sofar in zip(_ends(here.target, tokens), accumulate(map(math.log, found)), strict=True)
+        if end in by_byte
+    ]
+    assert len(both) > 10 and all(sofar == pytest.approx(expected, abs=1e-6) for expected, sofar in both)
+
+
+def _ends(side: Tokenizer, ids: Sequence[int]) -> Iterator[int]:
+    """The byte at which each id ends."""
+    return accumulate(len(side.token_bytes[token]) for token in ids)
 
 
 class Perfect(DraftSource):

@@ -1,0 +1,171 @@
+"""Look-ups and a draft model together, against the better of the two, on texts that are replayed on published curves.
+
+    python benchmarks/draft_policy.py --target bielik-11b-v2.5 --draft gemma-pl --alignment pair.align \
+        --dictionary pl.dict --answers bielik-11b-v2.6
+    python benchmarks/draft_policy.py … --language pl         people's held-out text instead of a model's answers
+
+The draft model is asked once at each place of the text (`spectool.measure.recorded`), which takes a few of its passes a
+place; all curves and costs are then replayed in seconds. Both turns of a question are one document. Prints, for each
+curve and cost of a draft token in plain passes, the speed of look-ups, of the model and of both over plain decoding,
+and how often the first token was right where the model was asked. Then, for each source and each tenth of what was
+believed, how often that was right. Appends to ``benchmarks/results/draft_policy.jsonl``.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from real_data import encoded, real_corpus, real_tokenizer
+from real_models import SHARED
+from tqdm import tqdm
+
+from spectool.artifacts.dictionary import Dictionary
+from spectool.measure.chips import published
+from spectool.measure.recorded import Recording, Text, play, record
+from spectool.runtime.drafters.calibration import TENTHS, tenth
+from spectool.runtime.drafters.drafter import accepted_length
+from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter
+from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.policy import Choice, Policy
+from spectool.runtime.policy.record import DraftCost
+
+RESULTS = Path(__file__).parent / "results" / "draft_policy.jsonl"
+COSTS = 0.03, 0.05, 0.1
+CPU = {1: 1.0, 2: 1.04, 5: 1.22, 9: 1.4, 17: 1.75}  # Qwen2.5-Coder 0.5B with OpenBLAS, from real_speed.jsonl
+_DRAFTS = 4  # tokens that the model is asked for at most
+
+
+class Believed(NamedTuple):
+    """What was believed of proposed tokens."""
+
+    tokens: int = 0
+    promised: float = 0.0
+    right: int = 0
+
+    @property
+    def error(self) -> float:
+        """How far the mean of what was believed is from the share that was right."""
+        return abs(self.promised - self.right) / self.tokens
+
+
+class Watched(Policy):
+    """A policy that counts what it believes of the tokens that it proposes, and what became of them."""
+
+    def __init__(self, curve: PassCurve) -> None:
+        """Choose by what passes cost."""
+        super().__init__(curve)
+        self.believed = defaultdict[tuple[str, int], Believed](Believed)
+        self.asked = self.first_right = 0
+
+    def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
+        """Count, and learn."""
+        tokens, proposal = committed[0], choice.proposal
+        right = accepted_length(proposal.tokens, tokens)
+        for at, each in enumerate(proposal.probabilities[: min(right + 1, len(tokens))]):
+            count, promised, good = self.believed[proposal.source, tenth(each)]
+            self.believed[proposal.source, tenth(each)] = Believed(count + 1, promised + each, good + (at < right))
+        if choice.asked and choice.asked[0] is not None:
+            self.asked += 1
+            self.first_right += list(choice.asked[0].proposal.tokens[:1]) == list(tokens[:1])
+        super().learn(choice, committed)
+
+
+def curves() -> dict[str, PassCurve]:
+    """Those of dense models, and a CPU's."""
+    found = {row.title: row.curve for row in published() if not row.experts}
+    return {**found, "CPU, OpenBLAS": PassCurve({64: CPU}, {64: 1.0})}
+
+
+def table(texts: Sequence[Text], dictionary: Dictionary, recording: Recording) -> Iterator[dict[str, object]]:
+    """A row for each curve and cost, and at last one for each source and tenth of what was believed."""
+    believed = defaultdict[tuple[str, int], Believed](Believed)
+
+    def speed(curve: PassCurve, cost: float, look_ups: bool, model: bool) -> tuple[float, Watched]:
+        policy = Watched(curve)
+        found = play(
+            texts,
+            policy,
+            LookupDrafter(dictionary, True, LEAST_OF_LOOKUPS) if look_ups else None,
+            recording if model else None,
+            DraftCost(cost, cost / 8),
+        )
+        return found.tokens_per_plain_pass, policy
+
+    for title, curve in curves().items():
+        alone, _ = speed(curve, 0.0, True, False)
+        for cost in COSTS:
+            model, _ = speed(curve, cost, False, True)
+            both, policy = speed(curve, cost, True, True)
+            for key, each in policy.believed.items():
+                believed[key] = Believed(*map(sum, zip(believed[key], each, strict=True)))
+            yield {
+                "curve": title,
+                "draft cost": cost,
+                "look-ups": round(alone, 3),
+                "model": round(model, 3),
+                "both": round(both, 3),
+                "of the better": round(both / max(1.0, alone, model), 3),
+                "asked": policy.asked,
+                "first right": round(policy.first_right / max(1, policy.asked), 3),
+            }
+    for (source, level), each in sorted(believed.items()):
+        yield {
+            "source": source,
+            "believed": f"{level / TENTHS:.1f} to {(level + 1) / TENTHS:.1f}",
+            "tokens": each.tokens,
+            "mean": round(each.promised / each.tokens, 3),
+            "right": round(each.right / each.tokens, 3),
+        }
+
+
+def answers(name: str) -> list[str]:
+    """Published answers of a model, both turns of a question as one text."""
+    found = defaultdict[object, list[tuple[int, str]]](list)
+    for line in (SHARED / "answers" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        found[one["id"]].append((one["turn"], one["text"]))
+    return ["\n\n".join(text for _, text in sorted(turns)) for turns in found.values()]
+
+
+@click.command()
+@click.option("--target", required=True, help="A tokenizer of those in SPECTOOL_SHARED.")
+@click.option("--draft", required=True, help="The draft model's directory.")
+@click.option("--alignment", required=True, type=Path)
+@click.option("--dictionary", required=True, type=Path)
+@click.option("--answers", "name", help="Of a model, in SPECTOOL_SHARED; without it, people's held-out text.")
+@click.option("--language", default="pl", show_default=True)
+@click.option("--texts", "most", default=24, show_default=True)
+@click.option("--tokens", default=200, show_default=True, help="Of each text that are replayed.")
+def main(
+    target: str, draft: str, alignment: Path, dictionary: Path, name: str | None, language: str, most: int, tokens: int
+) -> None:
+    """Record, replay, print and keep."""
+    tokenizer = real_tokenizer(target)
+    if name is None:
+        documents = islice(
+            (ids for ids in encoded(tokenizer, real_corpus(language, "valid"), 10**6) if len(ids) > tokens), most
+        )
+    else:
+        documents = iter(tokenizer.encode_batch(answers(name)[:most]))
+    texts = []
+    for at, ids in enumerate(documents):  # every other one from its middle on, where there is more history
+        begin = max(0, min(400, len(ids) - tokens)) if at % 2 else 0
+        texts.append(Text(ids[:begin], ids[begin : begin + tokens]))
+    drafters = load_drafter(tokenizer, draft_model=draft, alignment=alignment, history=False)
+    assert drafters is not None
+    bar = tqdm(total=sum(len(text.output) for text in texts), desc="places", leave=False, disable=None)
+    recording = record(texts, drafters.members[0], _DRAFTS, progress=bar.update)
+    bar.close()
+    for row in table(recording.texts, Dictionary(dictionary), recording):
+        click.echo("  ".join(f"{key} {value}" for key, value in row.items()))
+        with RESULTS.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"target": target, "text": name or language, **row}, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

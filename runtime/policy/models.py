@@ -1,0 +1,215 @@
+"""Which draft models are asked, for how many tokens, and what is made of their guesses.
+
+A model says how sure it is only after its passes are spent. So it is asked where asking it has usually been worth more
+than what the best look-up promises now, at places where look-ups were about as sure as here. It is asked for as many
+tokens as would be worth most if it were sure of all of them, because it ends by itself where it is not.
+
+A guess is cut or continued by look-ups. Where a look-up has found the same token, it is the more probable; where it has
+found another one, that is doubted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.policy.candidate import NO_CANDIDATE, Candidate, best, level_of, level_rows, surest
+from spectool.runtime.policy.curve import FREE, PassCurve
+from spectool.runtime.policy.record import PRIOR_ACCEPTANCE, Record
+
+_DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
+_CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
+
+Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
+
+
+def draft_in_turn(asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
+    """The proposals of several models, each with its limit, one after the other."""
+    return [slot.propose(limit) for slot, limit in asked]
+
+
+class Prospect(NamedTuple):
+    """What is known of a pass over some texts before a model is asked.
+
+    Attributes:
+        texts: Their drafters.
+        limits: The most tokens that each can propose.
+        offered: What the look-ups of each propose.
+        costs: Plain passes that it takes, by draft length.
+        rate: Tokens that are usually written in the time of a plain pass.
+        together: Texts in the pass, with those that have another policy.
+        usual_cycles: Cycles that a text lasts.
+    """
+
+    texts: Sequence[TextDrafters]
+    limits: Sequence[int]
+    offered: Sequence[Sequence[Candidate]]
+    costs: list[float]
+    rate: float
+    together: int
+    usual_cycles: float
+
+    def if_right(self, probability: float, most: int, asked: Sequence[object]) -> list[Sequence[Candidate]]:
+        """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability.
+
+        Its first token is no less probable than that of the surest look-up: where that is likely, both are.
+        """
+        return [
+            [Candidate(NOTHING, [max(probability, surest(own).first), *[probability] * (most - 1)])] if model else own
+            for model, own in zip(asked, self.offered, strict=True)
+        ]
+
+
+class Asked(NamedTuple):
+    """Models that are asked.
+
+    Attributes:
+        models: That of each text, None for a text whose model is not asked.
+        most: How many tokens they are asked for.
+        reading: Plain passes that they take besides, to read what they have missed.
+        expected: What asking would be worth, in tokens of one text, if nothing were known of them.
+    """
+
+    models: Sequence[DrafterSlot | None]
+    most: int
+    reading: float
+    expected: float
+
+
+class Models:
+    """The draft models of a policy."""
+
+    def __init__(self, curve: PassCurve, records: Mapping[str, Record]) -> None:
+        """Ask models of which ``records`` know what they have shown."""
+        self._curve, self._records = curve, records
+
+    def most(self, drafter: DrafterSlot, limit: int) -> int:
+        """The most tokens that a drafter is asked for; where their number is fixed, that many."""
+        return limit if self._curve is FREE else min(limit, drafter.longest)
+
+    def to_ask(self, prospect: Prospect, worth: float) -> Asked | None:
+        """The models that are worth more than ``worth`` tokens of a text to ask; None if there are none.
+
+        They are those of one name, in all texts but those for which one would have to read more than it is worth.
+        """
+        found: Asked | None = None
+        limits, costs, rate = prospect.limits, prospect.costs, prospect.rate
+        for name in dict.fromkeys(model.name for text in prospect.texts for model in text.models):
+            record = self._records[name]
+            asked = [
+                next((model for model in text.models if model.name == name and limit and model.drafter), None)
+                for text, limit in zip(prospect.texts, limits, strict=True)
+            ]
+            if not any(asked):
+                continue
+            most = max(self.most(model, limit) for model, limit in zip(asked, limits, strict=True) if model)
+            token = record.cost_of_token * self._share(record, sum(map(bool, asked)), prospect.together)
+            drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
+            sure = record.acceptance.share
+            _, _, expected = best(prospect.if_right(min(PRIOR_ACCEPTANCE, sure), most, asked), drafting, rate)
+            levels = [level_of(own) for own, model in zip(prospect.offered, asked, strict=True) if model]
+            promised = expected + record.gain(levels)
+            if promised <= worth:
+                continue
+            reading = self._leave_out(prospect, asked, record, promised - worth)
+            if any(asked):
+                count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
+                found, worth = Asked(asked, max(1, count), reading, expected), promised
+        return found
+
+    def _leave_out(self, prospect: Prospect, asked: list[DrafterSlot | None], record: Record, gain: float) -> float:
+        """Leave out those of the models that have more to read than pays; return the plain passes that others read."""
+        scale, reading = self._share(record, 1, prospect.together), 0.0
+        for at, (text, model) in enumerate(zip(prospect.texts, asked, strict=True)):
+            if model is None or len(model.missed) <= _CATCHING_UP:
+                continue
+            passes = record.cost.reading * len(model.missed) * scale
+            left = max(prospect.usual_cycles - text.cycles, text.cycles)
+            if gain * left * record.gaining >= prospect.rate * passes * prospect.together:
+                reading += passes
+            else:
+                asked[at] = None
+        return reading
+
+    def ask(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Proposal], float, float]:
+        """The best proposals given what models guess, the plain passes that these take, and what all is worth."""
+        guesses, drafting = self._guesses_of(prospect, asked, draft)
+        options = [
+            own if model is None else self._options(guess, own, text.look_ups, self.most(model, limit))
+            for guess, own, text, limit, model in zip(
+                guesses, prospect.offered, prospect.texts, prospect.limits, asked.models, strict=True
+            )
+        ]
+        drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
+        length, picks, worth = best(options, level_rows(prospect.costs, drawn), prospect.rate)
+        proposals = [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
+        return proposals, drafting, worth - prospect.rate * drafting
+
+    def _share(self, record: Record, rows: int, together: int) -> float:
+        """A model's pass over ``rows``, in its passes over one row, where plain passes serve ``together`` texts."""
+        if together == 1:
+            return 1.0
+        target = self._curve
+        curve = target if record.cost.curve is None else record.cost.curve
+        rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
+        return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
+
+    def _guesses_of(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Candidate], float]:
+        """What models propose, nothing for texts whose model is not asked, and the plain passes that this takes."""
+        models = {at: model for at, model in enumerate(asked.models) if model is not None}
+        before = {at: model.passes for at, model in models.items()}
+        made = draft([(model, min(asked.most, prospect.limits[at])) for at, model in models.items()])
+        guesses, most = [NO_CANDIDATE] * len(asked.models), 0
+        for (at, model), guess in zip(models.items(), made, strict=True):
+            record = self._records[model.name]
+            passes = model.passes - before[at] or len(guess.tokens)  # a drafter of another kind may not count them
+            record.count(passes, len(guess.tokens))
+            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
+            most = max(most, passes)
+        return guesses, most * record.cost.token * self._share(record, len(models), prospect.together)
+
+    def _options(
+        self, guess: Candidate, offered: Sequence[Candidate], look_ups: Sequence[DrafterSlot], limit: int
+    ) -> list[Candidate]:
+        """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
+        proposal, count = guess.proposal, len(guess.proposal.tokens)
+        drawn = proposal.distribution
+        if drawn is not None and len(drawn) > count:
+            return [guess]  # a drawn token that the target does not have leaves its row, and nothing follows it
+        found = surest(offered)
+        if count and found.probabilities:
+            if found.proposal.tokens[0] == proposal.tokens[0]:
+                guess = guess._replace(probabilities=_confirmed(guess, found))
+            else:
+                found = found._replace(probabilities=[_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
+        options = [guess] if drawn is not None else [guess, found]
+        for each in look_ups if 0 < count < limit else ():
+            more = each.extend(proposal.tokens, limit - count)
+            if more.tokens:
+                tokens, name = (*proposal.tokens, *more.tokens), f"{proposal.source}+{more.source}"
+                longer = proposal._replace(tokens=tokens, source=name, probabilities=())
+                likely = self._records[each.name].acceptance.probabilities(more.stated)
+                options.append(Candidate(longer, [*guess.probabilities, *likely]))
+        return options
+
+
+def _confirmed(guess: Candidate, found: Candidate) -> list[float]:
+    """How probable a model's tokens are where a look-up has found the same: wrong only if both are, independently."""
+    probabilities = list(guess.probabilities)
+    same = accepted_length(guess.proposal.tokens, found.proposal.tokens)
+    for at, other in enumerate(found.probabilities[:same]):
+        probabilities[at] = 1.0 - (1.0 - probabilities[at]) * (1.0 - other)
+    return probabilities
+
+
+def _taken(guess: Candidate, pick: Candidate, length: int) -> Proposal:
+    """What is proposed, given a model's guess, the ``length`` that pays and the ``pick`` for it.
+
+    Drawn drafts must always be used. Dropping some after seeing them would bias the output.
+    """
+    count, drawn = len(guess.proposal.tokens), guess.proposal.distribution
+    if drawn is not None and len(drawn) > count:
+        return guess.proposal
+    if length <= count and tuple(pick.proposal.tokens[:count]) == tuple(guess.proposal.tokens):
+        pick = Candidate(guess.proposal, pick.probabilities[:count])  # without the look-up that would continue it
+    return pick.believed.cut(length if drawn is None else max(length, count))
