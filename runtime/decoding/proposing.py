@@ -7,7 +7,8 @@ from typing import NamedTuple
 from spectool.runtime.decoding.row import Row
 from spectool.runtime.drafters.drafter import NOTHING
 from spectool.runtime.drafters.drafter_slot import TextDrafters
-from spectool.runtime.policy.policy import Choice, Draft, Policy
+from spectool.runtime.policy.models import Draft
+from spectool.runtime.policy.policy import Choice, Policy
 
 
 class Decision(NamedTuple):

@@ -215,11 +215,13 @@ class Policy:
                 len(tokens) if choice.asked[at] is None else 1.0 + choice.look_ups[at].accepted(tokens)
                 for at, tokens in cycles
             ) / len(cycles)
-            # What came true alone would be mostly luck, and what was promised alone may be false for a while.
-            was_worth = (2 * choice.worth + written - 1.0 - self.rate * (choice.cost - 1.0)) / 3
+            came_true = written - 1.0 - self.rate * (choice.cost - 1.0)
             for name in asked:
-                levels = [choice.levels[at] for at, _ in cycles if choice.asked[at] is not None]
-                self.record(name).learn(levels, was_worth - choice.expected)
+                models = [(at, model) for at, _ in cycles if (model := choice.asked[at]) is not None]
+                # What came true is mostly luck, so it counts only of a model that does not say how sure it is.
+                says = any(model.proposal.probabilities for _, model in models)
+                worth = choice.worth if says else (choice.worth + came_true) / 2
+                self.record(name).learn([choice.levels[at] for at, _ in models], worth - choice.expected)
         self.account.charge(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
         self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.reading
