@@ -94,8 +94,9 @@ class Setup:
             say(found.sentence(self.model, self.language))
             draft = self._fitting(self.draft, target)
         if self.draft is not None and draft is not None:
-            self._prepare(self.draft, draft, target, packs, texts)
-            self._doctor(self.draft_options[1])
+            used = self._prepare(self.draft, draft, target, packs, texts)
+            self.draft_options = ["--draft-model", used]
+            self._doctor(used)
         measurable = self.language in LANGUAGES or texts
         self._print(self._bench(target, texts) if measurable else None, as_json)
 
@@ -149,14 +150,13 @@ class Setup:
 
     def _prepare(
         self, name: str, draft: Tokenizer, target: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]
-    ) -> None:
-        """Prune a draft model of another tokenizer, keep its fastest form, and align it."""
-        self.draft_options = ["--draft-model", name]
+    ) -> str:
+        """Prune a draft model of another tokenizer, keep its fastest form, and align it; the name of what is used."""
         if vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None:
-            return
+            return name
         language = self.language.partition("-")[0]
         text = f"sample:{language}" if language in sample_names() else next(iter(texts), "sample:all")
-        used = draft_name(name, [self.language])
+        used = draft_name(name, [self.language]) if self.prune else name
         path, record = draft_path(used), read_record(draft_path(used))
         asked = {"packs": described(packs), "files": [file for text in texts for file in _files(text)]}
         kept = (
@@ -168,11 +168,10 @@ class Setup:
         if not (self.prune and kept):
             self._require_language(name, draft, target)
         if self.prune:
-            self.draft_options = ["--draft-model", used]
 
             def make() -> None:
                 shutil.rmtree(path, ignore_errors=True)
-                sample = self._sample() or [document.text for document in islice(open_corpus(text), _TRIED)]
+                sample = self._sample() or _passages(text)
                 finish = partial(keep_fastest, texts=sample, progress=say)
                 corpora = list(map(open_corpus, texts))
                 prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
@@ -189,13 +188,12 @@ class Setup:
             "align", aligned.name, kept, partial(build_alignment, draft, target, open_corpus(text), aligned, say)
         )
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
+        return used
 
     def _sample(self) -> list[str]:
         """Passages of the bundled text in the language; none if there is no such text."""
-        if (language := self.language.partition("-")[0]) not in sample_names():
-            return []
-        documents = islice(open_corpus(f"sample:{language}"), _TRIED)
-        return [document.text[:_TRIED_LENGTH] for document in documents]
+        language = self.language.partition("-")[0]
+        return _passages(f"sample:{language}") if language in sample_names() else []
 
     def _require_language(self, name: str, draft: Tokenizer, target: Tokenizer) -> None:
         """Refuse a draft model that knows less of the language than look-ups, where a sample can tell."""
@@ -309,3 +307,8 @@ def local(spec: str) -> str:
 
 def _files(spec: str) -> list[dict[str, Any]]:
     return open_corpus(spec).describe_inputs()
+
+
+def _passages(spec: str) -> list[str]:
+    """Beginnings of documents, few enough for a draft model to read in seconds."""
+    return [document.text[:_TRIED_LENGTH] for document in islice(open_corpus(spec), _TRIED)]

@@ -63,8 +63,9 @@ def open_corpus(spec: str) -> Corpus:
 
     Args:
         spec: A file (plain text, ``.jsonl`` or ``.ndjson``, perhaps compressed as ``.gz``, ``.zst``, ``.xz`` or
-            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``sample:NAME``, or the
-            name of a preset. ``#COLUMN`` after any of them names the column with the text, ``text`` by default.
+            ``.bz2``; or ``.parquet``), a folder of such files, ``hf:OWNER/NAME:CONFIG[SPLIT]``, ``sample:NAME``, all
+            samples as ``sample:all``, or the name of a preset. ``#COLUMN`` after any of them names the column with the
+            text, ``text`` by default.
 
     Raises:
         CorpusError: There is nothing of that name, or it cannot be a corpus. The files themselves are read, and may
