@@ -22,7 +22,7 @@ from spectool.tokenization.opening import open_tokenizer, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
 LEAST_OF_LOOKUPS = 0.05  # of the probability of a proposal that costs nothing to make
-_LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
+LEAST_OF_MODELS = 0.4  # of the probability of a proposal before a draft model makes another pass for it
 
 
 def load_model(
@@ -250,7 +250,7 @@ def load_drafter(
         least = LEAST_OF_LOOKUPS if min_probability is None else min_probability
         drafters.append(LookupDrafter(dictionaries, history, least))
     if draft_model is not None:
-        least = _LEAST_OF_MODELS if min_probability is None else min_probability
+        least = LEAST_OF_MODELS if min_probability is None else min_probability
         if draft_model == AUTO:
             draft_model = prepared_draft(tokenizer)
             if say is not None:

@@ -105,6 +105,14 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, folder: Path) -> N
 
 
 @pytest.mark.nightly
+def test_the_tables_of_draft_models_are_those_of_the_benchmark() -> None:
+    command = [sys.executable, "benchmarks/draft_models.py", "tables"]
+    tables = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip().split("\n\n")
+    page = (ROOT / "docs" / "draft-models.md").read_text(encoding="utf-8")
+    assert len(tables) >= 3 and all(table in page for table in tables), "write them again: draft_models.py tables"
+
+
+@pytest.mark.nightly
 def test_the_site_builds_without_a_broken_link_or_anchor(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="needs the packages of the extra docs")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
