@@ -23,7 +23,7 @@ from spectool.measure.recorded import NO_COST, Recording, Text, first_right, rec
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, open_dictionaries
-from spectool.runtime.machine import weight_bytes
+from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.record import DraftCost
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -124,8 +124,8 @@ class Prediction:
         )
         assert isinstance(found, DrafterSet) and found.cache is not None
         for each in machines.values():
-            if each.weights is not None:
-                require_smaller(self.draft_model, weight_bytes(found.cache.model), each.weights)
+            if each.parameters is not None:
+                require_smaller(self.draft_model, get_total_parameters(found.cache.model), each.parameters)
         costs = {name: each.draft_costs(found.cache.model, self.draft_model) for name, each in machines.items()}
         tokens, began = sum(len(text.output) for text in texts), monotonic()
         until = None if self.max_tokens else began + _SECONDS

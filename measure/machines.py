@@ -51,6 +51,7 @@ class Machine(NamedTuple):
     noise: float = 0.0  # of the time that a text takes, as a share of it
     plain: float | None = None  # tokens a second without drafts, after a short context, if that is known
     weights: float | None = None  # bytes that a plain pass of the model reads
+    parameters: float | None = None  # number of its weights
     chip: str = ""
     costs: PassCosts | None = None  # what was measured here
 
@@ -120,7 +121,7 @@ def machines_for(model: Any) -> list[Machine]:
 def _measured(model: Any, costs: PassCosts) -> Machine:
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
     machine = Machine(curve, MEASURED, None, max(costs.seconds), APART, 1 / costs.plain[min(costs.plain)])
-    return machine._replace(weights=weight_bytes(model), costs=costs)
+    return machine._replace(weights=weight_bytes(model), parameters=get_total_parameters(model), costs=costs)
 
 
 def machine_here(name: str) -> dict[str, Machine]:
@@ -173,7 +174,9 @@ def _published(row: ChipCosts, chip: str, size: float | None) -> Machine:
     """A chip on which passes cost what a row says."""
     billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
     weights = billions * 1e9 / 8 * read_bits(row.bits, row.mode) if billions else None
-    return Machine(row.curve, shares, row, max(row.curves), weights=weights, chip=chip)
+    return Machine(
+        row.curve, shares, row, max(row.curves), weights=weights, parameters=billions and 1e9 * billions, chip=chip
+    )
 
 
 def _near(size: float, row: ChipCosts | None) -> bool:

@@ -51,7 +51,7 @@ class TextCache:
         If that is more than ``at_once`` tokens, all but the last ones are fed now. Only tokens after the ``sure`` ones
         are compared.
         """
-        end = len(text) - last
+        end = max(0, len(text) - last)
         sure = min(self.sure, len(self.tokens), end)
         kept = sure + common_prefix(self.tokens[sure:], text[sure:end])
         unfed = [*self.rewind(kept), *text[kept:]]
