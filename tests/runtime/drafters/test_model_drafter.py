@@ -81,6 +81,10 @@ def test_the_next_turn_feeds_only_what_is_new(model: Any, counted: Counted) -> N
     assert list(drafter.propose(3).tokens) == plain(model, turn, 3)
     drafter.start([9, 9])
     assert list(drafter.propose(3).tokens) == plain(model, [9, 9], 3)
+    drafter.start([])
+    assert not drafter.propose(3).tokens and not drafter.cache.tokens, "an empty prompt"
+    drafter.start([9, 8])
+    assert list(drafter.propose(3).tokens) == plain(model, [9, 8], 3)
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
