@@ -217,11 +217,11 @@ class Policy:
             ) / len(cycles)
             came_true = written - 1.0 - self.rate * (choice.cost - 1.0)
             for name in asked:
-                models = [(at, model) for at, _ in cycles if (model := choice.asked[at]) is not None]
-                # What came true is mostly luck, so it counts only of a model that does not say how sure it is.
-                says = any(model.proposal.probabilities for _, model in models)
-                worth = choice.worth if says else (choice.worth + came_true) / 2
-                self.record(name).learn([choice.levels[at] for at, _ in models], worth - choice.expected)
+                # What came true is mostly luck. So what was promised counts as well, as far as the model keeps its word.
+                trust = min(1.0, self.record(name).acceptance.share) / 2.0
+                worth = came_true + trust * (choice.worth - came_true)
+                levels = [choice.levels[at] for at, _ in cycles if choice.asked[at] is not None]
+                self.record(name).learn(levels, worth - choice.expected)
         self.account.charge(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
         self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.reading

@@ -198,7 +198,6 @@ CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "
         (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
         (lambda t: Grammar(t, "grammar", "start: start"), "grammar: "),
         (lambda t: Grammar(letters(), "regex", "[x-z]"), "regex: .*no text of it can be written"),
-        (lambda t: Grammar("./model", "regex", "a"), "tokenizer: expected .*transformers tokenizer, got './model'"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(make: Callable[[Any], Grammar], problem: str) -> None:

@@ -115,7 +115,7 @@ def test_a_row_that_changes_hands_starts_again(dictionary: Path) -> None:
 
 
 def test_nothing_is_proposed_beyond_the_longest_text(dictionary: Path) -> None:
-    proposer = DictionaryProposer(config(dictionary, tokens=8))
+    proposer = DictionaryProposer(config(dictionary, tokens=8, min_probability=0.0))
     batch = Batch(1)
     for length, most in ((LONGEST - 20, 8), (LONGEST - 4, 3), (LONGEST - 1, 0), (LONGEST, 0)):
         batch.put(0, [3] * length)

@@ -8,7 +8,7 @@ import pytest
 from spectool.runtime import loading
 from spectool.runtime.decoding import stop_strings, streaming
 from spectool.runtime.decoding.stop_strings import StopStrings
-from spectool.runtime.policy import policy
+from spectool.runtime.policy import candidate
 
 
 def let_through(text: str, stops: list[str], rng: random.Random) -> tuple[str, bool]:
@@ -43,7 +43,7 @@ def test_only_what_may_begin_a_stop_is_held_back() -> None:
     assert stops.add("", last=True) == ("Kon", "")
 
 
-@pytest.mark.parametrize("module", [policy, loading, stop_strings, streaming])
+@pytest.mark.parametrize("module", [candidate, loading, stop_strings, streaming])
 def test_examples_run(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed

@@ -173,12 +173,12 @@ def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: boo
     assert sum(seconds[1:]) / plain / (len(seconds) - 1) - 1 <= 0.015 * len(names)
 
 
-@pytest.mark.parametrize("cost", [0.02, 0.08, 0.3])
-def test_a_useless_model_costs_little_however_cheap_it_is(cost: float) -> None:
+@pytest.mark.parametrize(("cost", "stated"), [(0.02, ()), (0.08, ()), (0.3, ()), (0.02, [0.9] * 16), (0.08, [0.6] * 16)])
+def test_a_useless_model_costs_little_however_cheap_or_sure_it_is(cost: float, stated: Sequence[float]) -> None:
     for curve in CURVES.values():
         machine = Machine(curve, {"model": cost}, cost / 20, 0.05)
         answers = [
-            Saved(each.prompt, each.output, {"model": [_wrong(one) for one in each.proposals["model"]]})
+            Saved(each.prompt, each.output, {"model": [_wrong(one, stated) for one in each.proposals["model"]]})
             for each in texts([(0.5, 0.6)], MODELS["bad"], 3)
         ]
         seconds = play(answers, ["model"], machine, policy_for(machine))
@@ -186,8 +186,9 @@ def test_a_useless_model_costs_little_however_cheap_it_is(cost: float) -> None:
         assert seconds[0] / plain <= 1.05 and sum(seconds[1:]) / plain / (len(seconds) - 1) <= 1.015
 
 
-def _wrong(proposal: Proposal) -> Proposal:
-    return proposal._replace(tokens=[WRONG] * len(proposal.tokens))
+def _wrong(proposal: Proposal, stated: Sequence[float] = ()) -> Proposal:
+    count = len(proposal.tokens)
+    return proposal._replace(tokens=[WRONG] * count, probabilities=stated[:count] or proposal.probabilities)
 
 
 def test_the_best_in_hindsight_is_the_best_of_all_choices() -> None:
