@@ -217,7 +217,7 @@ class Policy:
             ) / len(cycles)
             came_true = written - 1.0 - self.rate * (choice.cost - 1.0)
             for name in asked:
-                # What came true is mostly luck. So what was promised counts as well, as far as the model keeps its word.
+                # What came true is mostly luck, so what was promised counts as well, if the model keeps its word.
                 trust = min(1.0, self.record(name).acceptance.share) / 2.0
                 worth = came_true + trust * (choice.worth - came_true)
                 levels = [choice.levels[at] for at, _ in cycles if choice.asked[at] is not None]
