@@ -1,4 +1,4 @@
-"""How often dictionaries and repeats are right, by what is said of them: the assumptions in `drafters/calibration.py`.
+"""How often dictionaries and repeats are right, by stated probability: the tables of `drafters/calibration.py`.
 
     python benchmarks/calibration.py --target bielik-11b-v2.5 --dictionary pl.dict
     python benchmarks/calibration.py --target bielik-11b-v2.5 --dictionary pl.dict --answers bielik-11b-v2.6

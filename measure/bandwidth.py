@@ -24,7 +24,7 @@ class Speed(NamedTuple):
     fixed: float
 
     def seconds(self, weights: float) -> float:
-        """Seconds of a plain pass of a model with so many bytes of weights."""
+        """Seconds of a plain pass of a model whose weights take this many bytes."""
         return weights / self.bandwidth + self.fixed
 
 

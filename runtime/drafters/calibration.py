@@ -1,4 +1,4 @@
-"""How often guesses are right, by their source and by what is said of them: assumed at first, and learnt from then on.
+"""How often guesses are right, by source and stated probability: assumed at first, then learnt from the text.
 
 The assumptions were learnt on people's text that no dictionary had counted, Polish and Ukrainian:
 
@@ -22,7 +22,7 @@ says other, and where there is none."""
 
 
 class Calibration:
-    """How often guesses of a kind are right, as a share of what is said of them, by levels."""
+    """For each level of stated probability, the share of it that came true."""
 
     __slots__ = ("_right", "_stated")
 
@@ -32,7 +32,7 @@ class Calibration:
         self._stated = [weight] * len(shares)
 
     def share(self, level: int) -> float:
-        """How often guesses of this level are right, as a share of what is said."""
+        """Right guesses of this level / the sum of their stated probabilities."""
         return self._right[level] / self._stated[level]
 
     def learn(self, level: int, stated: float, right: bool) -> None:

@@ -34,6 +34,7 @@ from spectool.runtime.policy.record import Record
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
+_TRUST = 0.6  # of what asking a model was worth is what it promised, if it keeps its word; the rest came true
 _TEXT = 64.0  # cycles that a text is taken to last before one has ended
 
 
@@ -218,7 +219,7 @@ class Policy:
             came_true = written - 1.0 - self.rate * (choice.cost - 1.0)
             for name in asked:
                 # What came true is mostly luck, so what was promised counts as well, if the model keeps its word.
-                trust = min(1.0, self.record(name).acceptance.share) / 2.0
+                trust = _TRUST * min(1.0, self.record(name).acceptance.share)
                 worth = came_true + trust * (choice.worth - came_true)
                 levels = [choice.levels[at] for at, _ in cycles if choice.asked[at] is not None]
                 self.record(name).learn(levels, worth - choice.expected)

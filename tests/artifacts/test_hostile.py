@@ -77,7 +77,7 @@ def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> 
     )
 
 
-# Alignments of strangers: whatever bytes they hold, and hashes, the process lives, answers and stays small.
+# Alignments from strangers: the process survives any content, even with valid hashes, answers and stays small.
 
 
 TEXTS = ("Kot śpi na płocie, a 2024 psy — „O'Neill” — szczekają.\n\n", "Другий документ 🙂 ====  })")
@@ -166,7 +166,7 @@ def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> Non
     hostile.assert_harmless(__name__, "alignment", example_alignment, number, tmp_path, f"{__name__}:NUMBERS")
 
 
-# Packs of strangers: whatever they hold when decompressed, and hashes, the process lives, answers and stays small.
+# Packs from strangers: the process survives any content, even with valid hashes, answers and stays small.
 
 
 def pack(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:

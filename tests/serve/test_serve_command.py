@@ -138,7 +138,7 @@ def test_what_clients_send_cannot_write_to_the_terminal() -> None:
         (["--model", TARGET, "--draft-model", OTHER, "--alignment", "nowhere.align"], "nowhere.align"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
         (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
-        (["--model", TARGET, "--temp", "1e-9"], "temp: expected 0 or at least"),
+        (["--model", TARGET, "--temp", "1e-9"], "temp: expected 0 or a number of at least"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(arguments: list[str], message: str) -> None:

@@ -106,7 +106,7 @@ def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str) ->
         answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
         ratios.append(speed(machine, answers, BOTH, wrong=0.1) / max(1.0, speed(machine, answers, BOTH)))
     print(ratios)
-    assert min(ratios) >= 0.84 and mean(ratios) >= 0.9
+    assert min(ratios) >= 0.85 and mean(ratios) >= 0.9
 
 
 def test_a_model_that_is_worth_its_passes_is_not_given_up_for_bad_luck() -> None:
