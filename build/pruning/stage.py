@@ -11,7 +11,7 @@ import tokenizers
 from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.atomic import atomic_directory, require_space
+from spectool.artifacts.atomic import atomic_directory, require_new, require_space
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import Progress
@@ -68,21 +68,22 @@ def prune_model(
     require_space(out, weights.size_with(0))  # before the work; exactly as soon as the tokens are chosen
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
+    require_new(out)
+    progress("counting tokens")
+    sources: list[Source] = [CountedText(corpus, whole) for corpus in corpora]
+    sources += [CountedPack(pack, whole) for pack in packs]
+    progress("choosing ids")
+    named = _ids_in([*configs.values(), spec["post_processor"]])
+    if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
+        progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
+    characters = frozenset[str]().union(*(source.characters for source in sources))
+    needed = needed_ids(whole, characters, named.difference(strangers))
+    counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
+    choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
+    content, new = pruned_spec(spec, choice.kept | without_row)
+    rows = [old for old in new if old not in without_row]
+    require_space(out, weights.size_with(len(rows)))
     with atomic_directory(out) as directory:
-        progress("counting tokens")
-        sources: list[Source] = [CountedText(corpus, whole) for corpus in corpora]
-        sources += [CountedPack(pack, whole) for pack in packs]
-        progress("choosing ids")
-        named = _ids_in([*configs.values(), spec["post_processor"]])
-        if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
-            progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
-        characters = frozenset[str]().union(*(source.characters for source in sources))
-        needed = needed_ids(whole, characters, named.difference(strangers))
-        counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
-        choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
-        content, new = pruned_spec(spec, choice.kept | without_row)
-        rows = [old for old in new if old not in without_row]
-        require_space(out, weights.size_with(len(rows)))
         progress("writing the tokenizer and comparing it with the whole one on the text")
         configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))
         for name, config in configs.items():
