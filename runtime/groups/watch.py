@@ -23,7 +23,9 @@ _CONNECT_SECONDS = 3.0  # for each address of rank 0
 _GREETING_SECONDS = 1.0  # for each process that connects to rank 0
 _PULSE_SECONDS = 1.0
 _SILENT_SECONDS = 5.0  # until it is said who is waited for
-_NOTICE_SECONDS = 1.0  # in which it is known who is gone, after MLX has lost a connection
+_NOTICE_SECONDS = 1.0  # in which it is known who is gone, after MLX has failed
+_NOTICE_LOST_SECONDS = 6.0  # the same where MLX says that it lost a connection: as long as the keep-alive below takes
+_LOST_ERRORS = ("[ring]", "[jaccl]", "[mpi]", "[nccl]")  # how those begin
 _GRACE_SECONDS = 3.0  # in which MLX may notice by itself, which gives an ordinary error
 _TCP = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
 _TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a pulse is unanswered
@@ -90,7 +92,8 @@ class Watch:
         try:
             yield
         except RuntimeError as error:
-            if self._lost.wait(_NOTICE_SECONDS) or meets:
+            lost = str(error).startswith(_LOST_ERRORS)
+            if self._lost.wait(_NOTICE_LOST_SECONDS if lost else _NOTICE_SECONDS) or meets:
                 reason = self._reason or f"a process of the group is gone ({error})"
                 raise SpectoolError(f"{reason}. Start all ranks again") from error
             raise
