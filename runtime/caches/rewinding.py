@@ -145,13 +145,14 @@ class Checkpoints(Spread):
         if None in self._origin:
             return False
         leaves = zip(self._leaves, self._origin, strict=True)
-        surpluses = [0 if is_unused(leaf) else leaf.offset - at - length for leaf, at in leaves]
+        surpluses = [leaf.offset - at - length if leaf.offset or not is_unused(leaf) else 0 for leaf, at in leaves]
         if min(surpluses, default=0) < 0:
             return False
         if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._untrimmable if surpluses[place]):
             return False
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
-            trim(leaf, surplus)
+            if surplus:
+                trim(leaf, surplus)
         self.length = length
         self._forget_beyond(length)
         return True

@@ -12,7 +12,7 @@ Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of 
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -34,9 +34,7 @@ class _Changes(NamedTuple):
     last: int
     states: int
     repeat: Repeat
-    next: list[tuple[int, int, int | None]]  # state, token, and where the token led
-    link: list[tuple[int, int]]  # state, and its link
-    end: list[tuple[int, int]]  # state, and the latest place at which its sequences ended
+    entries: list[tuple[Any, int, int | None]]  # a table, a place in it, and what was there; None for nothing
 
 
 class History:
@@ -78,24 +76,25 @@ class History:
     def append(self, token: int) -> None:
         """Add one token id."""
         following, link, length, end = self._next, self._link, self._length, self._end
-        changes = _Changes(self._last, len(link), self.repeat, [], [], [])
+        before: list[tuple[Any, int, int | None]] = []
+        self._undo.append(_Changes(self._last, len(link), self.repeat, before))
         place = len(self.tokens)
         self.tokens.append(token)
         state = self._add({}, self._length[self._last] + 1, place)
         at = self._last
         while at >= 0 and token not in following[at]:
-            changes.next.append((at, token, None))
+            before.append((following[at], token, None))
             following[at][token] = state
             at = link[at]
         if at >= 0:
             seen = following[at][token]
             if length[seen] != length[at] + 1:
                 shorter = self._add(dict(following[seen]), length[at] + 1, end[seen])
-                changes.link.append((seen, link[seen]))
+                before.append((link, seen, link[seen]))
                 link[shorter] = link[seen]
                 link[seen] = shorter
                 while at >= 0 and following[at].get(token) == seen:
-                    changes.next.append((at, token, seen))
+                    before.append((following[at], token, seen))
                     following[at][token] = shorter
                     at = link[at]
                 seen = shorter
@@ -106,23 +105,18 @@ class History:
         for _ in range(_REFRESHED):
             if at == 0:
                 break
-            changes.end.append((at, end[at]))
+            before.append((end, at, end[at]))
             end[at] = place
             at = link[at]
-        self._undo.append(changes)
 
     def _take_back(self) -> None:
         """Undo the latest `append`."""
-        self._last, states, self.repeat, following, links, ends = self._undo.pop()
-        for at, token, before in following:
+        self._last, states, self.repeat, entries = self._undo.pop()
+        for table, place, before in reversed(entries):
             if before is None:
-                del self._next[at][token]
+                del table[place]
             else:
-                self._next[at][token] = before
-        for at, link in links:
-            self._link[at] = link
-        for at, end in ends:
-            self._end[at] = end
+                table[place] = before
         for each in (self._next, self._link, self._length, self._end):
             del each[states:]
         self.tokens.pop()

@@ -35,8 +35,10 @@ _WEIGHT = 10.0  # guesses of each level that the assumption counts for
 _DICTIONARY, _HISTORY = 1, 2  # where a token is from, as bits
 _NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY: "dictionary+history"}
 
+_NOT_ASKED: Any = object()
 _REPEATS = {None: ALONE, True: CONFIRMED, False: CONTRADICTED}  # by whether a dictionary says the same
 
+_Found: TypeAlias = "tuple[int, float, _State] | None"  # the next token, its probability, and the state after it
 _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list with the state of each
 
 
@@ -93,7 +95,7 @@ class LookupDrafter(Drafter):
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin after ``prompt``; what it has in common with the text before is not read again."""
-        self._state = self._first
+        self._state, self._found = self._first, _NOT_ASKED
         if self._with_history:
             self._history.become(prompt)
         self._repeat = self._usable(self._history.repeat)
@@ -130,14 +132,14 @@ class LookupDrafter(Drafter):
     def commit(self, tokens: Sequence[int]) -> None:
         """Add committed tokens, and learn how well they were predicted."""
         for token in tokens:
-            found, (place, length) = self._step(self._state), self._repeat
+            found, (place, length) = self._next(), self._repeat
             copied = self._copied(place, ()) if length else None
             if length:
                 self._repeats[_says(found, copied)].learn(length, 1.0, copied == token)
             if found is not None and found[0] != copied:
                 known, level = self._known(found[1], length)
                 known.learn(level, found[1], found[0] == token)
-            self._remember(token)
+            self._remember(token, found)
 
     def _chain(self, state: _State, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """A chain of guesses after the history and ``begun``."""
@@ -148,7 +150,8 @@ class LookupDrafter(Drafter):
         probability = 1.0
         sources = 0
         while len(probabilities) < limit:
-            found, copied, source, likely = self._step(state), None, 0, 0.0
+            found = self._next() if state is self._state else self._step(state)
+            copied, source, likely = None, 0, 0.0
             if length:
                 copied = token = self._copied(place, tokens)
                 says = _says(found, copied)
@@ -160,7 +163,7 @@ class LookupDrafter(Drafter):
             probability *= likely
             if not source or probability < self._min_probability:
                 break
-            state = found[2] if found is not None and found[0] == token else self._advance(state, token)
+            state = self._after(state, found, token)
             goes_on = token == copied  # elsewhere the history is no guide
             place, length = (place + 1, min(length + 1, _LONGEST)) if goes_on else (place, 0)
             tokens.append(token)
@@ -182,8 +185,19 @@ class LookupDrafter(Drafter):
         for token in tokens[-self._max_context :] if self._max_context else ():
             self._state = self._advance(self._state, token)
 
-    def _remember(self, token: int) -> None:
-        self._state = self._advance(self._state, token)
+    def _next(self) -> _Found:
+        """What the dictionaries say after the text, looked up once."""
+        found: _Found = self._found
+        if found is _NOT_ASKED:
+            found = self._found = self._step(self._state)
+        return found
+
+    def _after(self, state: _State, found: _Found, token: int) -> _State:
+        """The state after ``token``, where a step from ``state`` has ``found`` what it has."""
+        return found[2] if found is not None and found[0] == token else self._advance(state, token)
+
+    def _remember(self, token: int, found: _Found) -> None:
+        self._state, self._found = self._after(self._state, found, token), _NOT_ASKED
         if self._with_history:
             self._history.append(int(token))
             self._repeat = self._usable(self._history.repeat)
@@ -193,7 +207,7 @@ class LookupDrafter(Drafter):
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
-def _says(found: tuple[int, float, _State] | None, copied: int | None) -> bool | None:
+def _says(found: _Found, copied: int | None) -> bool | None:
     """Whether a dictionary says the same as a repeat; None where it knows nothing."""
     return None if found is None else found[0] == copied
 
