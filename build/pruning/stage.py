@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tqdm import tqdm
 
@@ -16,7 +17,15 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import Progress
 from spectool.build.pruning.sources import COUNTED, SEED, CountedPack, CountedText, Source, describe_sources
-from spectool.build.pruning.vocabulary import COVERAGE, choose_ids, needed_ids, pruned_spec, renumber, require_prunable
+from spectool.build.pruning.vocabulary import (
+    COVERAGE,
+    choose_ids,
+    needed_ids,
+    placeholders,
+    pruned_spec,
+    renumber,
+    require_prunable,
+)
 from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import PROBES
@@ -27,7 +36,8 @@ RECORD, PRUNED_FORMAT, PRUNED_VERSION = "pruning.json", "spectool-pruned-draft",
 """What was pruned, with the figures that the command prints, next to the model."""
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
-_COPIED = ("chat_template.*", "special_tokens_map.json", "*processor_config.json", *LEGAL)
+_NAMING = ("chat_template.*", "special_tokens_map.json")
+_COPIED = (*_NAMING, "*processor_config.json", *LEGAL)
 
 
 def prune_model(
@@ -76,9 +86,14 @@ def prune_model(
     named = _ids_in([*configs.values(), spec["post_processor"]])
     if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
         progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
+    counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
+    tokenizer_config = _read_json(model / "tokenizer_config.json")
+    about, occurring = _names_in(model, tokenizer_config), np.any(counts, axis=0)
+    named |= {index for index, name in placeholders(whole).items() if name in about or occurring[index]}
     characters = frozenset[str]().union(*(source.characters for source in sources))
     needed = needed_ids(whole, characters, named.difference(strangers))
-    counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
+    if unused := [name for index, name in placeholders(whole).items() if index not in needed]:
+        progress(f"leaving out {len(unused):,} added tokens that stand for nothing, such as {unused[0]}")
     choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
     content, new = pruned_spec(spec, choice.kept | without_row)
     rows = [old for old in new if old not in without_row]
@@ -91,7 +106,7 @@ def prune_model(
                 _write_json(directory / name, renumber(config, new.get))
         for path in {path for pattern in _COPIED for path in model.glob(pattern) if path.is_file()}:
             shutil.copyfile(path, directory / path.name)
-        _write_tokenizer(directory, _read_json(model / "tokenizer_config.json"), whole, content, new)
+        _write_tokenizer(directory, tokenizer_config, whole, content, new)
         pruned = open_tokenizer(directory)  # as mlx-lm will
         _require_same(pruned, content)
         text = [
@@ -133,6 +148,13 @@ def _ids_in(configs: Sequence[Any]) -> set[int]:
     return found
 
 
+def _names_in(model: Path, config: Mapping[str, Any]) -> str:
+    """What may name an added token: chat templates, the map of special tokens, and the tokenizer's configuration."""
+    files = (path.read_text(encoding="utf-8") for pattern in _NAMING for path in model.glob(pattern))
+    named = {key: value for key, value in config.items() if key != "added_tokens_decoder"}  # which lists all of them
+    return "\n".join([*files, json.dumps(named)])
+
+
 def _write_tokenizer(
     directory: Path, config: dict[str, Any], whole: Tokenizer, content: Mapping[str, Any], new: Mapping[int, int]
 ) -> None:
@@ -142,7 +164,8 @@ def _write_tokenizer(
     # Another class would rebuild what the whole one's class has made already.
     config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
     if declared := config.get("added_tokens_decoder"):
-        config["added_tokens_decoder"] = {str(new[int(old)]): token for old, token in declared.items()}
+        kept = ((new.get(int(old)), token) for old, token in declared.items())
+        config["added_tokens_decoder"] = {str(place): token for place, token in kept if place is not None}
     (directory / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     _write_json(directory / "tokenizer_config.json", config)
 

@@ -18,6 +18,9 @@ _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbe
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
 _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
 """Keys of a configuration or a post-processor whose values are token ids."""
+_PLACEHOLDER = re.compile(
+    r"[<\[]\|?(unused|reserved(_special_token)?|placeholder|control|special|extra)_?\d+\|?[>\]]", re.IGNORECASE
+)
 
 
 class KeptIds(NamedTuple):
@@ -41,13 +44,19 @@ def require_prunable(tokenizer: Tokenizer) -> None:
         )
 
 
+def placeholders(tokenizer: Tokenizer) -> dict[int, str]:
+    """The added tokens that are numbered for later use, such as ``<unused7>``, of which Gemma 3 has 6,242, by id."""
+    added = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
+    return {index: name for index, name in added.items() if _PLACEHOLDER.fullmatch(name)}
+
+
 def needed_ids(tokenizer: Tokenizer, characters: Iterable[str], others: Iterable[int] = ()) -> set[int]:
-    """The ids that are always kept: added and special tokens, bytes, single characters, and ``others``.
+    """The ids that are always kept: bytes, single characters, added tokens but for `placeholders`, and ``others``.
 
     Where bytes stand in for unknown characters, only the ``characters`` of the text are kept as tokens of their own;
     elsewhere all single characters are, because the tokenizer could not spell them otherwise.
     """
-    added = {token["id"] for token in tokenizer.spec["added_tokens"]}
+    added = {token["id"] for token in tokenizer.spec["added_tokens"]} - placeholders(tokenizer).keys()
     roles = {index for index in (tokenizer.unknown, *tokenizer.roles.eos) if index is not None}
     single = {name for name in tokenizer.vocabulary if len(name) == 1}
     if len(tokenizer.byte_tokens) == 256:
@@ -157,7 +166,7 @@ def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, An
 
     Args:
         spec: The whole ``tokenizer.json``, as the backend writes it.
-        kept: Ids; those of added tokens are among them.
+        kept: Ids; added tokens that are not among them are left out.
     """
     model, kept = dict(spec["model"]), set(kept)
     unigram = model["type"] == "Unigram"
@@ -175,6 +184,6 @@ def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, An
             for first, second in model["merges"]
             if first in vocabulary and second in vocabulary and first + second in vocabulary
         ]
-    added = [{**token, "id": new[token["id"]]} for token in spec["added_tokens"]]
+    added = [{**token, "id": new[token["id"]]} for token in spec["added_tokens"] if token["id"] in new]
     around = {name: renumber(spec[name], new.get) for name in ("post_processor", "padding")}
     return {**spec, **around, "model": model, "added_tokens": sorted(added, key=lambda token: token["id"])}, new

@@ -26,7 +26,7 @@ from spectool.build.corpus_reading import sample_texts
 from spectool.build.packs.stage import open_pack
 from spectool.build.pruning.sources import CountedPack, CountedText
 from spectool.build.pruning.stage import RECORD, prune_model, read_record
-from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec, renumber
+from spectool.build.pruning.vocabulary import choose_ids, needed_ids, placeholders, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -35,6 +35,7 @@ from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 SEED = random.SystemRandom().randrange(10**6)
+DRAFT = demo_path("draft")
 KINDS = ("bielik-11b-v2.5", "gemma-3", "gpt2", "llama-3.2", "qwen2.5", "xlm-roberta-base", "t5-small")
 
 
@@ -62,8 +63,10 @@ def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
     for old, place in new.items():
         assert small.backend.id_to_token(place) == whole.backend.id_to_token(old)
         assert small.token_bytes[place] == whole.token_bytes[old] or old in whole.specials ^ {*small.specials}
+    unused = placeholders(whole).keys() - new.keys()
+    assert (len(unused) == 6242) == (name == "gemma-3")
     assert {token["content"]: token["special"] for token in small.spec["added_tokens"]} == {
-        token["content"]: token["special"] for token in whole.spec["added_tokens"]
+        token["content"]: token["special"] for token in whole.spec["added_tokens"] if token["id"] not in unused
     }
     assert [small.bytes_of(ids) for ids in small.encode_batch(lines)] == [
         whole.bytes_of(ids) for ids in whole.encode_batch(lines)
@@ -121,16 +124,18 @@ def test_ids_in_configurations_are_renumbered() -> None:
     }
 
 
-def make_model(folder: Path, tied: bool, quantised: bool, shards: int = 1, padding: int = 8) -> Path:
-    """A tiny random model with the tokenizer of the bundled draft, whose matrices have more rows than it has ids."""
+def make_model(
+    folder: Path, tied: bool, quantised: bool, shards: int = 1, padding: int = 8, tokenizer: Path = DRAFT
+) -> Path:
+    """A tiny random model with a tokenizer, by default the bundled draft's; its matrices have more rows than ids."""
     folder.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(demo_path("draft") / name, folder)
+        shutil.copy(tokenizer / name, folder)
     from mlx_lm.models import llama
 
     config = json.loads((demo_path("draft") / "config.json").read_text())
     config = {key: value for key, value in config.items() if "quantization" not in key}
-    config |= {"tie_word_embeddings": tied, "vocab_size": config["vocab_size"] + padding}
+    config |= {"tie_word_embeddings": tied, "vocab_size": open_tokenizer(folder / "tokenizer.json").size + padding}
     model = llama.Model(llama.ModelArgs.from_dict(config))
     if quantised:
         nn.quantize(model, group_size=64, bits=4)
@@ -292,6 +297,24 @@ def test_an_added_token_may_have_no_row(tmp_path: Path) -> None:
     assert found["statistics"]["ids"] == {"before": 1537, "after": 701}
     assert json.loads((tmp_path / "small" / "config.json").read_text())["vocab_size"] == 700
     assert open_tokenizer(tmp_path / "small").backend.token_to_id("<image>") == 700
+
+
+def test_placeholders_stay_only_where_something_names_them(tmp_path: Path, shared: Path) -> None:
+    """Of Bielik's 119, the one in the chat template, the one in the map of special tokens, and the one in the text."""
+    folder = make_model(tmp_path / "whole", True, False, tokenizer=shared / "tokenizers" / "bielik-11b-v2.5")
+    (folder / "chat_template.jinja").write_text("{{ '<|control_20|>' }}")
+    (folder / "special_tokens_map.json").write_text(json.dumps({"sep_token": "<|control_21|>"}))
+    text = tmp_path / "pl.txt"
+    text.write_text(
+        "\n".join(["Rzeka <|control_22|> płynie.", *(document.text for document in open_corpus("sample:pl"))])
+    )
+    whole, said = open_tokenizer(folder), list[str]()
+    prune_model(folder, whole, [open_corpus(str(text))], tmp_path / "small", said.append)
+    small = open_tokenizer(tmp_path / "small")
+    assert {*placeholders(small).values()} == {f"<|control_{number}|>" for number in (20, 21, 22)}
+    others = {token["content"] for token in whole.spec["added_tokens"]} - {*placeholders(whole).values()}
+    assert others <= {token["content"] for token in small.spec["added_tokens"]}
+    assert len(placeholders(whole)) == 119 and any("116 added tokens" in line for line in said)
 
 
 def test_damaged_and_missing_weights_are_named(tmp_path: Path) -> None:
