@@ -7,8 +7,9 @@ All servers run, and one of them is asked at a time, in turns. Each client asks 
 from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratios are ours divided by
 theirs: tokens per second, the median of the rounds with the lowest and the highest, and tokens per second of processor
 time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary; ``plain``
-is our server without drafts, which shows what the server itself costs. The first round of each setting does not count,
-because passes of new sizes compile, and draft lengths are tried.
+is our server without drafts, which shows what the server itself costs. With ``--draft-model``, a server with that model
+takes its place, and with ``--before`` one more of another version, in ``FOLDER/spectool``. The first round of each
+setting does not count, because passes of new sizes compile, and draft lengths are tried.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -29,6 +30,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import click
 from real_data import dictionary_of
@@ -153,6 +155,7 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 @click.option("--dict", "dictionary", type=Path, help="Dictionary; by default one of 5 MB from the Polish corpus.")
 @click.option("--draft-model", help="Directory of a draft model for one more server, which also has the dictionary.")
 @click.option("--alignment", help="From its tokenizer to the model's.")
+@click.option("--before", type=Path, help="Folder with another version of ours, for one more server with the model.")
 @click.option("--clients", type=int, multiple=True, default=(1, 2, 4, 8), show_default=True)
 @click.option("--temperature", type=float, multiple=True, default=(0.0, 0.7), show_default=True)
 @click.option("--rounds", type=int, default=3, show_default=True)
@@ -164,6 +167,7 @@ def main(
     dictionary: Path | None,
     draft_model: str | None,
     alignment: str | None,
+    before: Path | None,
     rounds: int,
     each: int,
     tokens: int,
@@ -180,12 +184,17 @@ def main(
         own = "spectool.cli", "serve", "--model", path
         servers = {
             "drafts": stack.enter_context(serving(*own, "--dict", known, processes=processes)),
-            "plain": stack.enter_context(serving(*own, "--no-dict", "--no-history", processes=processes)),
             "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path, processes=processes)),
         }
-        if draft_model is not None:
+        if draft_model is None:
+            plain = serving(*own, "--no-dict", "--no-history", processes=processes)
+            servers["plain"] = stack.enter_context(plain)
+        else:
             more = "--dict", known, "--draft-model", draft_model, *(("--alignment", alignment) if alignment else ())
             servers["draft_model"] = stack.enter_context(serving(*own, *more, processes=processes))
+            if before is not None:
+                with patch.dict(os.environ, PYTHONPATH=str(before)):
+                    servers["before"] = stack.enter_context(serving(*own, *more, processes=processes))
         ours = [name for name in servers if name != "mlx_lm"]
 
         def measured(name: str, *asked: Any) -> Measured:

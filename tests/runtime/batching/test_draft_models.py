@@ -203,9 +203,9 @@ def test_drafts_with_another_tokenizer(tmp_path: Path, shared: list[int]) -> Non
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("kind", ["llama", pytest.param("mamba2", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS[1:])])
 def test_drawn_drafts_keep_the_distribution(kind: str, shared: list[int]) -> None:
-    """Drafts that are drawn in shared passes, and verified as blocks."""
+    """Drafts that are drawn in shared passes, and verified as blocks, while other texts leave and other drafts fail."""
     mx.random.seed(41)
     model: Any = tiny_model(kind, vocabulary=8, scale=2.0)
     sampling = Sampling(temp=0.8)
@@ -214,7 +214,13 @@ def test_drawn_drafts_keep_the_distribution(kind: str, shared: list[int]) -> Non
         Wanted(PROMPT, {"max_tokens": 3, "num_draft_tokens": "shared", "sampler": sampling}, at // 5)
         for at in range(200)
     ]
-    run(model, wanted, lambda one: base.fork(), 5)
+    others = [Wanted(PROMPT, wanted[0].options, at, leaves_after=1 + at % 2) for at in range(40)]
+
+    def make(one: Wanted) -> Drafter:
+        failing = Failing([], ["start", "propose", "commit"][one.at % 3], 1)
+        return failing if one.leaves_after == 1 else base.fork()
+
+    run(model, [*wanted, *others], make, 5)
     assert sum(count > 1 for count in shared) > 20
     tokens = np.array([one.got for one in wanted])
     exact = joint(follow(model, PROMPT, 8, ()), sampling, 8)
