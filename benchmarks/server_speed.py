@@ -17,6 +17,7 @@ Prints a line of JSON for each setting and appends it to ``benchmarks/results/se
 import json
 import os
 import platform
+import shlex
 import signal
 import socket
 import subprocess
@@ -155,7 +156,8 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 @click.option("--dict", "dictionary", type=Path, help="Dictionary; by default one of 5 MB from the Polish corpus.")
 @click.option("--draft-model", help="Directory of a draft model for one more server, which also has the dictionary.")
 @click.option("--alignment", help="From its tokenizer to the model's.")
-@click.option("--before", type=Path, help="Folder with another version of ours, for one more server with the model.")
+@click.option("--before", type=Path, help="Folder with another version of ours, for one more server.")
+@click.option("--before-options", help="Its options, by default those of the server with a draft model.")
 @click.option("--clients", type=int, multiple=True, default=(1, 2, 4, 8), show_default=True)
 @click.option("--temperature", type=float, multiple=True, default=(0.0, 0.7), show_default=True)
 @click.option("--rounds", type=int, default=3, show_default=True)
@@ -168,6 +170,7 @@ def main(
     draft_model: str | None,
     alignment: str | None,
     before: Path | None,
+    before_options: str | None,
     rounds: int,
     each: int,
     tokens: int,
@@ -193,8 +196,9 @@ def main(
             more = "--dict", known, "--draft-model", draft_model, *(("--alignment", alignment) if alignment else ())
             servers["draft_model"] = stack.enter_context(serving(*own, *more, processes=processes))
             if before is not None:
+                of_before = more if before_options is None else shlex.split(before_options)
                 with patch.dict(os.environ, PYTHONPATH=str(before)):
-                    servers["before"] = stack.enter_context(serving(*own, *more, processes=processes))
+                    servers["before"] = stack.enter_context(serving(*own, *of_before, processes=processes))
         ours = [name for name in servers if name != "mlx_lm"]
 
         def measured(name: str, *asked: Any) -> Measured:
