@@ -18,6 +18,7 @@ Tools = Mapping[str, Any]
 Written = tuple[str, Any, str | None]
 """A call as it was written: its name, its arguments and its identifier."""
 _BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
+_NOTHING = re.compile("")
 _OBJECTS = re.compile(r"\s*\[?\s*\{")  # calls in JSON, perhaps in a list
 
 
@@ -30,55 +31,78 @@ def _named(call: Any) -> Written:
 
 
 class Form:
-    """Calls between a start and an end, in JSON: objects that have a name, which all models know, or arguments alone.
+    """Calls between a ``start`` and an ``end``, given by regular expressions for what stands around the arguments.
 
-    Those stand after a ``header`` with the name, and before ``after``, once the text is ``translated``. ``begins`` says
-    how calls go on after the start, without white space; {} is the name of a tool. If there is no ``end``, another
-    start or the end of the answer is one.
+    ``call`` has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
+    ``translated``. Or each stands between tags: ``argument``, which has its name and perhaps its type, and
+    ``value_end``. All models know calls as objects of JSON, too. ``begins`` say how calls go on after the start,
+    without white space; {} is the name of a tool. Without an ``end``, another start or the end of the answer is one.
+
+    A string between tags ends where another argument or the end of the call follows: it may have ends in it, but no
+    beginning of an argument. ``bare`` takes off what stands around a value, and gives None if that is not whole.
     """
-
-    closes = True  # whether calls end by themselves, so that the end may be missing
-    verbatim = False  # whether strings stand there as they are, so that they may have starts and ends in them
 
     def __init__(
         self,
         start: str,
         end: str,
         *begins: str,
-        header: str = "(?!)",
-        after: str = "",
+        call: str = "(?!)",
+        call_end: str = "",
+        argument: str = "",
+        value_end: str = "",
         translated: Callable[[str], str] = str,
+        bare: Callable[[str], str | None] = str,
     ) -> None:
         self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
-        self._header, self._after, self._translated = re.compile(rf"{header}\s*"), re.compile(after), translated
-        outer = "<tool_call>" if end == "</tool_call>" else start
-        self.kept = start if outer != start else ""  # where a call itself is the start
-        self.tags = (
-            rf"(?P<start>{re.escape(outer)})|{re.escape(end)}" if end else rf"(?P<start>(?!))|(?={re.escape(start)})"
-        )
+        self.verbatim = bool(argument)  # whether strings stand there as they are
+        self.closes = bool(call_end) or not argument  # whether calls end by themselves, so that the end may be missing
+        # What shows that calls may be whole, and how much of it belongs to them.
+        self.mark, self.skipped = (end, len(end)) if end and not argument else (start, 0)
+        self._translated, self._bare = translated, bare
+        if argument:
+            call_end = rf"{call_end}\s*(?=\Z{'|' + call if call_end else ''})"
+        value = rf"((?:(?!{argument}).)*?){value_end}\s*(?={argument}|{call_end})"
+        self._call, self._call_end = re.compile(rf"{call}\s*"), re.compile(call_end)
+        self._argument, self._value = re.compile(argument), re.compile(value, re.DOTALL)
 
     def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
         """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
-        text = (text if _OBJECTS.match(text) else self._translated(text)).lstrip()
+        in_json = _OBJECTS.match(text)
+        text = (text if in_json else self._translated(text)).lstrip()
         calls, in_list = list[Written](), text.startswith("[")
-        text = text[in_list:]
-        while begun := text.lstrip():
-            head = self._header.match(begun)
+        text = text[in_list:].lstrip()
+        while head := _NOTHING.match(text) if in_json else self._call.match(text):
+            name = "" if in_json else head[1] if self.verbatim else head["name"]
+            if not self.verbatim and name not in tools:  # Gemma 4 writes namespaces that nobody has told it
+                name = re.split("[.:]", name)[-1]
             try:
-                value, place = JSON.raw_decode(begun, head.end() if head else 0)
+                if self.verbatim and not in_json:
+                    arguments, place = self._tagged(text, head.end(), tools[name] or {})
+                else:
+                    arguments, place = JSON.raw_decode(text, head.end())
             except (ValueError, RecursionError):
                 break
-            closing = self._after.match(begun, place)
-            if not closing or not (head or isinstance(value, dict)):
+            if not (end := (_NOTHING if in_json else self._call_end).match(text, place)):
                 break
-            if head:  # Gemma 4 writes namespaces that nobody has told it
-                name = head["name"] if head["name"] in tools else re.split("[.:]", head["name"])[-1]
-            calls.append((name, value, head.groupdict().get("id")) if head else _named(value))
-            text = begun[closing.end() :]
-            text = text.lstrip().removeprefix(",") if in_list else text
+            calls.append(_named(arguments) if in_json else (name, arguments, head.groupdict().get("id")))
+            text = text[end.end() :].lstrip()
+            text = text.removeprefix(",").lstrip() if in_list else text
         if in_list:  # which has to end
-            text = text.lstrip()[1:] if text.lstrip().startswith("]") else f"[{text}"
+            text = text[1:] if text.startswith("]") else f"[{text}"
         return calls, text
+
+    def _tagged(self, text: str, place: int, schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """The arguments that stand between tags from a place on, and where they end."""
+        arguments, own = dict[str, Any](), schema.get("properties") or {}
+        while opening := self._argument.match(text, place):
+            name, *kinds = opening.groups()
+            found = self._value.match(text, opening.end())
+            if found is None or name in arguments or (value := self._bare(found[1])) is None:
+                raise ValueError(f"{name} is not whole, or stands there twice")
+            among = {"type": kinds[0]} if any(kinds) else own.get(name, schema.get("additionalProperties"))
+            arguments[name], place = typed(value, among, schema), found.end()
+        return arguments, place
 
 
 _LIKE_JSON = re.compile(
@@ -105,112 +129,47 @@ def _as_json(text: str) -> str:
     return _LIKE_JSON.sub(translated, text)
 
 
-def _unclosed(text: str, tags: str) -> int:
-    """The number of tags that are open at the end of a text; ends of nothing do not count."""
-    depth = 0
-    for tag in re.finditer(tags, text):
-        depth = depth + 1 if tag["start"] else max(0, depth - 1)
-    return depth
-
-
-class _Tagged(Form):
-    """Calls whose arguments stand between tags, given as regular expressions; a string ends at its last tag.
-
-    Tags may stand in a string as well, in a text about such calls, but what opens something there has to close it, and
-    be no argument of the same tool: otherwise the string was not closed, and the call cannot be read. The
-    ``tags`` are those of a call, of its end (with the text if there is none), of an argument, and of its end. ``bare``
-    takes off what stands around a value, and gives None if that is not whole.
-    """
-
-    verbatim = True
-
-    def __init__(
-        self, start: str, end: str, *begins: str, tags: tuple[str, ...], bare: Callable[[str], str | None] = str
-    ) -> None:
-        super().__init__(start, end, *begins)
-        self._bare = bare
-        call, call_end, argument, value_end = tags
-        self.closes = bool(call_end)
-        self._call, self._argument = re.compile(rf"\s*{call}"), re.compile(rf"\s*{argument}")
-        self._call_end = re.compile(rf"\s*{call_end}\s*(?=\Z{'|' + call if call_end else ''})")
-        self._value_end = re.compile(rf"{value_end}(?=\s*{argument}|{self._call_end.pattern})")
-        self._pairs = [f"(?P<start>{argument})|{value_end}", *([f"(?P<start>{call})|{call_end}"] if call_end else [])]
-
-    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        """As it is said there."""
-        if _OBJECTS.match(text):
-            return super().read(text, tools)
-        calls, text = list[Written](), self.kept + text
-        while head := self._call.match(text):
-            place, schema, arguments = head.end(), tools[head[1]] or {}, dict[str, Any]()
-            own = schema.get("properties") or {}
-            while opening := self._argument.match(text, place):
-                name, kind = (*opening.groups(), None)[:2]
-                value, place = self._value(text, opening.end(), own)
-                if place < 0 or name in arguments:
-                    return calls, text
-                among = {"type": kind} if kind else own.get(name, schema.get("additionalProperties"))
-                arguments |= JSON.decode(value) if name is None else {name: typed(value, among, schema)}
-            if not (end := self._call_end.match(text, place)):
-                break
-            calls.append((head[1], arguments, None))
-            text = text[end.end() :]
-        return calls, text
-
-    def _value(self, text: str, place: int, own: Mapping[str, Any]) -> tuple[str, int]:
-        """The value of an argument that begins at a place, and where it ends; -1 if that cannot be told."""
-        for end in self._value_end.finditer(text, place):
-            value = text[place : end.start()]
-            inner = {tag[1] for tag in self._argument.finditer(value)}
-            unsure = inner & own.keys() or (inner and not own) or any(_unclosed(value, pair) for pair in self._pairs)
-            if not unsure and (bare := self._bare(value)) is not None:
-                return bare, end.end()
-        return "", -1
-
-
-def _of_lines(value: str) -> str:
-    return value.removeprefix("\n").removesuffix("\n")
-
-
 def _in_cdata(value: str) -> str | None:
     inner, end, after = value.lstrip().removeprefix("<![CDATA[").partition("]]>")
     return value if not value.lstrip().startswith("<![CDATA[") else inner if end and not after.strip() else None
 
 
 # The table, by mlx-lm's names of its parsers.
-_QWEN = (r"<function=([^<>\n]+)>", "</function>", r"<parameter=([^<>\n]+)>", "</parameter>")
 _NAME = r"""\bname\s*=\s*["']?([^"'<>]+)["']?[^<>]*>"""
-_NAMED = (r"""["']?([^"'<>]+)["']?\s*>""", "", rf"<param\s+{_NAME}", "</param>")
 _K3_NAME = r'<\|open\|>{}\b[^<>]*?\b{}="([^"<>]+)"{}[^<>]*<\|sep\|>'.format
-_K3_TYPE = r'(?:[^<>]*?\btype="(\w+)")?'
-_K3_VALUE = f"(?:{_K3_NAME('argument', 'key', _K3_TYPE)}|<\\|open\\|>json\\b[^<>]*<\\|sep\\|>)"
-_K3 = (_K3_NAME("call", "tool", ""), r"<\|close\|>call<\|sep\|>", _K3_VALUE, r"<\|close\|>(?:argument|json)<\|sep\|>")
+_K3_END = r"<\|close\|>{}<\|sep\|>".format
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
 BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
 """That of calls without markers, in an answer that is nothing else."""
-_HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", header=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
-_TRANSLATED: dict[str, Any] = {"header": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
+_HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
+_TRANSLATED: dict[str, Any] = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
     argument = rf"<{prefix}arg_key>\s*([^<>]+?)\s*</{prefix}arg_key>\s*<{prefix}arg_value>"
-    tags, end = (r"([^<>\s]+)", "", argument, f"</{prefix}arg_value>"), f"</{prefix}tool_call>"
-    return (_Tagged(f"<{prefix}tool_call>", end, f"{{}}<{prefix}arg_key>", f"{{}}{end}", tags=tags),)
+    tags: dict[str, Any] = {"call": r"([^<>\s]+)", "argument": argument, "value_end": f"</{prefix}arg_value>"}
+    end = f"</{prefix}tool_call>"
+    return (Form(f"<{prefix}tool_call>", end, f"{{}}<{prefix}arg_key>", f"{{}}{end}", **tags),)
 
 
 def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
-    invoke, parameter = f"{prefix}invoke", f"{prefix}parameter"
-    tags = (rf"<{invoke}\b[^<>]*?{_NAME}", f"</{invoke}>", rf"<{parameter}\b[^<>]*?{_NAME}", f"</{parameter}>")
-    return (_Tagged(f"<{block}>", f"</{block}>", f"<{invoke}", tags=tags),)
+    tags: dict[str, Any] = {"call": rf"<{prefix}invoke\b[^<>]*?{_NAME}", "call_end": f"</{prefix}invoke>"}
+    tags |= {"argument": rf"<{prefix}parameter\b[^<>]*?{_NAME}", "value_end": f"</{prefix}parameter>"}
+    return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", **tags),)
 
 
+_QWEN: dict[str, Any] = {
+    "call_end": "</function>",
+    "argument": r"<parameter=([^<>\n]+)>\n?",
+    "value_end": r"\n?</parameter>",
+}
 FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
-    "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", header=_MISTRAL),),
+    "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
     "kimi_k2": (
-        Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", header=_K2, after=r"\s*(?:<\|tool_call_end\|>)?"),
+        Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", call=_K2, call_end=r"\s*(?:<\|tool_call_end\|>)?"),
     ),
     "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_TRANSLATED),),
     "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_TRANSLATED),),
@@ -220,12 +179,32 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "longcat": _with_keys("longcat_"),
     "minimax_m2": _invoked("minimax:tool_call"),
     "muse_spark": _invoked("atem:function_calls", "atem:"),
-    "minicpm5": (_Tagged("<function name=", "</function>", '"{}">', "'{}'>", "{}>", tags=_NAMED, bare=_in_cdata),),
-    "kimi_k3": (_Tagged("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call", tags=_K3),),
-    # Qwen leaves out the start at times.
-    "qwen3_coder": tuple(
-        _Tagged(start, "</tool_call>", "<function={}>", tags=_QWEN, bare=_of_lines)
-        for start in ("<tool_call>", "<function=")
+    "minicpm5": (
+        Form(
+            "<function name=",
+            "</function>",
+            *('"{}">', "'{}'>", "{}>"),
+            call=r"""["']?([^"'<>]+)["']?\s*>""",
+            argument=rf"<param\s+{_NAME}",
+            value_end="</param>",
+            bare=_in_cdata,
+        ),
+    ),
+    "kimi_k3": (
+        Form(
+            "<|open|>tools<|sep|>",
+            "<|close|>tools<|sep|>",
+            "<|open|>call",
+            call=_K3_NAME("call", "tool", ""),
+            call_end=_K3_END("call"),
+            argument=_K3_NAME("argument", "key", r'(?:[^<>]*?\btype="(\w+)")?'),
+            value_end=_K3_END("argument"),
+        ),
+    ),
+    "qwen3_coder": (
+        Form("<tool_call>", "</tool_call>", "<function={}>", call=r"<function=([^<>\n]+)>", **_QWEN),
+        # Qwen leaves out the start at times.
+        Form("<function=", "</tool_call>", "{}>", call=r"([^<>\n]+)>", **_QWEN),
     ),
 }
 

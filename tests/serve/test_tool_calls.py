@@ -180,7 +180,6 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
         (CALL + '\n<tool_call>\n{"name": "weather", "argu', ""),
         (CALL + "<tool_call>", ""),
         (CALL + "\n<tool", ""),
-        ('<tool_call>{"name": "weather", "arguments": {"a": "</tool_call>", "b": ', ""),
         ('Sprawdzam. <tool_call>{"name": "wea', "Sprawdzam. "),
         ("It begins with <tool_call> and goes on", "It begins with <tool_call> and goes on"),
     ],
