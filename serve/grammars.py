@@ -57,7 +57,7 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
         else:
             text = _text(request.form, request) if request.form else []
             may_call = chat is not None and chat.offered and model.tokenizer.has_tool_calling
-            strict = _strict_calls(chat, model, text) if chat is not None and chat.strict_tools else None
+            strict = _strict_calls(chat, model, text) if chat is not None and chat.has_strict_tools else None
             if strict is None and not text:
                 return None
             rules = strict or (_or_calls(model.tokenizer, text) if may_call else text)

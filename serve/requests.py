@@ -1,12 +1,11 @@
 """What a request may say: each field as a type that is checked before anything works on it.
 
 A field that is null counts as not given. Fields that nothing reads, at whatever depth, have no effect; they are named
-in a header of the answer.
+in a header of the answer (`read_fields`).
 """
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -17,14 +16,17 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    ValidationInfo,
     create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Setting
+from spectool.serve.contents import joined
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
+from spectool.serve.read_fields import noted, unknown, unread
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
@@ -95,70 +97,6 @@ def _refused(reason: str, *allowed: Any) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-Reading = Mapping[str, str | Mapping[str, str]]
-"""The fields that are read in the objects at a path, by name, or by the ``type`` of these objects and then by name.
-
-The first type is that of objects without one. What is at a path that is not there is read whole, whatever it is.
-"""
-# The parts of a content, and what is read in them.
-_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-_PARTS |= {"tool_reference": "tool_name", "document": "source title", "search_result": "source title content"}
-# What stands in the result of a tool for a part that cannot be read, by a word in its type.
-_UNREADABLE = {"image": "an image", "screenshot": "an image", "audio": "audio", "document": "a document", "": "a file"}
-
-
-def parts_at(path: str, **others: str) -> Reading:
-    """What is read in a content at this path, with the parts that only this one has."""
-    return {path: {**_PARTS, **others}, f"{path}.source": {"text": "data"}, f"{path}.content": _PARTS}
-
-
-def unread(value: Any, path: str, reading: Reading) -> Iterator[str]:
-    """The paths of the fields in the value at ``path`` that nothing reads; objects of other types by these."""
-    if isinstance(value, list):
-        for each in value:
-            yield from unread(each, path, reading)
-    if not isinstance(value, dict) or path not in reading:
-        return
-    read = reading[path]
-    if not isinstance(read, str):
-        kind = str(value.get("type") or next(iter(read)))
-        if kind not in read:
-            yield f"{path}.{kind}"
-            return
-        read = read[kind]
-    names = read.split()
-    for name, inner in value.items():
-        if name in names:
-            yield from unread(inner, f"{path}.{name}", reading)
-        elif inner is not None and name != "type":
-            yield f"{path}.{name}"
-
-
-def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
-    """The text of a content: a text, or a list of texts and of parts that have one.
-
-    In the result ``of_tool``, a word stands for what is no text, since the client could not do anything about it.
-    """
-    if isinstance(content, list):
-        return "".join(joined(part, field, of_tool=of_tool) for part in content)
-    text, kind = content, ""
-    if isinstance(content, dict):
-        kind, source = str(content.get("type", "text")), content.get("source")
-        name, title = str(_PARTS.get(kind, "")), content.get("title") or ""
-        text = content.get(name)
-        if kind == "document":
-            data = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
-            text = f"{title}\n{data}\n\n" if data is not None else None
-        elif kind == "search_result":
-            text = f"{title}\n{source}\n{joined(content.get('content') or '', field, of_tool=of_tool)}\n\n"
-    if isinstance(text, str):
-        return text
-    if of_tool and isinstance(content, dict):
-        what = next(what for word, what in _UNREADABLE.items() if word in kind)
-        return f"({what}: {content['title']})" if content.get("title") else f"({what})"
-    raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
-
-
 class _Given(BaseModel):
     """An object in which null means the default, and a number in quotes is no number."""
 
@@ -170,26 +108,42 @@ class _Given(BaseModel):
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
+class _Called(_Given):
+    """What a call says: a function's arguments, or a custom tool's input."""
+
+    name: Any = None
+    arguments: Any = None
+    input: Any = None
+
+
+class _ToolCall(_Given):
+    id: Any = None
+    type: Literal["function", "custom"] = "function"
+    function: _Called | None = None
+    custom: _Called | None = None
+
+
+def _text_of(content: Any, info: ValidationInfo) -> str:
+    return joined(content, "messages", of_tool=info.data.get("role") in ("tool", "function"))
+
+
 class Message(_Given):
     """A message of a conversation; fields of the chat template's own are passed on to it."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str = ""
-    tool_calls: list[dict[str, Any]] = []
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_text(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("content") is None:
-            return data
-        return {
-            **data,
-            "content": joined(data["content"], "messages", of_tool=data.get("role") in ("tool", "function")),
-        }
+    content: Annotated[str, BeforeValidator(_text_of)] = ""
+    refusal: Any = None
+    reasoning: Any = None
+    reasoning_content: Any = None
+    tool_call_id: Any = None
+    tool_calls: list[_ToolCall] = []
+    function_call: _Called | None = None
 
 
 class _Function(_Given):
     name: _Text
+    description: Any = None
+    parameters: Any = None
     strict: bool = False  # whether calls have to fit the schema
 
 
@@ -224,9 +178,10 @@ class _Format(_Given):
     @classmethod
     def _schema_inside(cls, data: Any) -> Any:
         """The responses API and llama.cpp's server put the schema next to the type."""
-        flat = isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None
-        inner = ("name", "strict", "schema")
-        return {**data, "json_schema": {name: data.get(name) for name in inner}} if flat else data
+        data = {**data} if isinstance(data, dict) else data
+        if isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None:
+            data["json_schema"] = {name: data.pop(name, None) for name in ("name", "strict", "schema")}
+        return data
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
@@ -260,8 +215,9 @@ class _StructuredOutputs(_Given):
 
 def _flat(choice: Any) -> Any:
     """A choice of tools as in responses: next to its type is what chats have in a field of that name."""
-    inner = choice.get(str(choice.get("type"))) if isinstance(choice, dict) else None
-    return {**inner, "type": choice["type"]} if isinstance(inner, dict) else choice
+    flat = {**choice} if isinstance(choice, dict) else {}
+    inner = flat.get(str(flat.get("type")))
+    return {**inner, "type": flat["type"]} if isinstance(inner, dict) else choice
 
 
 class _NamedTool(_Given):
@@ -274,28 +230,6 @@ class _Thinking(_Given):
 
 
 _Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool, BeforeValidator(_flat)]
-
-
-# What chats and texts have below their own fields. Extra fields of messages and tools may be shown by the template.
-_READING: Reading = {
-    "stream_options": "include_usage",
-    "response_format": "name schema strict json_schema",
-    "response_format.json_schema": "name schema strict",
-    "tool_choice": "name function custom",
-    "tool_choice.function": "name",
-    "tool_choice.custom": "name",
-    "prediction": "content",
-    "thinking": "",
-    "tools": "function",
-    "tools.function": "name description parameters strict",
-    "messages": "role content refusal reasoning reasoning_content tool_call_id tool_calls function_call",
-    "messages.tool_calls": {"function": "id function", "custom": "id custom"},
-    "messages.tool_calls.function": "name arguments",
-    "messages.tool_calls.custom": "name input",
-    "messages.function_call": "name arguments",
-    **parts_at("prediction.content"),
-    **parts_at("messages.content"),
-}
 
 
 def _asked(setting: Setting) -> Any:
@@ -341,11 +275,13 @@ class GenerationRequest(_Sampled):
     @model_validator(mode="wrap")
     @classmethod
     def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        data = {name: noted(value) for name, value in data.items()} if isinstance(data, dict) else data
         request = handler(data)
         if request.store:  # nothing is
             request.leave_out("store")
-        for name, value in data.items() if isinstance(data, dict) else ():
-            request.leave_out(*unread(value, name, _READING))
+        request.leave_out(*unknown(request))
+        for name, value in data.items():
+            request.leave_out(*unread(value, name))
         return request
 
     @property
@@ -384,9 +320,19 @@ class GenerationRequest(_Sampled):
         return Form("response_format", "json_schema", schema.content, schema.strict)
 
     @property
-    def constrained(self) -> bool:
-        """Whether not every text is an answer."""
-        return self.form is not None
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools that the model gets to see."""
+        return []
+
+    @property
+    def callable_names(self) -> list[str] | None:
+        """The functions of which one has to be called; None where the model decides whether to call."""
+        return None
+
+    @property
+    def has_strict_tools(self) -> bool:
+        """Whether arguments have to fit the schemas of tools where the model decides whether to call."""
+        return False
 
     @property
     def shown_logprobs(self) -> int | None:
@@ -394,9 +340,14 @@ class GenerationRequest(_Sampled):
         return None
 
     @property
+    def constrained(self) -> bool:
+        """Whether not every text is an answer."""
+        return self.form is not None or self.callable_names is not None
+
+    @property
     def needs_grammar(self) -> bool:
         """Whether something in an answer has to look like something."""
-        return self.constrained
+        return self.constrained or self.has_strict_tools
 
     def leave_out(self, *names: str) -> None:
         """Note what has no effect: fields, or keywords of a schema in one."""
@@ -447,20 +398,9 @@ class ChatRequest(GenerationRequest):
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
 
     @property
-    def constrained(self) -> bool:
-        """Whether not every text is an answer."""
-        return super().constrained or self.callable_names is not None
-
-    @property
-    def strict_tools(self) -> list[str]:
-        """The tools whose arguments have to fit their schemas where the model decides whether to call."""
-        strict = [tool.function.name for tool in self.tools if tool.function.strict]
-        return strict if self.tool_choice == "auto" else []
-
-    @property
-    def needs_grammar(self) -> bool:
-        """Whether something in an answer has to look like something."""
-        return self.constrained or bool(self.strict_tools)
+    def has_strict_tools(self) -> bool:
+        """Whether arguments have to fit the schemas of tools."""
+        return self.tool_choice == "auto" and any(tool.function.strict for tool in self.tools)
 
     @property
     def thinks(self) -> bool | None:
@@ -491,4 +431,4 @@ class CompletionRequest(GenerationRequest):
 
 def without_effect(request: GenerationRequest) -> list[str]:
     """The fields of a request, and what of schemas, that nothing here takes into account."""
-    return sorted(request._without_effect | (request.model_extra or {}).keys())
+    return sorted(request._without_effect)

@@ -8,7 +8,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -16,7 +16,8 @@ from uuid import uuid4
 from spectool.serve.answers import Answer
 from spectool.serve.deltas import Call, Delta
 from spectool.serve.errors import RequestRefused, checked, error_document, quoted, wrong_field
-from spectool.serve.requests import ChatRequest, GenerationRequest, Reading, unread
+from spectool.serve.read_fields import unread
+from spectool.serve.requests import ChatRequest, GenerationRequest
 
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
@@ -150,8 +151,8 @@ def metrics(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str) -> list[dict[str, Any]]:
-    """The tools of a chat that the client runs itself. The parameters of a tool stand in its field ``schema``.
+def own_tools(tools: Any, kinds: Sequence[str | None], schema: str) -> list[dict[str, Any]]:
+    """The tools of a chat that the client runs itself, by their ``kinds``; their parameters stand in ``schema``.
 
     OpenAI or Anthropic would run the others. Clients always offer some, so they are no reason to refuse.
     """
@@ -160,23 +161,23 @@ def own_tools(tools: Any, is_own: Callable[[dict[str, Any]], bool], schema: str)
     fields = {"name": "name", "description": "description", schema: "parameters", "strict": "strict"}
     found = []
     for index, tool in enumerate(tools):
-        if not is_own(tool):
+        if tool.get("type") not in kinds:
             continue
-        if not isinstance(tool.get("name"), str) or not tool["name"]:
-            problem = f"tools[{index}].name: expected the name of a function, got {quoted(tool.get('name'))}"
+        function = {name: value for field, name in fields.items() if (value := tool.get(field)) not in (None, False)}
+        if not isinstance(function.get("name"), str) or not function["name"]:
+            problem = f"tools[{index}].name: expected the name of a function, got {quoted(function.get('name'))}"
             raise RequestRefused(400, problem, param="tools")
-        function = {name: tool[field] for field, name in fields.items() if tool.get(field) not in (None, False)}
         found.append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
     return found
 
 
-def as_chat(body: dict[str, Any], chat: Mapping[str, Any], sent: Mapping[str, Any], reading: Reading) -> ChatRequest:
+def as_chat(body: dict[str, Any], chat: Mapping[str, Any], sent: Mapping[str, Any]) -> ChatRequest:
     """The ``chat`` that a request stands for, with the fields of its ``body`` that a chat has, too.
 
-    It notes what nothing reads of the fields that were ``sent`` in the protocol's own form.
+    It notes what nothing has read of the fields that were ``sent`` in the protocol's own form.
     """
     request = checked(ChatRequest, {**body, **{name: value for name, value in chat.items() if value is not None}})
-    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name, reading)))
+    request.leave_out(*(place for name, value in sent.items() for place in unread(value, name)))
     return request
 
 

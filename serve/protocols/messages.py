@@ -5,34 +5,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
+from spectool.serve.contents import joined
 from spectool.serve.errors import MESSAGES, quoted, wrong_field
 from spectool.serve.protocols.common import Block, BlockWriter, Event, as_chat, called, counts, metrics, own_tools
-from spectool.serve.requests import ChatRequest, Reading, joined, parts_at
+from spectool.serve.read_fields import noted
+from spectool.serve.requests import ChatRequest
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
 _OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
-_BLOCKS = {
-    "text": "text",
-    "document": "source title",
-    "search_result": "source title content",
-    "thinking": "thinking",
-    "tool_use": "id name input",
-    "tool_result": "tool_use_id content",
-    "tool_reference": "tool_name",
-    "refusal": "refusal",
-}
-_READING: Reading = {
-    **parts_at("system"),
-    **parts_at("messages.content.content"),
-    "messages": "role content",
-    "messages.content": _BLOCKS,
-    "messages.content.source": {"text": "data"},
-    "tools": {"custom": "name description input_schema strict"},
-    "tool_choice": "name disable_parallel_tool_use",
-    "output_config": "format effort",
-    "thinking": "",
-}
 # What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
 _FOR_ANTHROPIC = "x-anthropic-billing-header:"
 # Of reasoning. Clients take reasoning without any for a text of the user's.
@@ -42,7 +23,7 @@ _SIGNATURE = "spectool"
 def chat_of(body: dict[str, Any]) -> ChatRequest:
     """A body of this protocol as a request to a chat."""
     names = ("system", "messages", "tools", "tool_choice", "output_config")
-    sent = {name: body[name] for name in names if body.get(name) is not None}
+    sent = noted({name: body[name] for name in names if body.get(name) is not None})
     body = {name: value for name, value in body.items() if name not in names}
     chat: dict[str, Any] = {"messages": []}
     system, choice = sent.get("system") or [], sent.get("tool_choice") or {"type": "auto"}
@@ -55,18 +36,21 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     for message in messages:
         chat["messages"] += _messages(message)
     chat["stop"] = body.pop("stop_sequences", None)
-    chat["tools"] = own_tools(sent.get("tools") or [], lambda tool: "input_schema" in tool, "input_schema")
-    kind = choice.get("type") if isinstance(choice, dict) else choice
-    if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
-        chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
-    chat["tool_choice"] = {"any": "required", "tool": choice}.get(str(kind), kind)
+    chat["tools"] = own_tools(sent.get("tools") or [], ("custom", None), "input_schema")
+    kind = choice
+    if isinstance(choice, dict):
+        kind, alone = choice.get("type"), choice.get("disable_parallel_tool_use")
+        chat["parallel_tool_calls"] = None if alone is None else not alone
+        named = {"type": "tool", "name": choice.get("name")}
+        kind = {"any": "required", "tool": named}.get(str(kind), kind)
+    chat["tool_choice"] = kind
     config, form = sent.get("output_config"), body.pop("output_format", None)  # as it was called before
     if isinstance(config, dict):
         form, chat["reasoning_effort"] = config.get("format") or form, config.get("effort")
     elif config is not None:
         raise wrong_field("output_config", f"expected an object, got {quoted(config)}")
     chat["response_format"] = form
-    return as_chat(body, chat, sent, _READING)
+    return as_chat(body, chat, sent)
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
+from spectool.serve.contents import joined
 from spectool.serve.errors import RESPONSES, RequestRefused, quoted, wrong_field
 from spectool.serve.protocols.common import (
     Block,
@@ -18,30 +19,11 @@ from spectool.serve.protocols.common import (
     own_tools,
 )
 from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.requests import CUSTOM, ChatRequest, Reading, joined, parts_at
+from spectool.serve.read_fields import noted
+from spectool.serve.requests import CUSTOM, ChatRequest
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
-_TOOL = "name description parameters strict"
-_CUSTOM_TOOL = "name description"
-_READING: Reading = {
-    "input": {
-        "message": "role content",
-        "function_call": "call_id name namespace arguments",
-        "function_call_output": "call_id output",
-        "custom_tool_call": "call_id name namespace input",
-        "custom_tool_call_output": "call_id output",
-        "reasoning": "content summary",
-    },
-    "input.summary": {"summary_text": "text"},
-    "text": "format",
-    "reasoning": "effort",
-    "tools": {"function": _TOOL, "custom": _CUSTOM_TOOL, "namespace": "name tools"},
-    "tools.tools": {"function": _TOOL, "custom": _CUSTOM_TOOL},
-    **parts_at("input.content", reasoning_text="text"),
-    **parts_at("input.output"),
-    **parts_at("instructions"),
-}
 
 
 class Responses:
@@ -68,7 +50,7 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
         raise wrong_field(name, "not supported: nothing is stored. Send the whole conversation")
     names = {"text", "reasoning", "input", "instructions", "tools"}
-    sent: dict[str, Any] = {name: body.pop(name) for name in names & body.keys()}
+    sent = noted({name: body.pop(name) for name in names & body.keys()})
     text, reasoning, given = sent.get("text", {}), sent.get("reasoning", {}), sent.get("input")
     chat["response_format"] = text.get("format") if isinstance(text, dict) else text
     chat["reasoning_effort"] = reasoning.get("effort") if isinstance(reasoning, dict) else reasoning
@@ -79,16 +61,11 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
     chat["messages"] = first + _messages([_whole(item, kept) if _is_reference(item) else item for item in items])
-    sent["input"] = [item for item in items if not _is_reference(item)]
     tools = sent.get("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
-        tools = [{**tool, "parameters": CUSTOM} if _is(tool, "custom") else tool for tool in tools]
-    chat["tools"] = own_tools(tools, lambda tool: tool.get("type") in ("function", "custom"), "parameters")
-    request = as_chat(body, chat, sent, _READING)
-    if any(_is(item, "reasoning") and _thought(item.get("content")) and item.get("summary") for item in items):
-        request.leave_out("input.summary")
-    return request
+    chat["tools"] = own_tools(tools, ("function", "custom"), "parameters")
+    return as_chat(body, chat, sent)
 
 
 def _is_reference(item: dict[str, Any]) -> bool:
@@ -105,18 +82,22 @@ def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
 
 def _flattened(tool: Any) -> list[Any]:
     """A tool, or those of a namespace under their full names; Codex has a namespace for each MCP server."""
-    if not _is(tool, "namespace") or not isinstance(tool.get("tools"), list):
+    if isinstance(tool, dict) and tool.get("type") == "custom":
+        tool["parameters"] = CUSTOM
+    if (
+        not isinstance(tool, dict)
+        or tool.get("type") != "namespace"
+        or not isinstance(inner := tool.get("tools"), list)
+    ):
         return [tool]
-    places = [(each, (tool.get("name"), each.get("name"))) for each in tool["tools"] if isinstance(each, dict)]
-    return [{**each, "name": _full_name(*place), "in_namespace": place} for each, place in places]
+    for each in inner:
+        each["in_namespace"] = (tool.get("name"), each.get("name"))
+        each["name"] = _full_name(*each["in_namespace"])
+    return [one for each in inner for one in _flattened(each)]
 
 
 def _full_name(namespace: Any, name: Any) -> Any:
     return f"{namespace}".rstrip("_") + "__" + f"{name}".lstrip("_") if namespace else name
-
-
-def _is(value: Any, kind: str) -> bool:
-    return isinstance(value, dict) and value.get("type") == kind
 
 
 def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -157,7 +138,8 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _thought(parts: Any) -> str:
     """The text of reasoning, or of what another server tells of it."""
-    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    among = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    texts = [part.get("text") for part in among if part.get("type") in ("reasoning_text", "summary_text")]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
