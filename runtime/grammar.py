@@ -263,10 +263,10 @@ def literal(tokenizer: Any, text: str) -> str:
     )
 
 
-def free_up_to(tokenizer: Any, marker: str, name: str) -> str:
-    """A rule for any text that ends in ``marker``, where it occurs first."""
-    text, anything = literal(tokenizer, marker), "/(?s:.*)/"
-    return f"{name}: {anything} {text}" if text.startswith("<") else f"{name}[suffix={text}]: {anything}"
+def free_up_to(tokenizer: Any, marker: str, name: str, free: str = "/(?s:.*)/") -> str:
+    """A rule for any text that ends in ``marker``, where it occurs first; or for one of ``free`` ones."""
+    text = literal(tokenizer, marker)
+    return f"{name}: {free} {text}" if text.startswith("<") else f"{name}[suffix={text}]: {free}"
 
 
 class _Vocabulary:

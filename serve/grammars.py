@@ -6,6 +6,7 @@ the model decides whether to call, only a strict tool's calls are: an answer is 
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llguidance import LLMatcher
@@ -31,17 +32,17 @@ class _CallForm(NamedTuple):
     end: str
 
 
-_GAP = r"[ \t\n]{0,40}"  # white space in a call
 _AS_JSON = '{"name": "{}", "arguments": '
 # By mlx-lm's parsers. Those whose arguments are not JSON are missing.
 FORMS = {
     "json_tools": _CallForm("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
     "mistral": _CallForm("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
-    "mistral[ARGS]": _CallForm("", "[TOOL_CALLS]{}[ARGS]", "", "", ""),
+    "mistral[ARGS]": _CallForm("[TOOL_CALLS]", "{}[ARGS]", "", "[TOOL_CALLS]", ""),
 }
-
-
+_GAP = r"[ \t\n]{0,40}"  # white space around calls
+_ANYTHING = "/(?s:.*)/"
 _STRICT = "tools.function.strict"
+_Rules = list[dict[str, Any]]
 
 
 def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar | None:
@@ -52,15 +53,15 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
     """
     chat = request if isinstance(request, ChatRequest) else None
     try:
+        rules = _text(request.form, request) if request.form and request.callable_names is None else []
         if chat is not None and chat.callable_names is not None:
-            rules = _calls(chat, _functions(chat), model)
-        else:
-            text = _text(request.form, request) if request.form else []
-            may_call = chat is not None and chat.offered and model.tokenizer.has_tool_calling
-            strict = _strict_calls(chat, model, text) if chat is not None and chat.has_strict_tools else None
-            if strict is None and not text:
-                return None
-            rules = strict or (_or_calls(model.tokenizer, text) if may_call else text)
+            rules = _required_calls(chat, model)
+        elif chat is not None and (strict := _strict_calls(chat, model, rules)):
+            rules = strict
+        elif rules and request.offered and model.tokenizer.has_tool_calling:
+            rules = _or_calls(model.tokenizer, rules)
+        if not rules:
+            return None
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
     except RuntimeUnsupported as error:
         raise wrong_grammar(request, error) from error
@@ -74,7 +75,7 @@ def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> Requ
     return wrong_field(field, name + str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
-def _text(form: Form, request: GenerationRequest) -> list[dict[str, Any]]:
+def _text(form: Form, request: GenerationRequest) -> _Rules:
     """The rules of a text. Annotations in a schema that cannot be enforced are left out, and the request notes which.
 
     A format is an annotation by JSON Schema's definition. ``uniqueItems`` is none, so a strict schema that has it is
@@ -94,7 +95,7 @@ def _text(form: Form, request: GenerationRequest) -> list[dict[str, Any]]:
     return lenient
 
 
-def _arguments(function: dict[str, Any], request: GenerationRequest) -> list[dict[str, Any]]:
+def _arguments(function: dict[str, Any], request: GenerationRequest) -> _Rules:
     """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
     given = function.get("parameters")
     schema = {"additionalProperties": False} if given is None else given
@@ -107,109 +108,106 @@ def _arguments(function: dict[str, Any], request: GenerationRequest) -> list[dic
     return _text(Form("tools", "json_schema", schema, function.get("strict") is True), request)
 
 
-def _functions(chat: ChatRequest) -> list[dict[str, Any]]:
-    functions, names = {tool["function"]["name"]: tool["function"] for tool in chat.offered}, chat.callable_names
-    if not names or not set(names) <= functions.keys():
-        raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
-    return [functions[name] for name in names]
-
-
 def _form_of(tokenizer: Any) -> str:
     """The form in which a model writes calls, by its parser's name."""
     kind = form_of_calls(tokenizer)
     return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
 
 
-def _calls(chat: ChatRequest, functions: list[dict[str, Any]], model: LoadedModel) -> list[dict[str, Any]]:
-    """The rules of one call or, where one of several tools has to be called, of one or more."""
-    tokenizer = model.tokenizer
-    if (kind := _form_of(tokenizer)) not in FORMS:
-        raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
+def _calls(functions: Sequence[dict[str, Any]], several: bool, model: LoadedModel) -> str:
+    """The rules of one call, or of several, after their marker, with arguments by the number of the tool."""
+    tokenizer, kind = model.tokenizer, _form_of(model.tokenizer)
     form = FORMS[kind]
-    begin, between, end, after = (literal(tokenizer, part) for part in (form.begin, form.between, form.end, form.after))
-    more = f"({between} call)*" if isinstance(chat.tool_choice, str) and chat.parallel_tool_calls else ""
-    lines = [f"start: {begin} call {more} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(functions)))]
-    rules = []
-    for i, function in enumerate(functions):
-        name = function["name"]
-        if "[ARGS]" in kind and not re.fullmatch(r"[\w-]+", name):
-            problem = f"expected names of letters, digits, _ and - for {model.name}, got {quoted(name)}"
-            raise wrong_field("tools", problem)
+    begin = literal(tokenizer, form.begin.removeprefix(tokenizer.tool_call_start))
+    between, end, after = (literal(tokenizer, part) for part in (form.between, form.end, form.after))
+    lines = [
+        f"calls: {begin} call {f'({between} call)*' if several else ''} {end}",
+        "call: " + " | ".join(f"call{i}" for i in range(len(functions))),
+    ]
+    for i, name in enumerate(function["name"] for function in functions):
+        if "[ARGS]" in kind and not re.fullmatch(r"[^\s\[\]{}]+", name):
+            raise wrong_field(
+                "tools", f"expected names without spaces and brackets for {model.name}, got {quoted(name)}"
+            )
         written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
-        rules.append({**_arguments(function, chat)[0], "name": f"tool{i}"})
-    return [{"lark_grammar": "\n".join(lines)}, *rules]
+    return "\n".join(lines)
 
 
-def _strict_calls(chat: ChatRequest, model: LoadedModel, text: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def _required_calls(chat: ChatRequest, model: LoadedModel) -> _Rules:
+    """The rules of one call or, where one of several tools has to be called, of one or more."""
+    known, names = {tool["function"]["name"]: tool["function"] for tool in chat.offered}, chat.callable_names
+    if not names or not set(names) <= known.keys():
+        raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
+    if _form_of(model.tokenizer) not in FORMS:
+        raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
+    functions = [known[name] for name in names]
+    calls = _calls(functions, chat.tool_choice == "required" and chat.parallel_tool_calls, model)
+    arguments = [{**_arguments(function, chat)[0], "name": f"tool{i}"} for i, function in enumerate(functions)]
+    return [
+        {"lark_grammar": f"start: {literal(model.tokenizer, model.tokenizer.tool_call_start)} calls\n{calls}"},
+        *arguments,
+    ]
+
+
+def _strict_calls(chat: ChatRequest, model: LoadedModel, text: _Rules) -> _Rules:
     """The rules of an answer whose calls fit the schemas of strict tools, and that is free before and after them.
 
     ``text`` has the rules of an answer without calls; none where it is free. Models also write calls as bare JSON, but
     only at the beginning of an answer. None if no tool's schema can be enforced.
     """
     tokenizer, functions = model.tokenizer, [tool["function"] for tool in chat.offered]
-    if (kind := _form_of(tokenizer)) not in FORMS:
-        chat.leave_out(_STRICT)
-        return None
+    if not chat.has_strict_tools or _form_of(tokenizer) not in FORMS:
+        chat.leave_out(*[_STRICT] * chat.has_strict_tools)
+        return []
     schemas = [_enforceable(function, chat, tokenizer) for function in functions]
     if not any(schemas):
-        return None
+        return []
     anything = rules_of("json_schema", {"type": "object"})
     tools = [{**(schema or anything)[0], "name": f"tool{i}"} for i, schema in enumerate(schemas)]
+    calls, marker = _calls(functions, chat.parallel_tool_calls, model), literal(tokenizer, tokenizer.tool_call_start)
+    if text:
+        start = f"start: @text | ({marker} calls gap)+\ngap: /{_GAP}/\n{calls}"
+        return [{"lark_grammar": start}, {**text[0], "name": "text"}, *text[1:], *tools]
     names = [json.dumps(function["name"], ensure_ascii=False) for function in functions]
-    begun = [rf'\{{{_GAP}"name"{_GAP}:{_GAP}{re.escape(name)}'.replace("/", r"\/") for name in names]
-    bare = rf"{_GAP}(```(json)?{_GAP})?({'|'.join(begun)})"
-    marker, end = literal(tokenizer, tokenizer.tool_call_start), literal(tokenizer, tokenizer.tool_call_end or "")
-    is_token, pattern = marker.startswith("<"), re.escape(tokenizer.tool_call_start).replace("/", r"\/")
-    free, no_bare = ("/(?s:.*)/", f"& ~/(?s:{bare}.*)/")
-    no_call = "" if is_token else f"& ~/(?s:.*{pattern}.*)/"
-
-    def up_to_call(name: str, terminal: str) -> str:
-        return f"{name}: {terminal} {marker}" if is_token else f"{name}[suffix={marker}]: {terminal}"
-
-    objects = {
-        "json_tools": f"gap object gap {end}",
-        "mistral": 'gap "[" gap object (gap "," gap object)* gap "]"',
-        "mistral[ARGS]": " | ".join(
-            f"{literal(tokenizer, function['name'] + '[ARGS]')} gap @tool{i}" for i, function in enumerate(functions)
-        ),
-    }
-    alone = f"@text | ({marker} call gap)+" if text else "FIRST | first call (next call)* REST | bare"
+    # With the fence, because the parser follows the longest terminal, and the text is another that begins like this.
+    fence = f"{_GAP}(```(json)?{_GAP})?"
+    bare = [rf'{fence}\{{{_GAP}"name"{_GAP}:{_GAP}{re.escape(name)}'.replace("/", r"\/") for name in names]
+    no_bare = f"& ~/({'|'.join(bare)})(?s:.*)/"
+    no_call = "" if marker.startswith("<") else f"& ~/(?s:.*{re.escape(tokenizer.tool_call_start)}.*)/"
     lines = [
-        f"start: {alone}",
-        f"FIRST: {free} {no_bare} {no_call}",
-        f"REST: {free} {no_call}",
-        up_to_call("first", f"{free} {no_bare}"),
-        up_to_call("next", free),
-        f"call: {objects[kind]}",
-        'bare: fenced (gap object)* gap "```"?',
-        "fenced: " + " | ".join(f"FENCED{i} rest{i}" for i in range(len(tools))),
-        "object: " + " | ".join(f"BEGUN{i} rest{i}" for i in range(len(tools))),
+        "start: FIRST | first calls (next calls)* REST | bare",
+        f"FIRST: {_ANYTHING} {no_bare} {no_call}",
+        f"REST: {_ANYTHING} {no_call}",
+        free_up_to(tokenizer, tokenizer.tool_call_start, "first", f"{_ANYTHING} {no_bare}"),
+        free_up_to(tokenizer, tokenizer.tool_call_start, "next"),
+        "bare: (" + " | ".join(f"BARE{i} rest{i}" for i in range(len(tools))) + ")+ CLOSED",
+        f"CLOSED: /{_GAP}(```)?{_GAP}/",
         f"gap: /{_GAP}/",
+        calls,
     ]
-    for i, each in enumerate(begun):
-        # One terminal, because the parser follows the longest one and the text is another that begins like this.
-        lines += [f"FENCED{i}: /{_GAP}(```(json)?{_GAP})?{each}/", f"BEGUN{i}: /{each}/"]
+    for i, each in enumerate(bare):
+        lines.append(f"BARE{i}: /{each}/")
         lines.append(f'rest{i}: gap "," gap ("\\"arguments\\"" | "\\"parameters\\"") gap ":" gap @tool{i} gap "}}"')
-    return [{"lark_grammar": "\n".join(lines)}, *([{**text[0], "name": "text"}, *text[1:]] if text else []), *tools]
+    return [{"lark_grammar": "\n".join(lines)}, *tools]
 
 
-def _enforceable(function: dict[str, Any], chat: ChatRequest, tokenizer: Any) -> list[dict[str, Any]] | None:
-    """The rules of a strict tool's arguments; None where it is not strict, or this cannot be enforced."""
+def _enforceable(function: dict[str, Any], chat: ChatRequest, tokenizer: Any) -> _Rules:
+    """The rules of a strict tool's arguments; none where it is not strict, or this cannot be enforced."""
     if not function.get("strict"):
-        return None
+        return []
     try:
         rules = _arguments(function, chat)
         Grammar(tokenizer, "rules", rules)
         return rules
     except (RuntimeUnsupported, RequestRefused):
         chat.leave_out(_STRICT)
-        return None
+        return []
 
 
-def _or_calls(tokenizer: Any, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _or_calls(tokenizer: Any, text: _Rules) -> _Rules:
     """The rules of an answer, or of calls in any form between the markers of the model."""
     begin, end = literal(tokenizer, tokenizer.tool_call_start), tokenizer.tool_call_end
-    call = free_up_to(tokenizer, end, "called") if end else "called: /(?s:.*)/"
-    start = f'start: @text | ({begin} called "\\n"?)+\n{call}'
-    return [{"lark_grammar": start}, {**rules[0], "name": "text"}, *rules[1:]]
+    called = free_up_to(tokenizer, end, "called") if end else f"called: {_ANYTHING}"
+    start = f'start: @text | ({begin} called "\\n"?)+\n{called}'
+    return [{"lark_grammar": start}, {**text[0], "name": "text"}, *text[1:]]
