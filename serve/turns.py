@@ -82,11 +82,9 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
         if hidden - _beside_calls(messages, hidden):
             if any(field == "tool_calls" or messages[place]["role"] == "tool" for place, field in hidden):
                 messages = _without_tools(messages)
-            users = [
-                {**message, "role": "user"} if (place, "content") in hidden and "tool_calls" not in message else message
-                for place, message in enumerate(messages)
-            ]
-            messages, text = _accepted(tokenizer, users, variables)
+            users = {place for place, field in hidden if field == "content" and "tool_calls" not in messages[place]}
+            messages = [{**each, "role": "user"} if at in users else each for at, each in enumerate(messages)]
+            messages, text = _accepted(tokenizer, messages, variables)
             hidden = hidden_in(tokenizer, messages, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
@@ -101,11 +99,8 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
 
 def _beside_calls(messages: _Messages, hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
     """What is hidden of the texts that stand beside calls which are shown."""
-    return {
-        (place, field)
-        for place, field in hidden
-        if field == "content" and "tool_calls" in messages[place] and (place, "tool_calls") not in hidden
-    }
+    with_calls = {place for place, message in enumerate(messages) if "tool_calls" in message}
+    return {each for each in hidden if each[0] in with_calls and (each[0], "tool_calls") not in hidden}
 
 
 def _apart(messages: _Messages, places: set[int]) -> _Messages:

@@ -85,6 +85,7 @@ class BlockWriter(Writer, ABC):
                 yield from self.grow(self.blocks[-1], text)
         for call in piece.calls:
             yield from self._begin("call", call)
+            yield from self.grow(self.blocks[-1], call.arguments)
         if piece.end:
             yield from self._end(cut=piece.end in ("length", "abort"))
 
@@ -102,11 +103,11 @@ class BlockWriter(Writer, ABC):
 
     @abstractmethod
     def open(self, block: Block) -> Iterator[Event]:
-        """The events of a block that begins; a call is there already."""
+        """The events of a block that begins, without what it is going to have."""
 
     @abstractmethod
     def grow(self, block: Block, text: str) -> Iterator[Event]:
-        """The events of a block that gains ``text``."""
+        """The events of a block that gains ``text``; a call gets its arguments at once."""
 
     @abstractmethod
     def close(self, block: Block) -> Iterator[Event]:

@@ -104,24 +104,15 @@ class MessageWriter(BlockWriter):
         return {**self._message(), "content": content, "usage": _usage(answers), "metrics": metrics(answers)}
 
     def open(self, block: Block) -> Iterator[Event]:
-        """A block begins empty, and a call gets its input at once."""
-        content = _content(block)
-        shown = (
-            {**content, "input": {}}
-            if block.call
-            else {**content, "signature": ""}
-            if block.kind != "text"
-            else content
-        )
-        yield {"type": "content_block_start", "index": block.index, "content_block": shown}
-        if block.call:
-            delta = {"type": "input_json_delta", "partial_json": block.call.arguments}
-            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
+        """A block begins empty."""
+        empty = {"call": {"input": {}}, "reasoning": {"thinking": "", "signature": ""}}.get(block.kind, {"text": ""})
+        yield {"type": "content_block_start", "index": block.index, "content_block": {**_content(block), **empty}}
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
-        """More of a text or of reasoning."""
-        name = "text" if block.kind == "text" else "thinking"
-        yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{name}_delta", name: text}}
+        """More of a text or of reasoning, or the input of a call."""
+        kinds = {"call": ("input_json", "partial_json"), "reasoning": ("thinking", "thinking")}
+        kind, field = kinds.get(block.kind, ("text", "text"))
+        yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{kind}_delta", field: text}}
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of a block, after the signature of one of reasoning."""

@@ -197,38 +197,42 @@ class ResponseWriter(BlockWriter):
         return self._event("failed", response={**self._response("failed"), "error": problem})
 
     def open(self, block: Block) -> Iterator[Event]:
-        """An item begins; a call gets its arguments at once."""
+        """An item begins."""
         block.id = new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_"))
-        item = {**self._item(block), "status": "in_progress"}
-        if block.call:
-            field = "arguments" if "arguments" in item else "input"
-            name = "function_call_arguments" if field == "arguments" else "custom_tool_call_input"
-            yield self._event("output_item.added", output_index=block.index, item={**item, field: ""})
-            yield self._event(f"{name}.delta", block, delta=item[field])
-            yield self._event(f"{name}.done", block, **{field: item[field]})
-            return
-        yield self._event("output_item.added", output_index=block.index, item={**item, "content": []})
-        yield self._event("content_part.added", block, content_index=0, part=_part(block))
+        empty = {self._names(block)[1]: ""} if block.call else {"content": []}
+        item = {**self._item(block), "status": "in_progress", **empty}
+        yield self._event("output_item.added", output_index=block.index, item=item)
+        if not block.call:
+            yield self._event("content_part.added", block, part=_part(block))
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
-        """More of a text or of reasoning."""
-        yield self._text("delta", block, delta=text)
+        """More of a text or of reasoning, or the arguments of a call."""
+        name, field = self._names(block)
+        yield self._event(f"{name}.delta", block, delta=self._item(block)[field] if block.call else text)
 
     def close(self, block: Block) -> Iterator[Event]:
         """The end of an item."""
+        name, field = self._names(block)
+        yield self._event(f"{name}.done", block, **{field: self._item(block)[field] if block.call else block.text})
         if not block.call:
-            yield self._text("done", block, text=block.text)
-            yield self._event("content_part.done", block, content_index=0, part=_part(block))
+            yield self._event("content_part.done", block, part=_part(block))
         yield self._event("output_item.done", output_index=block.index, item=self._item(block))
+
+    def _names(self, block: Block) -> tuple[str, str]:
+        """What the events of a block are called, and the field of what it has."""
+        if not block.call:
+            return _PARTS[block.kind], "text"
+        is_custom = block.call.name in self._custom
+        return ("custom_tool_call_input", "input") if is_custom else ("function_call_arguments", "arguments")
 
     def _event(self, name: str, block: Block | None = None, **content: Any) -> Event:
         self._number += 1
-        place = {"item_id": block.id, "output_index": block.index} if block else {}
+        place: dict[str, Any] = {"item_id": block.id, "output_index": block.index} if block else {}
+        if block and not block.call:
+            place["content_index"] = 0
+            if name.startswith("output_text"):
+                place["logprobs"] = []  # which clients require
         return {"type": f"response.{name}", "sequence_number": self._number - 1, **place, **content}
-
-    def _text(self, name: str, block: Block, **content: Any) -> Event:
-        logprobs: dict[str, Any] = {"logprobs": []} if block.kind == "text" else {}  # which clients require
-        return self._event(f"{_PARTS[block.kind]}.{name}", block, content_index=0, **content, **logprobs)
 
     def _response(self, status: str) -> dict[str, Any]:
         choice, names = self.request.tool_choice, self.request.callable_names or []
