@@ -21,3 +21,10 @@ def chatting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     model = chatting_model(tmp_path_factory.mktemp("chatting"))
     with serving(model=model, served_names=("demo",)) as running:
         yield running
+
+
+@pytest.fixture
+def thinking(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the model of `chatting` have markers of reasoning."""
+    for edge, marker in (("start", "<think>"), ("end", "</think>")):
+        monkeypatch.setattr(chatting.engine.model.tokenizer, f"_think_{edge}", marker)

@@ -87,11 +87,9 @@ def test_tools_of_messages(chatting: Server) -> None:
     assert api.count_tokens(model="demo", messages=asked["messages"]).input_tokens > 5
 
 
-def test_reasoning_of_messages_is_signed(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("thinking")
+def test_reasoning_of_messages_is_signed(chatting: Server) -> None:
     """pydantic-ai sends reasoning back as the user's text if it has no signature."""
-    tokenizer = chatting.engine.model.tokenizer
-    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
-    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
     asked: Any = {"model": "demo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 200}
     asked["stop_sequences"] = ["Hm", "."]  # ends the answer, and not what precedes it
     with writing_down(chatting, *["<think>Hm.</think>Tak. Nie."] * 2):
@@ -102,31 +100,6 @@ def test_reasoning_of_messages_is_signed(chatting: Server, monkeypatch: pytest.M
         thinking, text = message.content
         assert thinking.type == "thinking" and (thinking.thinking, bool(thinking.signature)) == ("Hm.", True)
         assert text.type == "text" and (text.text, message.stop_sequence) == ("Tak", ".")
-
-
-def test_wrong_messages_are_refused_in_their_own_form(chatting: Server) -> None:
-    from anthropic import BadRequestError
-
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
-    for body in (
-        {"messages": "a"},
-        {"messages": [5]},
-        {"messages": [{"role": "user", "content": [image]}]},
-        {"messages": [{"role": "user", "content": [5]}]},
-        {"messages": [{"role": "user", "content": [{"type": ["text"]}]}]},
-        {"messages": [{"role": "user", "content": None}], "tools": [{"name": 5, "input_schema": {}}]},
-        {"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"}},
-        {"messages": [{"role": "user", "content": "a"}], "temperature": 5},
-        {"messages": [{"role": "user", "content": "a"}], "n": 2},
-        {"messages": []},
-    ):
-        status, _, data = exchange(chatting, post("/v1/messages", {"max_tokens": 3, **body}))
-        error = json.loads(data)
-        assert (status, error["type"], error["error"]["type"]) == (400, "error", "invalid_request_error"), body
-    with pytest.raises(BadRequestError, match="temperature: Input should be less than or equal to 2, got 5"):
-        anthropic(chatting).messages.create(
-            model="demo", max_tokens=3, messages=[{"role": "user", "content": "a"}], extra_body={"temperature": 5}
-        )
 
 
 def test_keys_of_anthropic_s_clients() -> None:
@@ -181,10 +154,9 @@ def test_responses(chatting: Server) -> None:
     assert events[-1].type == "response.incomplete"
 
 
-def test_reasoning_of_responses_is_counted(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("thinking")
+def test_reasoning_of_responses_is_counted(chatting: Server) -> None:
     tokenizer = chatting.engine.model.tokenizer
-    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
-    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
     thought, said = "<think>Hm, niech pomyślę.</think>", "Tak."
     with writing_down(chatting, thought + said, said):
         response, without = (client(chatting).responses.create(model="demo", input="I co?") for _ in range(2))
@@ -237,28 +209,6 @@ def test_tools_of_responses(chatting: Server) -> None:
         assert call.type == "function_call" and json.loads(call.arguments) == {"city": "Łódź"}
 
 
-def test_custom_tools_of_responses_take_and_give_a_text(chatting: Server) -> None:
-    asked: Any = {
-        "model": "demo",
-        "input": "Pogoda?",
-        "tools": [{"type": "custom", "name": "patch", "description": "Patches."}],
-        "tool_choice": {"type": "custom", "name": "patch"},
-        "max_output_tokens": 200,
-    }
-    written = '<tool_call>\n{"name": "patch", "arguments": {"input": "*** Łata"}}\n</tool_call>'
-    api = client(chatting).responses
-    with writing_down(chatting, written, written):
-        whole = api.create(**asked)
-        with api.stream(**asked) as stream:
-            events = list(stream)
-    assert "custom" == whole.tool_choice.type == whole.tools[0].type  # type: ignore[union-attr]
-    for response in (whole, events[-1].response):  # type: ignore[union-attr]
-        call = response.output[-1]
-        assert (call.type, call.name, call.input) == ("custom_tool_call", "patch", "*** Łata")
-    done = next(event for event in events if event.type == "response.custom_tool_call_input.done")
-    assert done.input == "*** Łata"
-
-
 def test_a_message_that_was_cut_is_incomplete(chatting: Server) -> None:
     api = client(chatting).responses
     with writing_down(chatting, "Tak", "Tak, ale to trwa"):
@@ -287,46 +237,6 @@ def test_one_call_at_a_time(chatting: Server) -> None:
         assert (status, data.count("Łódź".encode())) == (200, 1), data
 
 
-def test_wrong_responses_are_refused(chatting: Server) -> None:
-    for body in (
-        {},
-        {"input": []},
-        {"input": [5]},
-        {"input": [{"type": "computer_call"}]},
-        {"input": [{"type": ["message"]}]},
-        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://127.0.0.1:1/x"}]}]},
-        {"input": "a", "previous_response_id": "resp_1"},
-        {"input": "a", "text": {"format": {"type": "json_schema", "name": "a"}}},
-        {"input": "a", "text": 5},
-        {"input": "a", "tools": 5},
-        {"input": "a", "tools": [{"type": "function"}]},
-        {"input": "a", "instructions": 5},
-        {"input": "a", "max_output_tokens": 0},
-        {"input": "a", "n": 2},
-    ):
-        status, _, data = exchange(chatting, post("/v1/responses", body))
-        assert status == 400 and json.loads(data)["error"]["message"], body
-
-
-@pytest.mark.parametrize(
-    ("path", "field", "value"),
-    [
-        ("/v1/responses", "max_output_tokens", 0),
-        ("/v1/responses", "input", [{"role": "robot", "content": "a"}]),
-        ("/v1/responses", "text.format", {"type": "json_schema", "name": "a"}),
-        ("/v1/messages", "stop_sequences", [""]),
-        ("/v1/messages", "output_config.format", {"type": "json_schema"}),
-    ],
-)
-def test_errors_name_fields_as_the_protocol_does(chatting: Server, path: str, field: str, value: Any) -> None:
-    outer, _, inner = field.partition(".")
-    asked = {"messages": [{"role": "user", "content": "a"}], "input": "a", outer: {inner: value} if inner else value}
-    status, _, data = exchange(chatting, post(path, asked))
-    error = json.loads(data)["error"]
-    assert (status, error.get("param", field)) == (400, field)
-    assert error["message"].startswith(field) and ", got " in error["message"]
-
-
 def test_an_error_in_a_stream_of_responses_is_the_one_outside_of_streams() -> None:
     writer = responses.ResponseWriter(responses.chat_of({"input": "a"}))
     for refusal, code, message in (
@@ -338,20 +248,8 @@ def test_an_error_in_a_stream_of_responses_is_the_one_outside_of_streams() -> No
         assert error == {"code": code, "message": message}
 
 
-def test_an_answer_of_messages_follows_a_schema(chatting: Server) -> None:
-    asked: Any = {"model": "demo", "max_tokens": 60, "messages": [{"role": "user", "content": "Pogoda?"}]}
-    schema = {"type": "object", "properties": {"city": {"enum": ["Łódź"]}}, "required": ["city"]}
-    form = {"effort": "low", "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}}
-    raw = anthropic(chatting).messages.with_raw_response.create(**asked, extra_body={"output_config": form})
-    assert raw.headers["x-spectool-ignored-fields"] == "output_config.effort"
-    (block,) = raw.parse().content
-    assert block.type == "text" and json.loads(block.text) == {"city": "Łódź"}
-
-
-def test_events_of_responses_have_what_their_types_require(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = chatting.engine.model.tokenizer
-    monkeypatch.setattr(tokenizer, "_think_start", "<think>")
-    monkeypatch.setattr(tokenizer, "_think_end", "</think>")
+@pytest.mark.usefixtures("thinking")
+def test_events_of_responses_have_what_their_types_require(chatting: Server) -> None:
     asked = {"input": "a", "tools": [{"type": "function", "name": "weather"}], "stream": True}
     with writing_down(chatting, f"<think>Hm.</think>Sprawdzam. {CALL}"):
         *_, data = exchange(chatting, post("/v1/responses", asked))

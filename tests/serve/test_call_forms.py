@@ -62,9 +62,11 @@ def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
     return whole
 
 
-def said(kind: str, text: str, *, size: int = 10**6, cut: bool = False) -> tuple[str, Calls]:
+def said(
+    kind: str, text: str, *, size: int = 10**6, cut: bool = False, tools: Any = TOOLS, **options: Any
+) -> tuple[str, Calls]:
     """The text and the calls of an answer."""
-    whole = added(Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False), text, size, cut)
+    whole = added(Splitter(tokenizer_of(kind), tools, reasoning=True, thinks=False, **options), text, size, cut)
     return whole.text, [(call.name, json.loads(call.arguments)) for call in whole.calls]
 
 
@@ -255,35 +257,6 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ),
         ("glm47", as_written("glm47", [("patch", {"input": "*** Łata"})]), [("patch", {"input": "*** Łata"})]),
         ("glm47", '<tool_call>{"name": "now"}</tool_call>', [("now", {})]),
-        # Types, by the schema.
-        *[
-            (
-                "qwen3_coder",
-                f"<tool_call>\n<function=typed>\n{PARAMETER(name, text)}\n</function>\n</tool_call>",
-                [("typed", {name: value}) for value in values],
-            )
-            for name, text, values in (
-                ("perhaps", "12345", ["12345"]),
-                ("perhaps", "null", [None]),
-                ("optional", "5", [5]),
-                ("optional", "five", []),
-                ("flag", "yes", []),
-                ("flag", "1", []),
-                ("flag", "True", [True]),
-                ("large", "1.5", []),
-                ("large", "007", []),
-                ("number", "None", [None]),
-                ("number", "NaN", []),
-                ("either", "5", [5]),
-                ("either", "05", ["05"]),
-                ("items", "[1", []),
-                ("items", "{}", []),
-                ("nested", '{"a": 1, "a": 2}', []),
-                ("level", "2", ["2"]),
-                ("level", "x", ["x"]),
-                ("other", "7", ["7"]),
-            )
-        ],
         # Python.
         ("pythonic", WRITE("'it\\'s one, two\nthree'"), [("write", {"path": "/a", "content": "it's one, two\nthree"})]),
         ("pythonic", WRITE("'say \"a\"'"), [("write", {"path": "/a", "content": 'say "a"'})]),
@@ -309,6 +282,27 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
 def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Calls) -> None:
     for size in (1, 5, 10**6):
         assert said(kind, text, size=size) == ("" if calls else text, calls)
+
+
+VALUES: dict[str, dict[str, Any]] = {  # of arguments, as they are written and read; ... for none
+    "perhaps": {"12345": "12345", "null": None},
+    "optional": {"5": 5, "five": ...},
+    "flag": {"yes": ..., "1": ..., "True": True},
+    "large": {"1.5": ..., "007": ...},
+    "number": {"None": None, "NaN": ...},
+    "either": {"5": 5, "05": "05"},
+    "items": {"[1": ..., "{}": ...},
+    "nested": {'{"a": 1, "a": 2}': ..., '{"a": 1}': {"a": 1}},
+    "level": {"2": "2", "x": "x"},
+    "other": {"7": "7"},
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_has_a_type_of_the_schema_or_the_call_is_text(name: str) -> None:
+    for text, value in VALUES[name].items():
+        written = QWEN.format(PARAMETER(name, text)).replace("write", "typed")
+        assert said("qwen3_coder", written) == ((written, []) if value is ... else ("", [("typed", {name: value})]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

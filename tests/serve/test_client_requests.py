@@ -1,7 +1,6 @@
 """Requests in the forms in which clients send them, and what the model gets to read of them."""
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -342,24 +341,6 @@ def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
     ):
         assert request.form and (request.form.value, request.limit) == (SCHEMA, 3)
     assert request.stop == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "problem"),
-    [
-        (CHAT, {"messages": [USER], "functions": [TOOLS[0]["function"]]}, "functions: .* tools and tool_choice"),
-        (CHAT, {"messages": [USER], "modalities": ["text", "audio"]}, r"modalities\[1\]: .*, got \"audio\""),
-        (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
-        (CHAT, {"messages": [USER], "logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
-        (RESPONSES, {"input": "a", "conversation": "conv_1"}, "conversation: not supported: nothing is stored"),
-        (RESPONSES, {"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt: not supported: nothing is stored"),
-        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"msg_1"'),
-    ],
-)
-def test_what_would_change_the_answer_is_refused(server: Server, path: str, body: dict[str, Any], problem: str) -> None:
-    status, _, data = exchange(server, post(path, body))
-    assert status == 400
-    assert re.match(problem, json.loads(data)["error"]["message"]), data
 
 
 def test_a_stream_of_responses_says_that_the_conversation_is_too_long(

@@ -241,20 +241,6 @@ def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
         checked(ChatRequest, {**USER, **other, field: value})
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *((f"guided_{kind}", "a") for kind in ("json", "regex", "choice", "grammar", "patch")),
-        *((kind, "{}") for kind in ("structural_tag", "json_schema", "regex", "grammar", "ebnf")),
-        *(("structured_outputs", wrong) for wrong in ({"choice": []}, {"json": 5}, {"structural_tag": "{}"})),
-        ("response_format", {"type": "grammar", "grammar": "a"}),
-    ],
-)
-def test_forms_that_are_not_known_are_refused(field: str, value: Any) -> None:
-    with pytest.raises(RequestRefused, match=f"^{field}.*, got "):
-        checked(ChatRequest, {**USER, field: value})
-
-
 def test_empty_forms_ask_for_nothing() -> None:
     assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": None}).constrained
     assert named_by({"guided_decoding_backend": "a"}) == ["guided_decoding_backend"]

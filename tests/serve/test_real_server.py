@@ -26,16 +26,6 @@ def asking(request: pytest.FixtureRequest) -> Iterator[OpenAI]:
         yield client(running)
 
 
-def test_a_text_goes_on_with_its_space_and_stops_where_it_is_told(asking: OpenAI) -> None:
-    asked: dict[str, Any] = {"model": "default_model", "prompt": PROMPT, "max_tokens": 12}
-    whole = asking.completions.create(**asked).choices[0].text
-    assert whole.startswith(" ")
-    for place in range(1, 16, 3):
-        stop = whole[place : place + 5]
-        choice = asking.completions.create(**asked, stop=stop).choices[0]
-        assert (choice.text, choice.finish_reason) == (whole.partition(stop)[0], "stop")
-
-
 def test_a_chat_and_its_stream_say_the_same(asking: OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Say hello in Polish."}]
     asked: dict[str, Any] = {"model": "default_model", "messages": messages, "max_tokens": 16, "logprobs": True}

@@ -20,7 +20,7 @@ from spectool.tests.serve.servers import connect, exchange, get, post, serving, 
 
 MAX_BODY = 20_000
 TEXT = "/v1/completions"
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 GOOD = {"prompt": "Most w Jaworowcu", "max_tokens": 2}
 
 
@@ -46,89 +46,123 @@ def test_bodies_that_are_no_request(server: Server) -> None:
         assert refusal(server, post(TEXT, body))[0] == 400, body
 
 
-# Each field alone; `test_limits` asks all of them for strange values.
-WRONG: dict[str, list[Any]] = {
-    "prompt": [5, ["a"] * 17, [1, "a"], [-1], [], [[1], []]],
-    "model": [5],
-    "max_tokens": ["five", 0, True, 2.5, 2**63],
-    "temperature": [-1, "hot", 2.01],
-    "presence_penalty": [3],
-    "frequency_penalty": [-3],
-    "max_completion_tokens": [0],
-    "top_p": [1.5],
-    "top_k": [-2, 2**63],
-    "min_p": [[0.1]],
-    "seed": [-2, 2**63],
-    "stop": [5, [""], ["a"] * 65],
-    "logit_bias": [{"one": 1}, {"1": "more"}, {"99999": 5}],
-    "logprobs": [21],
-    "n": [17],
-    "stream": ["yes"],
-    "stream_options": [True],
-    "num_draft_tokens": [1_000_000],
-    "repetition_context_size": [-1, 2**31],
-    "xtc_probability": [2],
-    "response_format": ["text", {"type": "json"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}}],
-    "echo": [True],
-    "suffix": [" the end"],
-    "best_of": [4],
-    "chat_template": ["{{ 1 }}"],
-    "adapters": ["./adapter"],
-    "draft_model": ["owner/model"],
-}
 FUNCTION: dict[str, Any] = {"type": "function", "function": {}}
-WRONG_IN_CHATS: dict[str, list[Any]] = {
-    "top_logprobs": [21],
-    "logprobs": [3],
-    "tools": [{}, [{"type": "web_search"}], [FUNCTION]],
-    "tool_choice": ["sometimes", FUNCTION, {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}],
-    "chat_template_kwargs": [{"chat_template": "{{ 1 }}"}, {"tokenize": False}],
-    "prediction": [
-        "text",
-        {"content": "text"},
-        {"type": "image", "content": "text"},
-        {"type": "content", "content": 5},
-    ],
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+NO_SCHEMA = {"type": "json_schema", "name": "a"}
+USER = {"role": "user", "content": "a"}
+LEAST: dict[str, Any] = {
+    TEXT: GOOD,
+    CHAT: {"messages": [USER]},
+    RESPONSES: {"input": "a"},
+    MESSAGES: {"messages": [USER]},
 }
+# Wrong values of fields, each alone; `test_limits` asks many of them for strange ones.
+WRONG: dict[str, dict[str, list[Any]]] = {
+    TEXT: {
+        "prompt": [5, ["a"] * 17, [1, "a"], [-1], [], [[1], []]],
+        "max_tokens": ["five", 0, True, 2.5, 2**63],
+        "max_completion_tokens": [0],
+        "temperature": [-1, "hot", 2.01],
+        "presence_penalty": [3],
+        "frequency_penalty": [-3],
+        "top_p": [1.5],
+        "top_k": [-2, 2**63],
+        "seed": [-2, 2**63],
+        "stop": [5, [""], ["a"] * 65],
+        "logit_bias": [{"one": 1}, {"1": "more"}, {"99999": 5}],
+        "logprobs": [21],
+        "n": [17],
+        "num_draft_tokens": [1_000_000],
+        "repetition_context_size": [-1, 2**31],
+        "xtc_probability": [2],
+        "echo": [True],
+        "suffix": [" the end"],
+        "best_of": [4],
+        "response_format": ["text", {"type": "yaml"}, NO_SCHEMA, {"type": "grammar", "grammar": "a"}],
+        "structured_outputs": [{"choice": []}, {"json": 5}, {"structural_tag": "{}"}, {"regex": "a", "json": {}}],
+        **{f"guided_{kind}": ["a"] for kind in ("json", "regex", "choice", "grammar", "patch")},
+        **{kind: ["{}"] for kind in ("structural_tag", "json_schema", "regex", "grammar", "ebnf")},
+    },
+    CHAT: {
+        "messages": ["hello", [5], [{"content": "no role"}], [{"role": "nobody", "content": "a"}], []],
+        "logprobs": [3],
+        "top_logprobs": [21],
+        "functions": [[FUNCTION]],
+        "modalities": [["text", "audio"]],
+        "tools": [{}, [{"type": "web_search"}], [FUNCTION]],
+        "tool_choice": [
+            "sometimes",
+            FUNCTION,
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
+        ],
+        "chat_template_kwargs": [{"chat_template": "{{ 1 }}"}, {"tokenize": False}],
+        "prediction": [
+            "text",
+            {"content": "text"},
+            {"type": "image", "content": "a"},
+            {"type": "content", "content": 5},
+        ],
+    },
+    RESPONSES: {
+        "input": [[], [5], [{"type": "computer_call"}], [{"type": ["message"]}], [{"role": "robot", "content": "a"}]],
+        "previous_response_id": ["resp_1"],
+        "conversation": ["conv_1"],
+        "prompt": [{"id": "pmpt_1"}],
+        "background": [True],
+        "text.format": [5, NO_SCHEMA],
+        "tools": [5, [{"type": "function"}]],
+        "instructions": [5],
+        "max_output_tokens": [0],
+        "n": [2],
+    },
+    MESSAGES: {
+        "messages": [
+            "a",
+            [5],
+            [],
+            [{"role": "user", "content": [5]}],
+            [{"role": "user", "content": [{"type": ["text"]}]}],
+        ],
+        "tools": [[{"name": 5, "input_schema": {}}]],
+        "temperature": [5],
+        "n": [2],
+        "stop_sequences": [[""]],
+        "output_config.format": [{"type": "json_schema"}],
+    },
+}
+for path, items in ((CHAT, "messages"), (RESPONSES, "input"), (MESSAGES, "messages")):
+    WRONG[path][items] += [[{"role": "user", "content": content}] for content in (5, [IMAGE])]
 
 
-@pytest.mark.parametrize("field", WRONG)
-def test_wrong_values(server: Server, field: str) -> None:
-    for value in WRONG[field]:
-        status, error = refusal(server, post(TEXT, {**GOOD, field: value}))
-        assert (status, error["param"]) == (400, field), value
-        assert re.match(rf"{field}[^:]*: .+(, got .+|, expected .+)", error["message"]), error["message"]
-
-
-def test_wrong_values_of_a_chat(server: Server) -> None:
-    for field, values in WRONG_IN_CHATS.items():
-        for value in values:
-            body = {"messages": [{"role": "user", "content": "a"}], field: value}
-            status, error = refusal(server, post(CHAT, body))
-            assert (status, error["param"]) == (400, field), value
-
-
-def test_the_error_of_a_value_of_several_kinds_is_that_of_the_kind_that_was_meant(server: Server) -> None:
-    for value, got in (([], r"prompt: List should have at least 1 item.*, got \[\]"), ([[1], []], r"prompt\[1\]: .*")):
-        assert re.fullmatch(got, refusal(server, post(TEXT, {"prompt": value}))[1]["message"])
+@pytest.mark.parametrize(("path", "field"), [(path, field) for path in WRONG for field in WRONG[path]])
+def test_wrong_values_are_refused_in_the_form_and_with_the_names_of_the_protocol(
+    server: Server, path: str, field: str
+) -> None:
+    for value in WRONG[path][field]:
+        outer, _, inner = field.partition(".")
+        status, _, data = exchange(server, post(path, {**LEAST[path], outer: {inner: value} if inner else value}))
+        document = json.loads(data)
+        error = document["error"]
+        assert (status, error["type"], error.get("param", field)) == (400, "invalid_request_error", field), value
+        assert (document.get("type") == "error") == (path == MESSAGES)
+        assert re.match(rf"{field}[^:]*: .+(, got .+|, expected .+|Send .+)", error["message"]), error["message"]
 
 
 @pytest.mark.parametrize(
-    ("messages", "got", "place"),
+    ("path", "body", "problem"),
     [
-        ("hello", '"hello"', "messages"),
-        ([5], "5", "messages[0]"),
-        ([{"content": "no role"}], "nothing", "messages[0].role"),
-        ([{"role": "nobody", "content": "a"}], '"nobody"', "messages[0].role"),
-        ([{"role": "user", "content": 5}], "5", "messages"),
-        ([{"role": "user", "content": [{"type": "text"}]}], '{"type": "text"}', "messages"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], '{"type": "image_url"}', "messages"),
+        (TEXT, {"prompt": []}, r"prompt: List should have at least 1 item.*, got \[\]"),
+        (TEXT, {"prompt": [[1], []]}, r"prompt\[1\]: .*"),
+        (CHAT, {"messages": [5]}, r"messages\[0\]: Input should be an object, got 5"),
+        (CHAT, {"messages": [{"role": "nobody"}]}, r'messages\[0\].role: .+, got "nobody"'),
+        (CHAT, {"modalities": ["text", "audio"]}, r'modalities\[1\]: .*, got "audio"'),
+        (CHAT, {"logit_bias": {"a": 1}}, "logit_bias.a: The name should be a token id, got 1"),
+        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"msg_1"'),
     ],
 )
-def test_wrong_messages(server: Server, messages: Any, got: str, place: str) -> None:
-    status, error = refusal(server, post(CHAT, {"messages": messages}))
-    assert re.fullmatch(rf"{re.escape(place)}: .+, got {re.escape(got)}", error["message"])
-    assert (status, error["param"]) == (400, "messages")
+def test_an_error_names_the_place_and_what_is_there(server: Server, path: str, body: Any, problem: str) -> None:
+    _, _, data = exchange(server, post(path, {**LEAST[path], **body}))
+    assert re.fullmatch(problem, json.loads(data)["error"]["message"]), data
 
 
 NO_LENGTH = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"

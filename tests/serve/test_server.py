@@ -256,11 +256,9 @@ def test_models_go_by_the_names_they_are_given(server: Server) -> None:
         assert client(server).completions.create(model=asked, prompt="a", max_tokens=1).model == Path(TARGET).name
     with pytest.raises(NotFoundError):
         client(server).models.retrieve("gpt-4")
-    for name in ("gpt-4", "mlx-community/Qwen3-4B-4bit", str(demo_path("draft"))):
-        with pytest.raises(NotFoundError) as refused:
-            client(server).completions.create(model=name, prompt="a")
-        assert refused.value.code == "model_not_found"
-        assert "expected target or default_model" in str(refused.value) and "default_model" in str(refused.value)
+    with pytest.raises(NotFoundError, match="expected target or default_model") as refused:
+        client(server).completions.create(model="mlx-community/Qwen3-4B-4bit", prompt="a")
+    assert refused.value.code == "model_not_found"
     with serving(served_names=("bielik", "gpt-4")) as running:
         assert [model.id for model in client(running).models.list()] == ["bielik", "gpt-4"]
         assert client(running).completions.create(model="gpt-4", prompt="a", max_tokens=1).model == "gpt-4"

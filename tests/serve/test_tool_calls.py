@@ -1,199 +1,145 @@
-"""What a chat model writes, taken apart piece by piece."""
+"""What a model writes that calls tools in JSON, taken apart piece by piece: with markers, and without."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from spectool.serve.requests import CUSTOM
 from spectool.serve.splitter import Splitter
+from spectool.tests.serve.test_call_forms import TOOLS, Calls, said, taken_apart, tokenizer_of
 
-CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
-TOOLS = [{"type": "function", "function": {"name": "weather"}}]
-TOKENIZER = SimpleNamespace(
-    tool_call_start="<tool_call>",
-    tool_call_end="</tool_call>",
-    tool_parser=lambda text, tools: json.loads(text),
-    think_start=None,
-    think_end=None,
-)
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+NOW: Calls = [("now", {})]
+SAID = {"said": 'the parser ends at "</tool_call>" \\ and </tool_call>'}
 
 
-@pytest.mark.parametrize(
-    ("pieces", "text", "calls"),
-    [
-        ([CALL, "\n", "Krok", " ", "1", ".", "\n\n", "Krok", " ", "2", "."], "\nKrok 1.\n\nKrok 2.", 1),
-        (["A:", " ", CALL, "\n", CALL, "\n", " ", "i", " ", "tak"], "A: \n i tak", 2),
-        (["A: ", CALL, "\n", "  \n"], "A: ", 1),
-        ([f"A: {CALL}\n", "B"], "A: \nB", 1),
-        (["No <tool_call> here: ", CALL], "No <tool_call> here: ", 1),
-        ([CALL, "\n", "<tool_call>", "no", "</tool_call>"], "\n<tool_call>no</tool_call>", 1),
-    ],
-)
-def test_white_space_after_a_call_comes_with_the_text_after_it(pieces: list[str], text: str, calls: int) -> None:
-    splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
-    parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
-    assert "".join(part.text for part in parts) == text
-    assert sum(len(part.calls) for part in parts) == calls
+def call(arguments: Any, name: str = "now") -> str:
+    written = {"name": name, "arguments": arguments}
+    return f"<tool_call>{json.dumps(written, ensure_ascii=False)}</tool_call>"
 
 
-def test_half_of_a_surrogate_pair_is_a_replacement_character() -> None:
-    """JSON can escape it, but no answer can hold it."""
-    written = [CALL.replace("{}", f'{{"city": "{city}"}}') for city in ("\\ude00", "\\ud83d\\ude00")]
-    parts = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False).add("".join(written), last=True)
-    assert [json.loads(call.arguments)["city"] for call in parts.calls] == ["\ufffd", "\U0001f600"]
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000])
-def test_an_end_marker_in_a_string_does_not_end_a_call(size: int) -> None:
-    said = 'the parser ends at "</tool_call>" \\ and </tool_call>'
-    call = CALL.replace("{}", json.dumps({"said": said}))
-    broken = '<tool_call>{"name": "weather</tool_call>'
-    text = f"{call}{broken}{CALL} end"
-    splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
-    parts = [splitter.add(text[start : start + size]) for start in range(0, len(text), size)]
-    parts.append(splitter.add("", last=True))
-    assert [json.loads(call.arguments) for part in parts for call in part.calls] == [{"said": said}, {}]
-    assert "".join(part.text for part in parts) == f"{broken} end"
-
-
-def said(
-    text: str, *, size: int = 1000, tools: Any = TOOLS, cut: bool = False, **options: Any
-) -> tuple[str, list[Any]]:
-    """The text and the calls, as names and arguments, of an answer that comes in pieces of ``size`` characters."""
-    splitter = Splitter(TOKENIZER, tools, reasoning=True, thinks=False, **options)
-    parts = [splitter.add(text[start : start + size]) for start in range(0, len(text), size)]
-    parts.append(splitter.add("", last=True, cut=cut))
-    calls = [(call.name, json.loads(call.arguments)) for part in parts for call in part.calls]
-    return "".join(part.text for part in parts), calls
+def marked(body: str) -> str:
+    return f"<tool_call>{body}</tool_call>"
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
 @pytest.mark.parametrize(
-    ("body", "arguments"),
+    ("text", "kept", "calls"),
     [
+        # White space after a call comes with the text after it.
+        (f"{CALL}\nKrok 1.\n\nKrok 2.", "\nKrok 1.\n\nKrok 2.", NOW),
+        (f"A: {CALL}\n{CALL}\n i tak", "A: \n i tak", NOW * 2),
+        (f"A: {CALL}\n  \n", "A: ", NOW),
+        (f"No <tool_call> here: {CALL}", "No <tool_call> here: ", NOW),
+        (f"{CALL}\n<tool_call>no</tool_call>", "\n<tool_call>no</tool_call>", NOW),
+        # A call is what it says, and a clear one is no text.
         *(
-            (f'{{"name": "weather"{end}}}', {})
+            (marked(f'{{"name": "now"{end}}}'), "", NOW)
             for end in ("", ', "arguments": null', ', "arguments": " \\n"', ', "id": 1')
         ),
-        ('{"name": "weather", "parameters": {"city": "Łódź"}}', {"city": "Łódź"}),
-        ('{"name": "weather", "arguments": "{\\"city\\": \\"Łódź\\"}"}', {"city": "Łódź"}),
-        ('{"arguments": {"city": "a"}, "name": "weather"}', {"city": "a"}),
-        ('{"name": "weather", "arguments": {"city": "two\nlines"}}', {"city": "two\nlines"}),
-        ('\n[{"name": "weather", "arguments": {"days": 3}}]\n', {"days": 3}),
-        ('{"name": "weather", "arguments": null, "parameters": {"city": "a"}}', {"city": "a"}),
-        *((f'{{"name": "weather", "{key}": "a"}}', None) for key in ("args", "city")),
-        *((f'{{"name": "weather", "arguments": {each}}}', None) for each in ("[1]", '"Łódź"', "0", '{"a": NaN}')),
-        *((f'{{"name": {name}, "arguments": {{}}}}', None) for name in ('["weather"]', '"rm"')),
+        (marked('{"name": "now", "parameters": {"city": "Łódź"}}'), "", [("now", {"city": "Łódź"})]),
+        (marked('{"name": "now", "arguments": "{\\"city\\": \\"Łódź\\"}"}'), "", [("now", {"city": "Łódź"})]),
+        (marked('{"arguments": {"city": "a"}, "name": "now"}'), "", [("now", {"city": "a"})]),
+        (marked('{"name": "now", "arguments": {"city": "two\nlines"}}'), "", [("now", {"city": "two\nlines"})]),
+        (marked('\n[{"name": "now", "arguments": {"days": 3}}]\n'), "", [("now", {"days": 3})]),
+        (marked('{"name": "now", "arguments": null, "parameters": {"city": "a"}}'), "", [("now", {"city": "a"})]),
+        *((marked(f'{{"name": "now", "{key}": "a"}}'), None, []) for key in ("args", "city")),
+        *((marked(f'{{"name": "now", "arguments": {each}}}'), None, []) for each in ("[1]", '"Łódź"', '{"a": NaN}')),
+        *((marked(f'{{"name": {name}, "arguments": {{}}}}'), None, []) for name in ('["now"]', '"rm"')),
+        # An end in a string is none; JSON can escape half of a surrogate pair, but no answer can hold it.
+        (
+            f'{call(SAID)}<tool_call>{{"name": "now</tool_call>{CALL} end',
+            '<tool_call>{"name": "now</tool_call> end',
+            None,
+        ),
+        (marked('{"name": "now", "arguments": {"a": "\\ude00"}}'), "", [("now", {"a": "\ufffd"})]),
+        (marked('{"name": "now", "arguments": {"a": "\\ud83d\\ude00"}}'), "", [("now", {"a": "\U0001f600"})]),
+        # A custom tool gets its text, which models also give by itself or under another name.
+        *((call({key: "x"}, "patch"), "", [("patch", {"input": "x"})]) for key in ("input", "patch")),
+        (call({"input": "x", "force": True}, "patch"), "", [("patch", {"input": "x"})]),
+        (call("*** Łata", "patch"), "", [("patch", {"input": "*** Łata"})]),
+        (call('{"input": "x"}', "patch"), "", [("patch", {"input": "x"})]),
+        *(
+            (call(each, "patch"), None, [])
+            for each in ({"input": {"a": "x"}}, {"a": "x", "b": "y"}, {"input": 5}, {}, None)
+        ),
     ],
 )
-def test_a_call_is_what_it_says_and_a_clear_one_is_no_text(size: int, body: str, arguments: Any) -> None:
-    text = f"<tool_call>{body}</tool_call>"
-    expected = (text, []) if arguments is None else ("", [("weather", arguments)])
-    assert said(text, size=size) == expected
+def test_a_call_is_what_it_says_or_text(size: int, text: str, kept: str | None, calls: Calls | None) -> None:
+    calls = [("now", SAID), *NOW] if calls is None else calls
+    assert said("json_tools", text, size=size) == (text if kept is None else kept, calls)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given"),
-    [
-        ({"input": "x"}, "x"),
-        ({"patch": "*** Łata"}, "*** Łata"),
-        ({"input": "x", "force": True}, "x"),
-        ("*** Begin Patch", "*** Begin Patch"),
-        ('{"input": "x"}', "x"),
-        ({"input": {"patch": "x", "force": True}}, None),
-        ({"a": "x", "b": "y"}, None),
-        ({"input": None}, None),
-        ({"input": 5}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_a_custom_tool_gets_its_text_or_the_call_stays_one(arguments: Any, given: str | None) -> None:
-    tools = [{"type": "function", "function": {"name": "patch", "parameters": CUSTOM}}]
-    text = f"<tool_call>{json.dumps({'name': 'patch', 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
-    expected = (text, []) if given is None else ("", [("patch", {"input": given})])
-    assert said(text, tools=tools) == expected
-
-
-_ONE = '{"name": "weather", "arguments": {}}'
+_ONE = '{"name": "now", "arguments": {}}'
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ('{"name": "weather", "arguments": {"city": "a}b"}}', [{"city": "a}b"}]),
-        ('\n {\n  "name" : "weather",\n  "arguments": {}\n}\n', [{}]),
+        ('{"name": "now", "arguments": {"city": "a}b"}}', [{"city": "a}b"}]),
+        ('\n {\n  "name" : "now",\n  "arguments": {}\n}\n', [{}]),
         (f"{_ONE}\n{_ONE}", [{}, {}]),
         (f"```json\n{_ONE}\n```", [{}]),
         (f"```\n{_ONE}\n{_ONE}\n```\n", [{}, {}]),
-        ('{"name": "weather", "arguments": {"city": "```json"}}', [{"city": "```json"}]),
-        (f"{_ONE} is the call.", None),
-        (f"{_ONE}\n```\nis the call.", None),
-        (f'{_ONE}\n{{"name": "other", "arguments": {{}}}}', None),
-        (f"```json\n{_ONE}\n```\nDone.", None),
-        ('```json\n{"age": 3}\n```', None),
-        ("```python\nprint()\n```", None),
-        ("```", None),
-        ("`weather`", None),
-        ('{"name": "weather", "arguments": {}', None),
-        ('Call: {"name": "weather", "arguments": {}}', None),
-        ('{"name": "weathers", "arguments": {}}', None),
-        ('{"name": "Anna", "age": 3}', None),
-        ('{"age": 3}', None),
-        ("{", None),
+        ('{"name": "now", "arguments": {"city": "```json"}}', [{"city": "```json"}]),
+        *(
+            (text, None)
+            for text in (
+                f"{_ONE} is the call.",
+                f"{_ONE}\n```\nis the call.",
+                f'{_ONE}\n{{"name": "other", "arguments": {{}}}}',
+                f"```json\n{_ONE}\n```\nDone.",
+                '```json\n{"age": 3}\n```',
+                "```python\nprint()\n```",
+                "```",
+                "`now`",
+                _ONE[:-1],
+                f"Call: {_ONE}",
+                '{"name": "nows", "arguments": {}}',
+                '{"name": "Anna", "age": 3}',
+                '{"age": 3}',
+                "{",
+            )
+        ),
     ],
 )
 def test_an_answer_that_is_only_calls_without_markers_is_calls(size: int, text: str, arguments: Any) -> None:
-    assert said(text, size=size) == (
-        (text, []) if arguments is None else ("", [("weather", each) for each in arguments])
+    calls = [("now", each) for each in arguments or ()]
+    assert said("json_tools", text, size=size) == ("" if calls else text, calls)
+    assert (
+        said("json_tools", text, size=size, bare=False) == said("json_tools", text, size=size, tools=[]) == (text, [])
     )
-    assert said(text, size=size, bare=False) == (text, [])
-    assert said(text, size=size, tools=[]) == (text, [])
 
 
 def test_json_that_is_too_deep_to_be_read_is_text() -> None:
-    text = '{"name": "weather", "arguments": {"city": "{}", "days": ' + "[" * 100_000
-    assert said(text, size=60_000) == (text, [])
+    text = '{"name": "now", "arguments": {"city": "{}", "days": ' + "[" * 100_000
+    assert said("json_tools", text, size=60_000) == (text, [])
 
 
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
-    for first, held in (
-        ("{", True),
-        (' {"na', True),
-        ('{"name": "we', True),
-        ('{"age', False),
-        ('{"name": "wo', False),
-        ("```js", True),
-        ("```python", False),
-        ("``` {", True),
-    ):
-        splitter = Splitter(TOKENIZER, TOOLS, reasoning=True, thinks=False)
-        assert splitter.add(first).text == ("" if held else first)
+    held = ("{", ' {"na', '{"name": "wr', "```js", "``` {")
+    for text in (*held, '{"age', '{"name": "wo', "```python"):
+        splitter = Splitter(tokenizer_of("json_tools"), TOOLS, reasoning=True, thinks=False)
+        assert splitter.add(text).text == ("" if text in held else text)
 
 
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        (CALL + '\n<tool_call>\n{"name": "weather", "argu', ""),
+        (CALL + '\n<tool_call>\n{"name": "now", "argu', ""),
         (CALL + "<tool_call>", ""),
         (CALL + "\n<tool", ""),
-        ('Sprawdzam. <tool_call>{"name": "wea', "Sprawdzam. "),
+        ('Sprawdzam. <tool_call>{"name": "no', "Sprawdzam. "),
         ("It begins with <tool_call> and goes on", "It begins with <tool_call> and goes on"),
     ],
 )
 def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
-    calls = [("weather", {})] * text.count(CALL)
-    assert said(text, cut=True) == (kept, calls)
-    assert (said(text)[0] == kept) == (text == kept)  # what the model ends there is text
+    assert said("json_tools", text, cut=True) == (kept, NOW * text.count(CALL))
+    assert (said("json_tools", text)[0] == kept) == (text == kept)  # what the model ends there is text
 
 
-@pytest.mark.parametrize("pieces", [["<think>\n\nHm.</think>\n\nTak."], list("<think>\n\nHm.</think>\n\nTak.")])
-def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(pieces: list[str]) -> None:
-    tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"think_start": "<think>", "think_end": "</think>"})
-    splitter = Splitter(tokenizer, [], reasoning=True, thinks=False)
-    parts = [splitter.add(piece) for piece in pieces] + [splitter.add("", last=True)]
-    assert "".join(part.reasoning for part in parts) == "Hm."
-    assert "".join(part.text for part in parts) == "Tak."
+@pytest.mark.parametrize("size", [1, 1000])
+def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(size: int) -> None:
+    marked = {"think_start": "<think>", "think_end": "</think>"}
+    assert taken_apart("<think>\n\nHm.</think>\n\nTak.", size, **marked) == ("Hm.", "Tak.", [])
