@@ -105,8 +105,9 @@ class MessageWriter(BlockWriter):
 
     def open(self, block: Block) -> Iterator[Event]:
         """A block begins empty."""
-        empty = {"call": {"input": {}}, "reasoning": {"thinking": "", "signature": ""}}.get(block.kind, {"text": ""})
-        yield {"type": "content_block_start", "index": block.index, "content_block": {**_content(block), **empty}}
+        empty: dict[str, Any] = {"call": {"input": {}}, "reasoning": {"thinking": "", "signature": ""}}
+        content = {**_content(block), **empty.get(block.kind, {"text": ""})}
+        yield {"type": "content_block_start", "index": block.index, "content_block": content}
 
     def grow(self, block: Block, text: str) -> Iterator[Event]:
         """More of a text or of reasoning, or the input of a call."""

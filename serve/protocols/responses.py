@@ -199,7 +199,7 @@ class ResponseWriter(BlockWriter):
     def open(self, block: Block) -> Iterator[Event]:
         """An item begins."""
         block.id = new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_"))
-        empty = {self._names(block)[1]: ""} if block.call else {"content": []}
+        empty: dict[str, Any] = {self._names(block)[1]: ""} if block.call else {"content": []}
         item = {**self._item(block), "status": "in_progress", **empty}
         yield self._event("output_item.added", output_index=block.index, item=item)
         if not block.call:
