@@ -37,7 +37,8 @@ from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.bandwidth import cost_range
 from spectool.measure.chips import published
-from spectool.measure.recorded import Answer, RecordedModel, Recording, Text
+from spectool.measure.first_guesses import right_proposals
+from spectool.measure.recorded import RecordedModel, Text
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot
@@ -245,48 +246,44 @@ class Kept:
         return enough and self.made < len(self.chain[0])
 
 
-def answers(kept: Kept, drafter: TranslatedDrafter | None) -> list[Answer]:
-    """What a model proposes at a place when it is asked for 1, 2, ... tokens; no drafter if they are the target's."""
-    found: list[Answer] = []
-    for asked in range(1, _LONGEST + 1):
-        if drafter is None:
-            ids, _ = alone(kept.drafting((), None, asked), None)
-            proposal = Proposal(ids, "model", np.exp(np.diff(kept.likely, prepend=0.0)).tolist())
+class KeptModel(Drafter):
+    """Proposes at the places of texts what the product makes of what its model said there."""
+
+    name, costs_a_pass, longest = "model", True, _LONGEST
+
+    def __init__(self, sides: Iterable[Side], translator: ByteAlignedTranslator | None) -> None:
+        """Know what a model said; there is no translator where its tokens are the target's."""
+        self._kept, self._passes = Kept(), 0
+        self._translated = None if translator is None else TranslatedDrafter(self._kept, translator)  # type: ignore[arg-type]
+        self._chains = {
+            (*side.prompt, *side.output[:at]): chain for side in sides for at, chain in enumerate(side.chains)
+        }
+
+    @property
+    def passes(self) -> int:
+        """As of a model."""
+        return self._passes
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Go to a place."""
+        self._kept.chain = self._chains[tuple(prompt)]
+        if self._translated is not None:
+            self._translated.start(prompt)
+
+    def propose(self, limit: int) -> Proposal:
+        """As a model does."""
+        if self._translated is not None:
+            proposal = self._translated.propose(limit)
         else:
-            proposal = drafter.propose(asked)
-        found.append(Answer(proposal, max(1, kept.made)))
-        if kept.made < asked:
-            break
-    return found
-
-
-def recording_of(sides: Iterable[Side], translator: ByteAlignedTranslator | None) -> Recording:
-    """What the product proposes at each place, given what its model said there."""
-    recording, kept = Recording("model", _LONGEST), Kept()
-    drafter = None if translator is None else TranslatedDrafter(kept, translator)  # type: ignore[arg-type]
-    for side in sides:
-        found = []
-        if drafter is not None:
-            drafter.start(side.prompt)
-        output = side.output[: len(side.chains)]
-        for token, kept.chain in zip(output, side.chains, strict=True):
-            found.append(answers(kept, drafter))
-            if drafter is not None:
-                drafter.commit([token])
-        recording.add(Text(side.prompt, output), found)
-    return recording
+            ids, _ = alone(self._kept.drafting((), None, limit), None)
+            proposal = Proposal(ids, self.name, np.exp(np.diff(self._kept.likely, prepend=0.0)).tolist())
+        self._passes += max(1, self._kept.made)
+        return proposal
 
 
 def first_guesses(texts: Sequence[Text], drafter: Drafter) -> list[list[bool]]:
     """Whether the first token that a drafter proposes is right, at each place of each text."""
-    found = []
-    for text in texts:
-        drafter.start(text.prompt)
-        found.append([])
-        for token in text.output:
-            found[-1].append(list(drafter.propose(1).tokens) == [token])
-            drafter.commit([token])
-    return found
+    return [list(right_proposals(drafter, [text])) for text in texts]
 
 
 class Spent(NamedTuple):
@@ -311,11 +308,11 @@ def session(
     texts: Sequence[Text],
     policy: Policy | int,
     look_ups: Drafter | None,
-    recording: Recording | None,
+    recorded: RecordedModel | None,
     cost: float = 0.0,
 ) -> Spent:
     """Replay texts one after the other, with a policy that goes on learning, or up to a number of draft tokens."""
-    model = None if recording is None else RecordedModel(recording)
+    model = recorded and recorded.fork()
     draft_cost = DraftCost(cost, cost * _READING)
     if model is not None and isinstance(policy, Policy):
         policy.record(model.name).begin_model(draft_cost)
@@ -335,14 +332,14 @@ def session(
     return Spent(tokens, [after - before for before, after in pairwise(totals)])
 
 
-def figures(recording: Recording, look_ups: LookupDrafter) -> dict[str, Any]:
+def figures(texts: Sequence[Text], model: RecordedModel, look_ups: LookupDrafter) -> dict[str, Any]:
     """All that is known of a draft model for a target, alone and with look-ups."""
-    texts = recording.texts
-    right = {"look-ups": first_guesses(texts, look_ups), "model": first_guesses(texts, RecordedModel(recording))}
+    right = {"look-ups": first_guesses(texts, look_ups), "model": first_guesses(texts, model)}
     right["either"] = [list(map(max, *pair)) for pair in zip(*right.values(), strict=True)]
-    ways = {"look-ups": (look_ups, None), "model": (None, recording), "both": (look_ups, recording)}
+    ways = {"look-ups": (look_ups, None), "model": (None, model), "both": (look_ups, model)}
     first = {name: Spent([sum(each) for each in found], [len(each) for each in found]) for name, found in right.items()}
-    found = {"texts": len(texts), "places": recording.places, "first": {}, "tokens per pass": {}, "curves": {}}
+    places = sum(len(text.output) for text in texts)
+    found = {"texts": len(texts), "places": places, "first": {}, "tokens per pass": {}, "curves": {}}
     found["first"] = {name: [round(each.speed(), 3), *each.interval()] for name, each in first.items()}
     for length in LENGTHS:
         spent = {name: session(texts, length, *way) for name, way in ways.items()}
@@ -468,7 +465,9 @@ def replay_command(drafts: Sequence[str], sources: Sequence[str], targets: Seque
             click.echo(f"{draft}, {source}, {target}: not recorded")
             continue
         found = {"draft": draft, "source": source, "target": target}
-        found |= figures(recording_of(sides.values(), translator), look_ups_of(target, source[:2]))
+        written = [Text(side.prompt, side.output[: len(side.chains)]) for side in sides.values()]
+        model = RecordedModel(KeptModel(sides.values(), translator))
+        found |= figures(written, model, look_ups_of(target, source[:2]))
         click.echo(json.dumps({key: value for key, value in found.items() if key != "curves"}))
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")

@@ -4,8 +4,8 @@
         --dictionary pl.dict --answers bielik-11b-v2.6
     python benchmarks/draft_policy.py … --language pl         people's held-out text instead of a model's answers
 
-The draft model is asked once at each place of the text (`spectool.measure.recorded`), which takes a few of its passes a
-place; all curves and costs are then replayed in seconds. Both turns of a question are one document. Prints, for each
+The draft model is asked once for each number of tokens at a place of the text (`spectool.measure.recorded`), whatever
+curves and costs are replayed. Both turns of a question are one document. Prints, for each
 curve and cost of a draft token in plain passes, the speed of look-ups, of the model and of both over plain decoding,
 and how often the first token was right where the model was asked. Then, for each source and each tenth of what was
 believed, how often that was right. Appends to ``benchmarks/results/draft_policy.jsonl``.
@@ -21,11 +21,10 @@ from typing import NamedTuple
 import click
 from real_data import encoded, real_corpus, real_tokenizer
 from real_models import SHARED
-from tqdm import tqdm
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import published
-from spectool.measure.recorded import Recording, Text, play, record
+from spectool.measure.recorded import RecordedModel, Text, play
 from spectool.runtime.drafters.calibration import TENTHS, tenth
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -81,7 +80,7 @@ def curves() -> dict[str, PassCurve]:
     return {**found, "CPU, OpenBLAS": PassCurve({64: CPU}, {64: 1.0})}
 
 
-def table(texts: Sequence[Text], dictionary: Dictionary, recording: Recording) -> Iterator[dict[str, object]]:
+def table(texts: Sequence[Text], dictionary: Dictionary, recorded: RecordedModel) -> Iterator[dict[str, object]]:
     """A row for each curve and cost, and at last one for each source and tenth of what was believed."""
     believed = defaultdict[tuple[str, int], Believed](Believed)
 
@@ -91,10 +90,10 @@ def table(texts: Sequence[Text], dictionary: Dictionary, recording: Recording) -
             texts,
             policy,
             LookupDrafter(dictionary, True, LEAST_OF_LOOKUPS) if look_ups else None,
-            recording if model else None,
+            recorded if model else None,
             DraftCost(cost, cost / 8),
         )
-        return found.tokens_per_plain_pass, policy
+        return found.counts.tokens / (found.counts.passes + found.checking + found.drafting), policy
 
     for title, curve in curves().items():
         alone, _ = speed(curve, 0.0, True, False)
@@ -144,7 +143,7 @@ def answers(name: str) -> list[str]:
 def main(
     target: str, draft: str, alignment: Path, dictionary: Path, name: str | None, language: str, most: int, tokens: int
 ) -> None:
-    """Record, replay, print and keep."""
+    """Replay, print and keep."""
     tokenizer = real_tokenizer(target)
     if name is None:
         documents = islice(
@@ -158,10 +157,8 @@ def main(
         texts.append(Text(ids[:begin], ids[begin : begin + tokens]))
     drafters = load_drafter(tokenizer, draft_model=draft, alignment=alignment, history=False)
     assert drafters is not None
-    bar = tqdm(total=sum(len(text.output) for text in texts), desc="places", leave=False, disable=None)
-    recording = record(texts, drafters.members[0], _DRAFTS, progress=bar.update)
-    bar.close()
-    for row in table(recording.texts, Dictionary(dictionary), recording):
+    drafters.members[0].longest = _DRAFTS
+    for row in table(texts, Dictionary(dictionary), RecordedModel(drafters.members[0])):
         click.echo("  ".join(f"{key} {value}" for key, value in row.items()))
         with RESULTS.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({"target": target, "text": name or language, **row}, ensure_ascii=False) + "\n")

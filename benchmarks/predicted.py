@@ -24,7 +24,7 @@ from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
 from spectool.measure.machines import machine_here
 from spectool.measure.predict import predict
-from spectool.measure.recorded import NO_COST, Text, record
+from spectool.measure.recorded import RecordedModel, Text
 from spectool.runtime import DrafterSet, load_drafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key
@@ -78,12 +78,12 @@ def one_run(path: str, sources: dict[str, Any], seed: int, language: str, count:
     texts = [Text(prompt, one.output) for prompt, one in zip(prompts, drafted, strict=True)]
     found = load_drafter(open_tokenizer(path), **sources)
     assert isinstance(found, DrafterSet)
-    machine, look_ups, recording, costs = next(iter(machine_here(path).values())), found.members[0], None, [NO_COST]
+    machine, model = machine_here(load_model(path, lazy=True)[0], path), None
     if draft := sources.get("draft_model"):
-        recording, model = record(texts, found.members[1]), found.members[1].cache
-        assert model is not None
-        costs = [*machine.draft_costs(model.model, draft)]
-    expected = predict(texts, machine, look_ups, recording, costs)
+        assert found.cache is not None
+        model = RecordedModel(found.members[1])
+        machine = machine._replace(draft=machine.draft_costs(found.cache.model, draft))
+    expected = predict(texts, machine, found.members[0], model)
     measured = plain / sum(one.seconds for one in drafted)
     return {"low": round(expected.low, 3), "measured": round(measured, 3), "high": round(expected.high, 3)}
 

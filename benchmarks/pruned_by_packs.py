@@ -22,7 +22,7 @@ from spectool.build.packs.stage import open_pack
 from spectool.build.pruning.sources import CountedPack, CountedText, Source
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec
 from spectool.corpora import Corpus, Document, open_corpus
-from spectool.measure.first_guesses import right_guesses, share, tokens_per_pass
+from spectool.measure.first_guesses import right_guesses
 from spectool.measure.table import table
 from spectool.runtime.loading import load_model
 from spectool.tokenization.opening import open_tokenizer
@@ -60,6 +60,17 @@ def pruned(model: Any, rows: mx.array, whole: Tokenizer, sources: Sequence[Sourc
     return replace(tokenizer, roles=replace(tokenizer.roles, bos=None if bos is None else new[bos]))
 
 
+def tokens_per_pass(right: Sequence[bool], drafts: int) -> float:
+    """Tokens that a pass makes of a text if each verifies up to that many drafts, which end at the first wrong one."""
+    at = passes = 0
+    while at < len(right):
+        accepted = 0
+        while accepted < drafts and at + accepted < len(right) and right[at + accepted]:
+            accepted += 1
+        at, passes = at + accepted + 1, passes + 1
+    return len(right) / max(1, passes)
+
+
 @click.command()
 @click.option("--draft", required=True)
 @click.option("--target", required=True)
@@ -90,10 +101,9 @@ def main(draft: str, target: str, train: list[tuple[str, str]], texts: list[tupl
                         documents.append(document.text[:_LONGEST])
                         size += len(verifier.encode(documents[-1]))
                 right = list(right_guesses(model, small, verifier, documents))
-                flat = np.concatenate(right).tolist()
-                speeds.setdefault((language, path), {})[kind] = tokens_per_pass(flat, _DRAFTS)
-                cells.append([" and ".join(chosen), path.rpartition("/")[2], f"{len(flat):,}", kind])
-                cells[-1] += [f"{small.size:,}", f"{share(right):.3f}", f"{speeds[language, path][kind]:.3f}"]
+                speeds.setdefault((language, path), {})[kind] = tokens_per_pass(right, _DRAFTS)
+                cells.append([" and ".join(chosen), path.rpartition("/")[2], f"{len(right):,}", kind])
+                cells[-1] += [f"{small.size:,}", f"{np.mean(right):.3f}", f"{speeds[language, path][kind]:.3f}"]
                 click.echo(" ".join(cells[-1]), err=True)
         for (_, path), each in speeds.items():
             click.echo(f"{' and '.join(chosen)}, {path.rpartition('/')[2]}: {each['pack'] / each['text']:.4f}")

@@ -1,10 +1,11 @@
 """What ``spectool predict`` does: reads a text, asks a draft model at its places, and replays it on each machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -17,27 +18,23 @@ from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
 from spectool.measure.chips import cheaper_weight_formats, chip_of
 from spectool.measure.drafts import require_smaller
+from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, on_a_draft_model, predict, spanning
-from spectool.measure.recorded import NO_COST, Recording, Text, first_right, record
+from spectool.measure.recorded import RecordedModel, Text
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, open_dictionaries
+from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, load_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
-from spectool.runtime.policy.record import DraftCost
 from spectool.tokenization.tokenizer import Tokenizer
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
 _TOKENS = 20_000  # replayed for a machine, unless said otherwise
-_SECONDS = 60.0  # in which a draft model is asked, likewise
+_SECONDS = 30.0  # in which a draft model is asked, likewise
 LOOK_UPS, MODEL, BOTH = "look-ups", "draft model", "both together"
-
-
-class Asked(NamedTuple):
-    """A draft model that was asked at every place of the text, and the least and the most that it costs by machine."""
-
-    recording: Recording
-    costs: Mapping[str, tuple[DraftCost, DraftCost]]
+Ways = Mapping[str, tuple[LookupDrafter | None, RecordedModel | None]]
+"""What drafts, by name; the one with all that was named is the last."""
 
 
 @dataclass
@@ -70,16 +67,23 @@ class Prediction:
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_TOKENS if machines else 0)
         documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-        texts = [Text((), ids) for ids in documents]
-        look_ups = self._look_ups(target, cautious=not machines)
-        model = self._asked(texts, target, machines) if self.draft_model else None
-        texts = texts if model is None else model.recording.texts
-        speeds = self._forecasts(texts, machines or {"": Machine()}, look_ups, model)
-        facts = self._speeds(speeds, machines, as_json) if machines else _without_machine(speeds)
-        if model is not None:
-            facts |= _about(model, texts, look_ups)
-        facts |= {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name}
-        facts |= _figures(speeds[list(speeds)[-1]]) | self._other_weights(as_json)
+        texts, about = [Text((), ids) for ids in documents], dict[str, Any]()
+        look_ups = self._look_ups(target, LEAST_OF_LOOKUPS if machines else _CAUTIOUS)
+        ways: dict[str, tuple[LookupDrafter | None, RecordedModel | None]] = {}
+        ways |= {LOOK_UPS: (look_ups, None)} if look_ups else {}
+        if self.draft_model:
+            model, machines = self._draft_model(self.draft_model, target, machines)
+            right, texts = self._asked(model, texts)
+            ways |= {MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
+            shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
+            about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
+            about["cost of a draft token"] = {name: each.cost_in_words for name, each in machines.items()}
+        speeds = self._forecasts(texts, ways, machines or {"": Machine()})
+        counts = spanning(list(speeds.values())[-1].values()).counts
+        facts = self._speeds(speeds, machines, as_json) if machines else _saved(counts)
+        facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
+        others = cheaper_weight_formats(self.chip, self.bits, self.mode) if self.chip else []
+        facts |= {"other weights": others} if others or (self.chip and as_json) else {}
         if not as_json:
             click.echo(f"{facts.pop('summary')}\n")
         show(facts, as_json)
@@ -99,83 +103,57 @@ class Prediction:
             raise click.UsageError("--draft-model: what a plain pass of experts takes is not known; measure it, --here")
 
     def _machines(self) -> dict[str, Machine]:
-        found = machine_here(self.tokenizer) if self.here and self.tokenizer else {}
+        found: dict[str, Machine] = {}
+        if self.here and self.tokenizer:
+            here = machine_here(load_model(self.tokenizer, lazy=True)[0], self.tokenizer)
+            found |= {here.costs.machine: here} if here.costs else {}
         if self.chip:
             asked: dict[str, Any] = {"experts": self.experts, "size": self.size, "context": self.context}
             found |= machines_on(self.chip, self.bits, self.mode, **asked)
         return found
 
-    def _look_ups(self, target: Tokenizer, *, cautious: bool) -> LookupDrafter | None:
-        least = _CAUTIOUS if cautious else LEAST_OF_LOOKUPS
+    def _look_ups(self, target: Tokenizer, least: float) -> LookupDrafter | None:
         least = least if self.min_probability is None else self.min_probability
         dictionaries = open_dictionaries(self.dictionaries, target)
         return LookupDrafter(dictionaries, self.history, least) if dictionaries or self.history else None
 
-    def _asked(self, texts: Sequence[Text], target: Tokenizer, machines: Mapping[str, Machine]) -> Asked:
-        """Ask the draft model at every place, for a minute unless the number of tokens is given."""
-        assert self.draft_model is not None
-        say(f"loading {self.draft_model}")
-        found = load_drafter(
-            target,
-            draft_model=self.draft_model,
-            alignment=self.alignment,
-            history=False,
-            min_probability=self.min_probability,
-        )
+    def _draft_model(
+        self, name: str, target: Tokenizer, machines: Mapping[str, Machine]
+    ) -> tuple[RecordedModel, dict[str, Machine]]:
+        """The draft model, and the machines with what it costs there."""
+        say(f"loading {name}")
+        sources: dict[str, Any] = {"alignment": self.alignment, "min_probability": self.min_probability}
+        found = load_drafter(target, draft_model=name, history=False, **sources)
         assert isinstance(found, DrafterSet) and found.cache is not None
+        model = found.cache.model
         for each in machines.values():
             if each.parameters is not None:
-                require_smaller(self.draft_model, get_total_parameters(found.cache.model), each.parameters)
-        costs = {name: each.draft_costs(found.cache.model, self.draft_model) for name, each in machines.items()}
-        tokens, began = sum(len(text.output) for text in texts), monotonic()
-        until = None if self.max_tokens else began + _SECONDS
-        title, total, unit = "asking the draft model", float(tokens if until is None else _SECONDS), "tokens"
-        with progress(title, total, unit if until is None else "s") as update:
-            shown = began
+                require_smaller(name, get_total_parameters(model), each.parameters)
+        costed = {on: each._replace(draft=each.draft_costs(model, name)) for on, each in machines.items()}
+        return RecordedModel(found.members[0]), costed
 
-            def advance(places: int) -> None:
-                nonlocal shown
-                now = monotonic()
-                update(places if until is None else now - shown)
-                shown = now
-
-            recording = record(
-                texts, found.members[0], progress=advance, more=lambda: until is None or monotonic() < until
-            )
-        return Asked(recording, costs)
+    def _asked(self, model: RecordedModel, texts: Sequence[Text]) -> tuple[list[bool], list[Text]]:
+        """Whether the first guess is right at each place, as far as there is time, and the texts up to there."""
+        right, until = list[bool](), monotonic() + _SECONDS
+        with progress("asking the draft model", sum(len(text.output) for text in texts), "tokens") as update:
+            for each in right_proposals(model, texts):
+                right.append(each)
+                update(1)
+                if not self.max_tokens and monotonic() > until:
+                    break
+        return right, list(_beginning(texts, len(right)))
 
     def _forecasts(
-        self,
-        texts: Sequence[Text],
-        machines: Mapping[str, Machine],
-        look_ups: LookupDrafter | None,
-        model: Asked | None,
+        self, texts: Sequence[Text], ways: Ways, machines: Mapping[str, Machine]
     ) -> dict[str, dict[str, Forecast]]:
-        """What each way of drafting gains, by way and machine; the one with all that was named is the last."""
-        recording = None if model is None else model.recording
-        named: dict[str, tuple[LookupDrafter | None, Recording | None]] = {}
-        if look_ups is not None:
-            named[LOOK_UPS] = look_ups, None
-        if recording is not None:
-            named[MODEL] = None, recording
-        if look_ups is not None and recording is not None:
-            named[BOTH] = look_ups, recording
+        """What each way of drafting gains, by way and machine."""
         steps = sum(len(text.output) for text in texts) * len(machines)
-        steps *= sum(1 if each[1] is None else 2 for each in named.values())
+        steps *= sum(1 if model is None else 2 for _, model in ways.values())
         with progress("replaying", steps, "tokens") as update:
+            forecast = partial(predict, texts, context=self.context, progress=update)
             return {
-                way: {
-                    name: predict(
-                        texts,
-                        machine,
-                        *drafters,
-                        (NO_COST,) if model is None or drafters[1] is None else model.costs[name],
-                        context=self.context,
-                        progress=update,
-                    )
-                    for name, machine in machines.items()
-                }
-                for way, drafters in named.items()
+                way: {name: forecast(machine, *drafters) for name, machine in machines.items()}
+                for way, drafters in ways.items()
             }
 
     def _speeds(
@@ -183,10 +161,9 @@ class Prediction:
     ) -> dict[str, Any]:
         """What to expect on the machines, and what is not known."""
         spans = {way: spanning(each.values()) for way, each in speeds.items()}
-        best = spans[list(spans)[-1]]
-        plain = [machine.plain for machine in machines.values() if machine.plain]
-        summary = best.sentence(*plain[:1])
-        if len(spans) == len((LOOK_UPS, MODEL, BOTH)):
+        best = list(spans.values())[-1]
+        summary = best.sentence(*(each.plain for each in machines.values() if each.plain))
+        if BOTH in spans:
             summary += f" {on_a_draft_model(spans[LOOK_UPS], spans[MODEL], best)}"
         measured = {each: None for one in machines.values() if one.row for each in one.row.chips}
         if self.chip and chip_of(self.chip) not in measured:
@@ -195,35 +172,27 @@ class Prediction:
         facts |= {"low": round(best.low, 3), "high": round(best.high, 3)} if as_json else {}
         if len(spans) > 1:
             facts["by drafter"] = {way: each.range for way, each in spans.items()}
-        facts["by measurement"] = {name: each.range for name, each in speeds[list(speeds)[-1]].items()}
+        facts["by measurement"] = {name: each.range for name, each in list(speeds.values())[-1].items()}
         unknown = [note for each in machines.values() for note in each.not_known(self.size, self.context)]
         if self.draft_model and self.chip:
             unknown.append("draft model: its cost is worked out from its bytes, the bandwidth and a time for each pass")
         return facts | {"not known": [*dict.fromkeys(unknown), *ALWAYS_UNKNOWN]}
 
-    def _other_weights(self, as_json: bool) -> dict[str, Any]:
-        others = cheaper_weight_formats(self.chip, self.bits, self.mode) if self.chip else []
-        return {"other weights": others} if others or (self.chip and as_json) else {}
+
+def _beginning(texts: Sequence[Text], tokens: int) -> Iterator[Text]:
+    """The first tokens of some texts."""
+    for text in texts:
+        if tokens > 0:
+            yield Text(text.prompt, text.output[:tokens])
+        tokens -= len(text.output)
 
 
-def _without_machine(speeds: Mapping[str, Mapping[str, Forecast]]) -> dict[str, Any]:
-    counts = spanning(next(iter(speeds.values())).values()).counts
+def _saved(counts: DraftStatistics) -> dict[str, Any]:
     saved = 1 - counts.passes / max(1, counts.tokens)
     return {"summary": f"{saved:.0%} fewer passes. What that gains depends on the machine: add --here, or --on CHIP."}
 
 
-def _about(model: Asked, texts: Sequence[Text], look_ups: LookupDrafter | None) -> dict[str, Any]:
-    """How often the first guesses of drafters are right, and what a draft token costs."""
-    right = {MODEL: round(model.recording.first_right, 3)}
-    if look_ups is not None:
-        right[LOOK_UPS] = round(first_right(texts, look_ups), 3)
-    costs = {name: f"{low.token:.3f} to {high.token:.3f} plain passes" for name, (low, high) in model.costs.items()}
-    return {"first guesses right": right, "cost of a draft token": costs}
-
-
-def _figures(forecasts: Mapping[str, Forecast]) -> dict[str, Any]:
-    """What was counted where most was drafted."""
-    counts = spanning(forecasts.values()).counts
+def _figures(counts: DraftStatistics) -> dict[str, Any]:
     figures = {
         "tokens per pass": counts.tokens_per_pass,
         "coverage": counts.coverage,
@@ -231,9 +200,8 @@ def _figures(forecasts: Mapping[str, Forecast]) -> dict[str, Any]:
         "acceptance": counts.acceptance_rate,
         "proposed per pass": counts.proposed / max(1, counts.passes),
     }
-    facts: dict[str, Any] = {"tokens": counts.tokens, "passes": counts.passes}
-    facts |= {name: round(figure, 4) for name, figure in figures.items()}
-    return facts | {"accepted by source": by_drafter(counts)}
+    rounded = {name: round(figure, 4) for name, figure in figures.items()}
+    return {"tokens": counts.tokens, "passes": counts.passes, **rounded, "accepted by source": by_drafter(counts)}
 
 
 def _sample_for(dictionaries: Sequence[Dictionary]) -> str:

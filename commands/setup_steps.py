@@ -37,10 +37,11 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
-from spectool.measure.drafts import advise, cached_draft, require_common, require_language, require_smaller
-from spectool.measure.first_guesses import right_guesses, right_look_ups, share
+from spectool.measure.drafts import advise, cached_draft, require_common, require_smaller
+from spectool.measure.first_guesses import right_guesses, right_proposals, share
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
+from spectool.measure.recorded import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, open_dictionaries
@@ -155,24 +156,24 @@ class Setup:
         if vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None:
             return name
         language = self.language.partition("-")[0]
-        text = f"sample:{language}" if language in sample_names() else next(iter(texts), "sample:all")
+        bundled = f"sample:{language}" if language in sample_names() else None
+        text = bundled or next(iter(texts), "sample:all")
         used = draft_name(name, [self.language]) if self.prune else name
         path, record = draft_path(used), read_record(draft_path(used))
-        asked = {"packs": described(packs), "files": [file for text in texts for file in _files(text)]}
+        asked = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
         kept = (
             record is not None
             and {each: record.inputs.get(each) for each in asked} == asked
             and record.fingerprints.get("whole") == draft.fingerprint
             and "forms" in record.statistics
         )
-        if not (self.prune and kept):
-            self._require_language(name, draft, target)
+        if bundled and not (self.prune and kept):
+            _require_language(name, draft, target, _passages(bundled))
         if self.prune:
 
             def make() -> None:
                 shutil.rmtree(path, ignore_errors=True)
-                sample = self._sample() or _passages(text)
-                finish = partial(keep_fastest, texts=sample, progress=say)
+                finish = partial(keep_fastest, texts=_passages(text), progress=say)
                 corpora = list(map(open_corpus, texts))
                 prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
 
@@ -184,26 +185,10 @@ class Setup:
         with suppress(ArtifactError):
             manifest = read_manifest(aligned)
             kept = (manifest.version, manifest.fingerprints) == (Alignment.version, sides)
-        self._step(
-            "align", aligned.name, kept, partial(build_alignment, draft, target, open_corpus(text), aligned, say)
-        )
+        align = partial(build_alignment, draft, target, open_corpus(text), aligned, say)
+        self._step("align", aligned.name, kept, align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used
-
-    def _sample(self) -> list[str]:
-        """Passages of the bundled text in the language; none if there is no such text."""
-        language = self.language.partition("-")[0]
-        return _passages(f"sample:{language}") if language in sample_names() else []
-
-    def _require_language(self, name: str, draft: Tokenizer, target: Tokenizer) -> None:
-        """Refuse a draft model that knows less of the language than look-ups, where a sample can tell."""
-        if not (sample := self._sample()):
-            return
-        look_ups = LookupDrafter(open_dictionaries(AUTO, target, quiet), history=True)
-        of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
-        of_look_ups = share(right_look_ups(look_ups, map(target.encode, sample)))
-        say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
-        require_language(name, of_draft, of_look_ups)
 
     def _doctor(self, name: str) -> None:
         found = known_costs(load_model(name, lazy=True)[0])
@@ -249,31 +234,19 @@ class Setup:
         options = {PLAIN: ["--num-draft-tokens", "0"], LOOK_UPS: [], DRAFT: alone, ALL: self.draft_options}[best]
         return shlex.join(["spectool", "generate", "--model", self.model, *options])
 
-    def _advice(self) -> list[str]:
-        """Forms of the model in which passes with drafts cost less on this machine."""
-        model = load_model(self.model, lazy=True)[0]
-        costs = known_costs(model)
-        return [] if costs is None else cheaper_here(model, costs)
-
-    def _draft_advice(self) -> str | None:
-        """Whether a draft model is expected to pay, where none was named and something is known of such models."""
-        if self.draft is None:
-            with suppress(SpectoolError):
-                return advise(load_model(self.model, lazy=True)[0], self.language).sentence(self.model, self.language)
-        return None
-
     def _print(self, run: Run | None, as_json: bool) -> None:
         verdict = Verdict([], _UNMEASURED) if run is None else verdict_of(run)
-        best, command = self.recommended(verdict)
-        if run is None:
-            command = self._command(ALL if self.draft else LOOK_UPS)
-        advice, draft_advice = self._advice(), self._draft_advice()
+        best, command = self.recommended(verdict) if run else (None, self._command(ALL if self.draft else LOOK_UPS))
+        model, draft_advice = load_model(self.model, lazy=True)[0], None
+        costs = known_costs(model)
+        advice = cheaper_here(model, costs) if costs else []
+        if self.draft is None:
+            with suppress(SpectoolError):  # nothing is known of such models
+                draft_advice = advise(model, self.language).sentence(self.model, self.language)
         if as_json:
             facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
-            show(
-                facts | {"run": run and str(run.path), "other_weights": advice, "draft_model": draft_advice},
-                as_json=True,
-            )
+            facts |= {"run": run and str(run.path), "other_weights": advice, "draft_model": draft_advice}
+            show(facts, as_json=True)
             return
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
         if run and verdict.pays is None:
@@ -303,6 +276,19 @@ def local(spec: str) -> str:
                 if stream.tell() >= _HUB_BYTES:
                     break
     return str(path)
+
+
+def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Sequence[str]) -> None:
+    """Refuse a draft model whose first guesses on a sample of the language are right less often than look-ups'."""
+    look_ups = LookupDrafter(open_dictionaries(AUTO, target, quiet), history=True)
+    of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
+    of_look_ups = share(right_proposals(look_ups, [Text((), target.encode(text)) for text in sample]))
+    say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
+    if of_draft < of_look_ups:
+        raise SpectoolError(
+            f"{name}: its first guesses are right in {of_draft:.0%} of the places of a text in this language, those of "
+            f"look-ups, which cost nothing, in {of_look_ups:.0%}. Take another draft model, or none"
+        )
 
 
 def _files(spec: str) -> list[dict[str, Any]]:

@@ -11,12 +11,10 @@ the time of curve(k + 1) + k c plain passes (Leviathan et al. 2023, section 3.3)
 import math
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, NamedTuple
 
 from spectool import SpectoolError
 from spectool.measure.machines import Machine, machines_for
@@ -33,37 +31,23 @@ _LARGEST = 0.5  # of the target's bytes or weights
 _FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
 _LONG = 3  # bytes: shorter tokens are in every vocabulary
 
-_Share = Annotated[float, Field(ge=0, le=1)]
-Right: TypeAlias = dict[str, dict[Literal["answers", "text"], _Share]]  # by language and kind of text
 
-
-class Draft(BaseModel):
+class Draft(NamedTuple):
     """A draft model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
-    ids: Annotated[tuple[str, ...], Field(min_length=1)]  # on the hub; the first is advised, all are recognised
-    megabytes: Annotated[int, Field(gt=0)]  # to download
-    parameters: Annotated[float, Field(gt=0)]  # billions of weights
-    pruned: Annotated[float, Field(gt=0)]  # of these, with the ids of one language
-    layers: Annotated[int, Field(gt=0)]
+    ids: Sequence[str]  # on the hub; the first is advised, all are recognised
+    megabytes: int  # to download
+    pruned: float  # billions of weights, with the ids of one language
+    layers: int
     licence: str
     accept: bool  # whether the licence has to be accepted on the hub
-    tokenizer: str
-    right: Right = Field(default_factory=dict)  # share of first guesses
+    right: Mapping[str, float]  # share of first guesses by language
 
     @property
     def weights(self) -> float:
         """Bytes that a pass reads once the model is pruned, which is also the memory that it takes."""
         return 1e9 * _BYTES * self.pruned
-
-
-class Table(BaseModel):
-    """What is known of draft models, and of look-ups."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    look_ups: Right
-    drafts: tuple[Draft, ...]
 
 
 class Advice(NamedTuple):
@@ -108,9 +92,10 @@ def _words(ends: tuple[float, float]) -> str:
 
 
 @cache
-def table() -> Table:
-    """The table; a row with an impossible value is pydantic's `ValidationError`, which names the field."""
-    return Table.model_validate(tomllib.loads((files("spectool.measure") / "drafts.toml").read_text(encoding="utf-8")))
+def table() -> tuple[list[Draft], dict[str, float]]:
+    """The draft models, and how often look-ups are right by language."""
+    found = tomllib.loads((files("spectool.measure") / "drafts.toml").read_text(encoding="utf-8"))
+    return [Draft(**each) for each in found["drafts"]], found["look_ups"]
 
 
 def cached_draft(model: Any, language: str) -> tuple[str, Advice]:
@@ -120,7 +105,7 @@ def cached_draft(model: Any, language: str) -> tuple[str, Advice]:
         SpectoolError: None of the table is there; says how to fetch the best one. Or nothing is known of what passes
             cost here.
     """
-    drafts = table().drafts
+    drafts, _ = table()
     names = {each.name: name for each in drafts for name in each.ids if cached_snapshot(name, "*.safetensors")}
     found = advise(model, language, [draft for draft in drafts if draft.name in names])
     if found.draft is None:
@@ -159,29 +144,23 @@ def advise(model: Any, language: str, drafts: Sequence[Draft] | None = None) -> 
     machines = machines_for(model)
     found = [
         _promised(draft, machines, language)
-        for draft in (table().drafts if drafts is None else drafts)
+        for draft in (table()[0] if drafts is None else drafts)
         if draft.right.get(language) and draft.weights <= _LARGEST * weight_bytes(model)
     ]
     return max(found, key=lambda each: sum(each.speed), default=Advice(None))
 
 
 def _promised(draft: Draft, machines: Sequence[Machine], language: str) -> Advice:
-    right, look_up = (_share(each, language) for each in (draft.right, table().look_ups))
+    right, look_up = draft.right[language], table()[1].get(language, 0.0)
     with_draft, look_ups, tokens = list[float](), list[float](), list[float]()
     for machine in machines:
-        costs = machine.cost_by_size(draft.weights, draft.layers)
-        tokens += [each.token for each in costs]
+        costs = machine.token_costs(draft.weights, draft.layers)
+        tokens += costs
         for share in machine.shares:
             look_ups.append(expected_speed(machine.curve, look_up, 0.0, share=share))
-            with_draft += [expected_speed(machine.curve, right, PASSES * each.token, share=share) for each in costs]
+            with_draft += [expected_speed(machine.curve, right, PASSES * cost, share=share) for cost in costs]
     speed, alone, cost = ((min(each), max(each)) for each in (with_draft, look_ups, tokens))
     return Advice(draft, speed, alone, cost, sum(speed) >= _WORTH * sum(alone))
-
-
-def _share(right: Right, language: str) -> float:
-    """Of a language, in answers if they were measured."""
-    shares = right.get(language, {})
-    return shares.get("answers", shares.get("text", 0.0))
 
 
 def require_smaller(name: str, draft: float, target: float) -> None:
@@ -208,17 +187,4 @@ def require_common(draft: Tokenizer, target: Tokenizer) -> None:
         raise SpectoolError(
             f"{draft.name}: only {len(ours & theirs):,} of {target.name}'s {len(ours):,} longer tokens are in its "
             "vocabulary, so it does not write the same languages. Take another draft model, or none"
-        )
-
-
-def require_language(name: str, right: float, look_ups: float) -> None:
-    """Refuse a draft model whose first guesses are right in a smaller share of places than those of look-ups.
-
-    Raises:
-        SpectoolError: It hardly knows the language.
-    """
-    if right < look_ups:
-        raise SpectoolError(
-            f"{name}: its first guesses are right in {right:.0%} of the places of a text in this language, those of "
-            f"look-ups, which cost nothing, in {look_ups:.0%}. Take another draft model, or none"
         )

@@ -1,6 +1,6 @@
-"""How often the first guess of a draft model, or of look-ups, is right on a text, in tokens of the target.
+"""How often first guesses are right on a text, in tokens of the target.
 
-The draft reads the whole text in one pass for each document, in its own tokens, which takes no alignment:
+A drafter is asked at each place. A draft model that is not aligned yet reads each text in one pass, in its own tokens:
 
     text       Na przykład w Pols|ce
     draft      |Na| przy|kład| w| Polsce|      guesses   Na, przy, kład, w, Polsk
@@ -15,6 +15,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool.measure.recorded import Text
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
@@ -27,8 +28,8 @@ def most_probable(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> list[i
     return [int(token) for token in mx.argmax(logits, axis=-1)]
 
 
-def right_guesses(model: Any, draft: Tokenizer, target: Tokenizer, texts: Iterable[str]) -> Iterator[list[bool]]:
-    """Yield for each text whether the first guess at each of its tokens in the target is right.
+def right_guesses(model: Any, draft: Tokenizer, target: Tokenizer, texts: Iterable[str]) -> Iterator[bool]:
+    """Yield for each token of texts in the target whether a draft model's first guess there is right.
 
     A text that one of the two tokenizers does not keep is left out.
     """
@@ -41,35 +42,22 @@ def right_guesses(model: Any, draft: Tokenizer, target: Tokenizer, texts: Iterab
             said = draft.token_bytes[guess] if guess < draft.size else b""
             same = common_prefix(said[-start:] if start < 0 else said, data[max(0, start) : end])
             right[max(0, start) : max(0, start) + same] = b"\1" * same
-        yield [all(right[max(0, start) : end]) for start, end in _places(target, tokens, data)]
+        yield from (all(right[max(0, start) : end]) for start, end in _places(target, tokens, data))
 
 
-def right_look_ups(drafter: Drafter, documents: Iterable[Sequence[int]]) -> Iterator[list[bool]]:
-    """Yield for each document, in ids of the target, whether the first guess of look-ups at each token is right."""
-    for tokens in documents:
-        drafter.start(())
-        right = list[bool]()
-        for token in tokens:
-            right.append(list(drafter.propose(1).tokens) == [token])
-            drafter.commit([token])
-        yield right
+def right_proposals(drafter: Drafter, texts: Iterable[Text]) -> Iterator[bool]:
+    """Yield for each token of texts whether the first token that a drafter proposes there is right."""
+    for text in texts:
+        drafter.start(text.prompt)
+        for token in text.output:
+            yield list(drafter.propose(1).tokens) == [token]
+            drafter.commit((token,))
 
 
-def share(right: Iterable[Sequence[bool]]) -> float:
+def share(right: Iterable[bool]) -> float:
     """The share of guesses that are right; 0 where there are none."""
-    found = [each for one in right for each in one]
+    found = list(right)
     return sum(found) / max(1, len(found))
-
-
-def tokens_per_pass(right: Sequence[bool], drafts: int) -> float:
-    """Tokens that a pass makes of a text if each verifies up to that many drafts, which end at the first wrong one."""
-    at = passes = 0
-    while at < len(right):
-        accepted = 0
-        while accepted < drafts and at + accepted < len(right) and right[at + accepted]:
-            accepted += 1
-        at, passes = at + accepted + 1, passes + 1
-    return len(right) / max(1, passes)
 
 
 def _places(tokenizer: Tokenizer, ids: Sequence[int], data: bytes) -> list[tuple[int, int]]:

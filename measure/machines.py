@@ -41,30 +41,56 @@ _SMALL_PASSES = 8
 APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
 
 
+NO_COST = DraftCost(0.0, 0.0)
+"""Of a draft model whose passes are counted, and whose time does not matter."""
+
+
 class Machine(NamedTuple):
-    """What passes cost somewhere."""
+    """What passes of a model cost somewhere.
+
+    Attributes:
+        curve: What a pass takes by its rows.
+        shares: Of what passes take more than plain ones: times as much as the curve says, at least and at most.
+        weights: Bytes that a plain pass reads.
+        parameters: Number of the model's weights.
+        noise: Of the time that a text takes, as a share of it.
+        row: What was published of a ``chip``.
+        costs: What was measured here.
+        draft: The least and the most that a draft model costs.
+    """
 
     curve: PassCurve = FREE
-    shares: tuple[float, float] = 1.0, 1.0  # of what passes take more than plain ones: by which it may be wrong
-    row: ChipCosts | None = None  # what was published
-    context: int = 0  # the longest that was measured
-    noise: float = 0.0  # of the time that a text takes, as a share of it
-    plain: float | None = None  # tokens a second without drafts, after a short context, if that is known
-    weights: float | None = None  # bytes that a plain pass of the model reads
-    parameters: float | None = None  # number of its weights
+    shares: tuple[float, float] = 1.0, 1.0
+    weights: float | None = None
+    parameters: float | None = None
+    noise: float = 0.0
+    row: ChipCosts | None = None
     chip: str = ""
-    costs: PassCosts | None = None  # what was measured here
+    costs: PassCosts | None = None
+    draft: tuple[DraftCost, DraftCost] = NO_COST, NO_COST
+
+    @property
+    def plain(self) -> float | None:
+        """Tokens a second without drafts, after a short context, if that was measured."""
+        return 1 / self.costs.plain[min(self.costs.plain)] if self.costs else None
+
+    @property
+    def cost_in_words(self) -> str:
+        """What a token of the draft model costs."""
+        low, high = self.draft
+        return f"{low.token:.3f} to {high.token:.3f} plain passes"
 
     def not_known(self, size: float | None, context: int) -> Iterator[str]:
         """What may differ from the measurement, in words."""
         measured = self.row and self.row.parameters
+        depths = self.row.curves if self.row else self.costs.seconds if self.costs else {0: FREE}
         if self.row and self.row.scope == "matrix":
             yield "model: where one matrix was measured, --size and --context change nothing; the rest depends on them"
-        elif context > self.context:
-            yield f"context: measured after {self.context:,} tokens; after {context:,}, passes over more rows cost more"
+        elif context > max(depths):
+            yield f"context: measured after {max(depths):,} tokens; after {context:,}, passes over more rows cost more"
         if measured and not size:
             yield "size: give yours with --size, which leaves out measurements of far other sizes"
-        elif measured and size and not _near(size, self.row):
+        elif self.row and measured and size and not _near(size, self.row):
             yield f"size: measured with {measured:g} billion weights, not {size:g}"
 
     def draft_costs(self, draft: Any, name: str) -> tuple[DraftCost, DraftCost]:
@@ -77,22 +103,19 @@ class Machine(NamedTuple):
             if self.weights is None:
                 raise SpectoolError("what a draft model costs depends on the size of yours: give it with --size")
             return cost_range(self.chip, weight_bytes(draft), self.weights)
-        costs = known_costs(draft)
-        if costs is None or not costs.whole:
-            models = f"--model {shlex.quote(self.costs.model)} --draft-model {shlex.quote(name)}"
-            raise SpectoolError(f"{name} was not measured on {machine_name()}. Run: spectool doctor {models}")
-        cost = measured_draft_cost(costs, self.costs)
+        more = f"{shlex.quote(self.costs.model)} --draft-model {shlex.quote(name)}"
+        cost = measured_draft_cost(_measured(draft, name, more), self.costs)
         low, high = (cost._replace(token=share * cost.token, reading=share * cost.reading) for share in MEASURED)
         return low, high
 
-    def cost_by_size(self, weights: float, layers: int) -> tuple[DraftCost, DraftCost]:
-        """The same of a draft model that is not here, by the bytes of its weights and the number of its layers."""
+    def token_costs(self, weights: float, layers: int) -> tuple[float, float]:
+        """Plain passes that a token of a draft model may cost which is not here, by its bytes and layers."""
         assert self.weights is not None
         if self.costs is None:
-            return cost_range(self.chip, weights, self.weights)
-        plain, read = self.costs.plain[min(self.costs.plain)], weights / self.weights
-        low, high = (read + share * layers * seconds_of_a_layer() / plain for share in _LAYERS)
-        return DraftCost(low, low / 8), DraftCost(high, high / 8)
+            low, high = cost_range(self.chip, weights, self.weights)
+            return low.token, high.token
+        layer = layers * seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
+        return weights / self.weights + _LAYERS[0] * layer, weights / self.weights + _LAYERS[1] * layer
 
 
 @cache
@@ -103,6 +126,25 @@ def seconds_of_a_layer() -> float:
     return min(passes.run_plain() for _ in range(_SMALL_PASSES)) / len(model.layers)
 
 
+def _measured(model: Any, name: str, command: str) -> PassCosts:
+    """What `spectool doctor` has measured of a model here; ``command`` is what to give it as --model."""
+    costs = known_costs(model)
+    if costs is None or not costs.whole:
+        raise SpectoolError(f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {command}")
+    return costs
+
+
+def machine_here(model: Any, name: str) -> Machine:
+    """What `spectool doctor` has measured on this machine of an MLX model that the user calls ``name``.
+
+    Raises:
+        SpectoolError: It has not.
+    """
+    costs = _measured(model, name, shlex.quote(name))
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
+    return Machine(curve, MEASURED, weight_bytes(model), get_total_parameters(model), APART, costs=costs)
+
+
 def machines_for(model: Any) -> list[Machine]:
     """What passes of an MLX model cost on this machine, as `spectool doctor` has measured it or others its chip.
 
@@ -110,33 +152,10 @@ def machines_for(model: Any) -> list[Machine]:
         SpectoolError: Nobody has.
     """
     costs = known_costs(model)
-    if costs is not None and costs.whole:
-        return [_measured(model, costs)]
+    if (costs is not None and costs.whole) or not chip_of(chip := chip_name()):
+        return [machine_here(model, "MODEL")]
     bits, mode, _ = weights_form(model)
-    if not chip_of(chip := chip_name()):
-        raise SpectoolError(f"this model was not measured on {machine_name()}. Run: spectool doctor --model MODEL")
     return list(machines_on(chip, bits, mode, size=get_total_parameters(model) / 1e9).values())
-
-
-def _measured(model: Any, costs: PassCosts) -> Machine:
-    curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    machine = Machine(curve, MEASURED, None, max(costs.seconds), APART, 1 / costs.plain[min(costs.plain)])
-    return machine._replace(weights=weight_bytes(model), parameters=get_total_parameters(model), costs=costs)
-
-
-def machine_here(name: str) -> dict[str, Machine]:
-    """What `spectool doctor` has measured of a model on this machine, by the machine.
-
-    Raises:
-        SpectoolError: It has not.
-    """
-    model = load_model(name, lazy=True)[0]
-    costs = known_costs(model)
-    if costs is None or not costs.whole:
-        raise SpectoolError(
-            f"{name} was not measured on {machine_name()}. Run: spectool doctor --model {shlex.quote(name)}"
-        )
-    return {costs.machine: _measured(model, costs)}
 
 
 def machines_on(
@@ -167,21 +186,17 @@ def machines_on(
         rows = [row for row in rows if row.parameters is None or _near(size, row)] or rows
         if any(_near(size, row) and min(row.curves) <= max(_SHORT, context) for row in rows):
             rows = [row for row in rows if row.scope != "matrix"]
-    return {row.title: _published(row, name, size) for row in rows}
+    found = {}
+    for row in rows:
+        billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
+        weights, parameters = (billions and each * billions for each in (1e9 / 8 * read_bits(bits, mode), 1e9))
+        found[row.title] = Machine(row.curve, shares, weights, parameters, row=row, chip=name)
+    return found
 
 
-def _published(row: ChipCosts, chip: str, size: float | None) -> Machine:
-    """A chip on which passes cost what a row says."""
-    billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
-    weights = billions * 1e9 / 8 * read_bits(row.bits, row.mode) if billions else None
-    return Machine(
-        row.curve, shares, row, max(row.curves), weights=weights, parameters=billions and 1e9 * billions, chip=chip
-    )
-
-
-def _near(size: float, row: ChipCosts | None) -> bool:
+def _near(size: float, row: ChipCosts) -> bool:
     """Whether a model of that many billions of weights was measured, or one of another size that is not far off."""
-    return row is not None and row.parameters is not None and 1 / _FAR <= size / row.parameters <= _FAR
+    return row.parameters is not None and 1 / _FAR <= size / row.parameters <= _FAR
 
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:

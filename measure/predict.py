@@ -1,15 +1,15 @@
 """What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from spectool.measure.machines import Machine
-from spectool.measure.recorded import NO_COST, Recording, Text, play
+from spectool.measure.recorded import RecordedModel, Text, play
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.policy.curve import FREE
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.policy.record import DraftCost
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
@@ -64,8 +64,7 @@ def predict(
     texts: Sequence[Text],
     machine: Machine,
     look_ups: Drafter | None = None,
-    recording: Recording | None = None,
-    costs: Sequence[DraftCost] = (NO_COST,),
+    model: RecordedModel | None = None,
     *,
     context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
@@ -73,20 +72,19 @@ def predict(
     """Replay texts with the policy that generates here.
 
     Args:
-        texts: What to replay, each after its prompt; of a recording, its ``texts``.
-        machine: Where.
+        texts: What to replay, each after its prompt.
+        machine: Where, with what a draft model costs there.
         look_ups: Dictionary and history.
-        recording: What a draft model proposes.
-        costs: The least and the most that its passes may cost.
+        model: A draft model.
         context: Tokens before each prompt.
         progress: Called with the tokens that were replayed since the last time.
     """
-    low = high = 0.0
-    for cost in costs:
+    low, high = math.inf, 0.0
+    for cost in machine.draft if model else machine.draft[:1]:
         policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
-        played = play(texts, policy, look_ups, recording, cost, context=context, progress=progress)
+        played = play(texts, policy, look_ups, model, cost, context=context, progress=progress)
         counts = played.counts
         cheap, dear = (counts.passes + share * played.checking + played.drafting for share in machine.shares)
-        slowest, fastest = counts.tokens / (dear + _LOOP * counts.passes), counts.tokens / max(1.0, cheap)
-        low, high = min(low or slowest, slowest), max(high, fastest)
+        low = min(low, counts.tokens / (dear + _LOOP * counts.passes))
+        high = max(high, counts.tokens / max(1.0, cheap))
     return Forecast(low / (1 + machine.noise), high * (1 + machine.noise), counts)

@@ -11,7 +11,8 @@ from mlx.utils import tree_flatten
 from spectool.commands.prune_draft import in_form
 from spectool.corpora import open_corpus
 from spectool.measure import forms
-from spectool.measure.first_guesses import most_probable, right_guesses, right_look_ups, share, tokens_per_pass
+from spectool.measure.first_guesses import most_probable, right_guesses, right_proposals, share
+from spectool.measure.recorded import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model
@@ -42,9 +43,9 @@ def test_a_token_of_the_target_is_right_where_the_draft_guesses_all_of_its_bytes
         for text in TEXTS:
             ids = draft.encode(text)
             wrong = {at for at in range(len(ids)) if rng.random() < 0.2}
-            (right,) = right_guesses(Oracle(ids, draft.size, set()), draft, target, [text])
+            right = list(right_guesses(Oracle(ids, draft.size, set()), draft, target, [text]))
             assert all(right), f"seed {SEED}: {text}"
-            (right,) = right_guesses(Oracle(ids, draft.size, wrong), draft, target, [text])
+            right = list(right_guesses(Oracle(ids, draft.size, wrong), draft, target, [text]))
             assert len(right) == len(target.encode(text)) and (not wrong or not all(right)), f"seed {SEED}: {text}"
             if target is draft:
                 assert all(right[at] for at in range(len(ids)) if at not in wrong), f"seed {SEED}: {text}"
@@ -56,16 +57,15 @@ def test_guesses_are_those_of_plain_passes() -> None:
     ids = tokenizer.encode(TEXTS[0])[:40]
     alone = [int(mx.argmax(model(mx.array([[tokenizer.roles.bos, *ids[:at]]]))[0, -1])) for at in range(len(ids))]
     assert most_probable(model, tokenizer, ids) == alone
-    (right,) = right_guesses(model, tokenizer, tokenizer, [tokenizer.bytes_of(ids).decode()])
+    right = list(right_guesses(model, tokenizer, tokenizer, [tokenizer.bytes_of(ids).decode()]))
     assert sum(right) >= sum(guess == token for guess, token in zip(alone, ids, strict=True)) > 0
 
 
-def test_look_ups_are_asked_at_every_token_and_passes_end_at_the_first_wrong_draft() -> None:
-    (right,) = right_look_ups(LookupDrafter(None, True), [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 9, 4]])
-    assert right == [False] * 5 + [True] * 5 + [False, False]
-    assert share([right, [True, True]]) == 7 / 14 and share([]) == 0
-    assert tokens_per_pass([True] * 10, 4) == 5 and tokens_per_pass([False] * 10, 4) == 1
-    assert tokens_per_pass([True, False, True, True, False, False], 4) == 2
+def test_look_ups_are_asked_at_every_token() -> None:
+    text = Text([7, 1], [2, 3, 4, 1, 2, 3, 4, 1, 2, 9, 4])
+    right = list(right_proposals(LookupDrafter(None, True), [text]))
+    assert right == [False] * 4 + [True] * 5 + [False, False]
+    assert share(right) == 5 / 11 and share([]) == 0
 
 
 @pytest.mark.parametrize("least", [0.0, 0.95])

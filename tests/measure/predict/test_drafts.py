@@ -1,26 +1,16 @@
 """The table of draft models, what it promises on a machine, and which draft models are refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import mlx.nn as nn
 import pytest
-from pydantic import ValidationError
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool import SpectoolError
 from spectool.measure import drafts, machines
-from spectool.measure.drafts import (
-    Draft,
-    advise,
-    cached_draft,
-    expected_speed,
-    require_common,
-    require_language,
-    require_smaller,
-)
+from spectool.measure.drafts import Draft, advise, cached_draft, expected_speed, require_common, require_smaller
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key
@@ -38,18 +28,7 @@ REPLAYED = [
     ({1: 1, 3: 1.11, 5: 1.45, 8: 2.2, 12: 3.2}, (1.36, 1.53, 1.46, 1.30)),
     ({1: 1, 16: 3.55}, (1.20, 1.34, 1.28, 1.15)),
 ]
-SMALL = Draft(
-    name="Demo",
-    ids=("owner/demo",),
-    megabytes=1,
-    parameters=0.0001,
-    pruned=0.0001,
-    layers=2,
-    licence="Apache 2.0",
-    accept=False,
-    tokenizer="demo",
-    right={"pl": {"text": 0.8}},
-)
+SMALL = Draft("Demo", ["owner/demo"], 1, pruned=0.0001, layers=2, licence="Apache 2.0", accept=False, right={"pl": 0.8})
 
 
 def large_model() -> Any:
@@ -65,23 +44,6 @@ def test_what_is_promised_is_about_what_replays_gain(points: dict[int, float], s
     assert expected_speed(curve, look_ups, 0.0) == pytest.approx(speeds[0], rel=0.05)
     for token, speed in zip((0.03, 0.05, 0.1), speeds[1:], strict=True):
         assert expected_speed(curve, right, drafts.PASSES * token) == pytest.approx(speed, rel=0.08)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("ids", []),
-        ("megabytes", 0),
-        ("pruned", -1),
-        ("right", {"pl": {"answers": 1.5}}),
-        ("right", {"pl": {"news": 0.5}}),
-    ],
-)
-def test_impossible_values_are_refused_by_name(field: str, value: object) -> None:
-    row = json.loads(SMALL.model_dump_json())
-    assert Draft.model_validate(row) == SMALL
-    with pytest.raises(ValidationError, match=field):
-        Draft.model_validate(row | {field: value})
 
 
 @pytest.mark.parametrize(("chip", "pays"), [("M4 Pro", True), ("M1 Ultra", False), ("M3 Ultra", False)])
@@ -127,9 +89,6 @@ def test_draft_models_that_cannot_pay_are_refused() -> None:
     require_smaller("D", 1e8, 2.5e8)
     with pytest.raises(SpectoolError, match="D: it has 200 million weights, more than half of the 250 million"):
         require_smaller("D", 2e8, 2.5e8)
-    require_language("D", 0.4, 0.3)
-    with pytest.raises(SpectoolError, match=r"right in 5% .* in 30%"):
-        require_language("D", 0.05, 0.3)
     target = open_tokenizer(demo_path("target"))
     require_common(open_tokenizer(demo_path("other")), target)
     alphabet = {symbol: byte for byte, symbol in enumerate(byte_symbols())}

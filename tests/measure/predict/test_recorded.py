@@ -9,7 +9,8 @@ import pytest
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.pruning.stage import prune_model
 from spectool.corpora import open_corpus, sample_path
-from spectool.measure.recorded import Text, play, record
+from spectool.measure.first_guesses import right_proposals, share
+from spectool.measure.recorded import RecordedModel, Text, play
 from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
@@ -56,9 +57,9 @@ def models(kind: str, pair: tuple[Path, Path], least: float) -> DrafterSet:
 def test_a_recorded_model_takes_what_the_model_takes(
     kind: str, least: float, pair: tuple[Path, Path], texts: list[Text]
 ) -> None:
-    recording = record(texts, models(kind, pair, least).members[0], LIMIT)
-    assert recording.places == sum(len(text.output) for text in texts)
-    seen = set()
+    (model,) = models(kind, pair, least).members
+    model.longest = LIMIT
+    recorded, seen = RecordedModel(model), set()
     for name, points in CURVES.items():
         for cost in (DraftCost(0.02, 0.002), DraftCost(0.3, 0.04)):
             for look_ups in (False, True):
@@ -69,7 +70,7 @@ def test_a_recorded_model_takes_what_the_model_takes(
                 lookup = LookupDrafter(None, True, 0.05) if look_ups else None
                 members = [*([LookupDrafter(None, True, 0.05)] if look_ups else []), *live]
                 outputs, prompts = [text.output for text in texts], [text.prompt for text in texts]
-                replayed = play(texts, policies[0], lookup, recording, cost)
+                replayed = play(texts, policies[0], lookup, recorded, cost)
                 assert replayed.counts == replay(outputs, DrafterSet(members), policies[1], prompts=prompts)
                 assert (replayed.drafting > 0) == any(each.passes for each in live), (name, cost)
                 seen.add((replayed.counts.passes, "model" in replayed.counts.proposed_by))
@@ -77,16 +78,12 @@ def test_a_recorded_model_takes_what_the_model_takes(
 
 
 @pytest.mark.nightly
-def test_fixed_lengths_and_what_was_not_recorded(pair: tuple[Path, Path], texts: list[Text]) -> None:
-    recording = record(texts, models("another", pair, 0.0).members[0], 4)
+def test_fixed_lengths(pair: tuple[Path, Path], texts: list[Text]) -> None:
+    recorded = RecordedModel(models("another", pair, 0.0).members[0])
     for length in (1, 4):
         live = models("another", pair, 0.0)
-        found = play(texts, length, None, recording).counts
+        found = play(texts, length, None, recorded).counts
         assert found == replay([text.output for text in texts], live, length, prompts=[text.prompt for text in texts])
-    with pytest.raises(ValueError, match="recorded up to 4"):
-        play(texts, 5, None, recording)
-    with pytest.raises(ValueError, match="nothing was recorded"):
-        play([Text(texts[1].output, texts[1].prompt)], 2, None, recording)
 
 
 class Every(Drafter):
@@ -119,10 +116,12 @@ def test_shares_and_times_are_those_that_can_be_counted() -> None:
     rng = Random(seed)
     text = Text(list(range(20)), list(range(20, 120)))
     wrong = set(rng.sample(range(20, 120), 30))
-    recording = record([text], Every(text, wrong), 3)
-    assert recording.first_right == 0.7
-    cost = DraftCost(0.25, 0.125)
-    found = play([text], 3, None, recording, cost)
+    every, cost = Every(text, wrong), DraftCost(0.25, 0.125)
+    assert share(right_proposals(RecordedModel(every), [text])) == 0.7
+    recorded = RecordedModel(every)
+    found = play([text], 3, None, recorded, cost)
+    asked = every.made
+    assert play([text], 3, None, recorded, cost) == found and every.made == asked > 0, "it is asked once"
     at, unread, drafting, asked = 20, 20, 0.0, 0
     while at < 120:
         drafting += max(0.25, 0.125 * unread) + 0.25  # two passes, the first of which reads
@@ -130,4 +129,3 @@ def test_shares_and_times_are_those_that_can_be_counted() -> None:
         at, unread, asked = at + right + 1, right + 1, asked + 1
     assert found.counts.passes == asked and found.checking == 0.0
     assert found.drafting == pytest.approx(drafting)
-    assert found.tokens_per_plain_pass == pytest.approx(100 / (asked + drafting))
