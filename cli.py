@@ -72,7 +72,7 @@ def _imported(name: str) -> click.Command:
 @click.group(
     cls=_LazyGroup,
     purposes=_PURPOSES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(__version__, prog_name="spectool")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

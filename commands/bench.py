@@ -1,5 +1,6 @@
 """The command ``bench``: drafters measured on this machine, and a page that says whether drafting pays."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
     from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of
     from spectool.measure.bench.run import run_benchmark
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
     follow_rank_0(settings["model"], settings["pipeline"])
     named: dict[str, DrafterSpec] = {}
     for text in drafters:

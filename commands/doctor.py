@@ -1,6 +1,8 @@
 """The command ``doctor``."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import takewhile
 from textwrap import fill
 from typing import Any
 
@@ -9,17 +11,18 @@ import click
 from spectool.artifacts.atomic import require_writable
 from spectool.commands.shared.console import say, say_next, show
 from spectool.commands.shared.load_model import check_model
+from spectool.commands.shared.model_options import draft_model_option, model_option
 from spectool.commands.shared.options import Finite, command, option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.table import table
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 
-_BAR = 24  # characters of a pass as long as the longest one
+_NEARLY_FREE = 1.1  # times a pass over one row
 
 
 @command("doctor")
-@option("--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id.")
-@option("--draft-model", "--draft", "draft", metavar="D", help="Draft model to measure as well: directory or hub id.")
+@model_option()
+@draft_model_option(help="Draft model to measure as well: directory or hub id.")
 @option(
     "--seconds",
     type=Finite(0.1, 600),
@@ -33,7 +36,7 @@ _BAR = 24  # characters of a pass as long as the longest one
 @pipeline_option()
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
 def doctor(
-    model: str, draft: str | None, seconds: float | None, exact: bool, pipeline: bool, share: bool, as_json: bool
+    model: str, draft_model: str | None, seconds: float | None, exact: bool, pipeline: bool, share: bool, as_json: bool
 ) -> None:
     """Measure what drafts cost on this machine, and save it for later commands.
 
@@ -50,40 +53,38 @@ def doctor(
     from spectool.runtime.loading import load_model
 
     follow_rank_0(model, pipeline)
-    names = {"target": model} | ({"draft": draft} if draft else {})
+    names = {"target": model} | ({"draft": draft_model} if draft_model else {})
     for name in names.values():
         check_model(name)
     require_writable(costs_path("new"))
-    costs: dict[str, PassCosts] = {}
-    rows: list[str] = []
-    advice: list[str] = []
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks
+    costs: dict[str, PassCosts] = {}
+    advice: list[str] = []
     for role, name in names.items():
         loaded, costs[role] = measured(name, seconds, exact, pipeline if role == "target" else None)
         if share:
-            rows.append(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
+            click.echo(row_to_share(loaded, costs[role]).model_dump_json(exclude_defaults=True))
         if role == "target":
             advice = cheaper_here(loaded, costs[role])
         del loaded
     if share:
-        click.echo("\n".join(rows))
-        if not draft:
+        if not draft_model:
             say(
                 "What passes of a small model take is hardly known of any chip. If you have Gemma 3 270M, send a line "
                 "of it, too: spectool doctor --model google/gemma-3-270m-it --share"
             )
         return
-    draft_pass = costs["draft"].curve[1] if draft else 0.0
+    draft_pass = costs["draft"].curve[1] if draft_model else 0.0
     lengths = _lengths(costs["target"], draft_pass)
     if as_json:
         more = {"lengths": lengths, "other_weights": advice}
         show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
-    _print(costs["target"], lengths, draft_pass)
-    for note in advice:
+    click.echo(f"\n{costs['target'].model} on {costs['target'].machine}\n\n{_table(costs['target'], lengths)}\n")
+    for note in [*_notes(costs["target"], lengths, draft_pass), *advice]:
         click.echo(fill(note, 100))
-    say_next(["generate", "--model", model, *(["--draft-model", draft] if draft else [])])
+    say_next(["generate", "--model", model, *(["--draft-model", draft_model] if draft_model else [])])
 
 
 def measured(
@@ -121,44 +122,37 @@ def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
     ]
 
 
-def _print(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> None:
-    """The table, with a plot in its last column, and what it means."""
-    from spectool.measure.doctor import nearly_free
-
-    rows: list[list[str]] = []
-    longest = max(length["plain_passes"] for length in lengths)
+def _table(costs: PassCosts, lengths: list[dict[str, Any]]) -> str:
+    depths, rows = sorted(costs.seconds), list[list[str]]()
     for length in lengths:
-        times = [length["milliseconds"].get(depth) for depth in sorted(costs.seconds)]
+        times = [f"{length['milliseconds'][depth]:.1f}" if depth in length["milliseconds"] else "" for depth in depths]
         needed = length["break_even"]
         right = f"{needed:.0%}" if needed else "never pays" if length["draft_tokens"] else ""
-        bar = "▇" * max(1, round(_BAR * length["plain_passes"] / longest))
-        bits = "same" if length["same_bits"] else ""
-        shown = ["" if time is None else f"{time:.1f}" for time in times]
-        rows.append([str(length["draft_tokens"]), *shown, right, bits, bar.ljust(_BAR)])
-    heads = [f"ms at {depth:,}" for depth in sorted(costs.seconds)]
-    click.echo(f"\n{costs.model} on {costs.machine}\n")
-    click.echo(table(["draft tokens", *heads, "must be right", "bits", "time".ljust(_BAR)], rows) + "\n")
-    free = nearly_free(costs.curve)
-    notes = [f"Draft tokens that are nearly free, because their pass takes less than 10% longer: {free}."]
+        rows.append([str(length["draft_tokens"]), *times, right, "same" if length["same_bits"] else ""])
+    return table(["draft tokens", *(f"ms at {depth:,}" for depth in depths), "must be right", "bits"], rows)
+
+
+def _notes(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> Iterator[str]:
+    """What the table means, and what it does not say."""
+    free = list(takewhile(lambda length: length["plain_passes"] <= _NEARLY_FREE, lengths))[-1]["draft_tokens"]
+    yield f"Draft tokens that are nearly free, because their pass takes less than 10% longer: {free}."
     if draft_pass:
         share = draft_pass / costs.curve[1]
-        notes.append(
+        yield (
             f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
             "the shares that must be right include it."
         )
     if not costs.final:
-        notes.append(
+        yield (
             "This is not final: other programs kept the machine busy, so some times are too long. Passes are measured "
             "again when the model next drafts; or close other programs, and run `doctor` again."
         )
     if not all(length["same_bits"] for length in lengths):
-        notes.append(
+        yield (
             "Without “same”, a pass over that many tokens rounds differently from passes over one, so two tokens with "
             "nearly equal logits may change places, or there was no time to compare."
         )
     if costs.exact:
         found = costs.longest_exact
         what = f"drafts are {found} token{'s' * (found > 1)} long at most" if found else "the model is decoded plainly"
-        notes.append(f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again.")
-    for note in notes:
-        click.echo(fill(note, 100))
+        yield f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again."

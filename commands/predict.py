@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.model_options import min_draft_prob_option
+from spectool.commands.shared.model_options import alignment_option, draft_model_option, min_draft_prob_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option, tokenizer_option
 
 _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
@@ -28,15 +28,8 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 )
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
 @option("--history/--no-history", default=True, help="Draft from the text too.", heading="Drafting")
-@option(
-    "--draft-model",
-    "--draft",
-    "draft_model",
-    metavar="D",
-    help="Draft model to try as well: directory or hub id.",
-    heading="Drafting",
-)
-@path_option("--alignment", metavar="FILE", help="Output of `spectool align` for it.", heading="Drafting")
+@draft_model_option(help="Draft model to try as well: directory or hub id.", heading="Drafting")
+@alignment_option(help="Output of `spectool align` for it.", heading="Drafting")
 @option("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.", heading="Machine")
 @option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
 @option("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.", heading="Machine")

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from spectool.commands.shared.model_options import draft_model_option
 from spectool.commands.shared.options import Finite, command, language_code, option
 
 
@@ -24,12 +25,8 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
     metavar="FILE",
     help="Counts of the language; may be repeated. By default the bundled one, if there is one.",
 )
-@option(
-    "--draft-model",
-    "--draft",
-    "draft",
-    metavar="D",
-    help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache.",
+@draft_model_option(
+    help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache."
 )
 @option("--prune/--no-prune", default=True, help="Remove tokens that the draft model does not need.")
 @option(

@@ -73,7 +73,7 @@ class Setup:
     language: str
     corpora: Sequence[str]
     packs: Sequence[str]
-    draft: str | None
+    draft_model: str | None
     prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
@@ -82,7 +82,7 @@ class Setup:
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
         target = self._checked()
-        draft = None if self.draft in (None, AUTO) else self._fitting(str(self.draft), target)
+        draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model), target)
         packs, texts = self._sources()
         named_tokenizer(self.model)  # for `inspect`
         for pack in packs:
@@ -90,12 +90,12 @@ class Setup:
         for text in texts:
             self._dictionary(target, text, open_corpus(text), [], {"files": _files(text)})
         self._doctor(self.model)
-        if self.draft == AUTO:
-            self.draft, found = cached_draft(load_model(self.model, lazy=True)[0], self.language)
+        if self.draft_model == AUTO:
+            self.draft_model, found = cached_draft(load_model(self.model, lazy=True)[0], self.language)
             say(found.sentence(self.model, self.language))
-            draft = self._fitting(self.draft, target)
-        if self.draft is not None and draft is not None:
-            used = self._prepare(self.draft, draft, target, packs, texts)
+            draft = self._fitting(self.draft_model, target)
+        if self.draft_model is not None and draft is not None:
+            used = self._prepare(self.draft_model, draft, target, packs, texts)
             self.draft_options = ["--draft-model", used]
             self._doctor(used)
         measurable = self.language in LANGUAGES or texts
@@ -107,7 +107,7 @@ class Setup:
             corpus = open_text(spec)  # says which files are left out
             if corpus.files:
                 list(islice(corpus, _READ_FIRST))
-        for name in (self.model, self.draft):
+        for name in (self.model, self.draft_model):
             if name not in (None, AUTO):
                 model_directory(name)  # which may have to be fetched
         return open_tokenizer(self.model)
@@ -199,7 +199,7 @@ class Setup:
         """Measure all drafters, on as many prompts as there is time for."""
         costs = known_costs(load_model(self.model, lazy=True)[0])
         assert costs is not None  # measured now, or kept
-        drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft else [])]
+        drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft_model else [])]
         step = (1 + len(drafters)) * costs.curve[1]  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
         found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
@@ -236,11 +236,13 @@ class Setup:
 
     def _print(self, run: Run | None, as_json: bool) -> None:
         verdict = Verdict([], _UNMEASURED) if run is None else verdict_of(run)
-        best, command = self.recommended(verdict) if run else (None, self._command(ALL if self.draft else LOOK_UPS))
+        best, command = (
+            self.recommended(verdict) if run else (None, self._command(ALL if self.draft_model else LOOK_UPS))
+        )
         model, draft_advice = load_model(self.model, lazy=True)[0], None
         costs = known_costs(model)
         advice = cheaper_here(model, costs) if costs else []
-        if self.draft is None:
+        if self.draft_model is None:
             with suppress(SpectoolError):  # nothing is known of such models
                 draft_advice = advise(model, self.language).sentence(self.model, self.language)
         if as_json:

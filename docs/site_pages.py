@@ -53,6 +53,8 @@ def _page(title: str, sections: list[str]) -> str:
 
 def _section(title: str, command: click.Command) -> str:
     # The width is fixed so that the page does not depend on the terminal that it is written in.
-    context = click.Context(command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"])
+    context = click.Context(
+        command, info_name=title, terminal_width=100, help_option_names=["-h", "--help"], show_default=True
+    )
     text = "\n".join(line for line in command.get_help(context).splitlines() if not line.startswith("  -h, --help"))
     return f"## {title}\n\n```\n{text.rstrip()}\n```\n"

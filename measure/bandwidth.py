@@ -9,23 +9,12 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from spectool import SpectoolError
 from spectool.runtime.policy.record import DraftCost
 
 _READ_AT_ONCE = 8  # tokens of a text that a small model reads in about the time of one
-
-
-class Speed(NamedTuple):
-    """One way in which a chip may be fast: bytes a second, and the seconds that each pass takes besides."""
-
-    bandwidth: float
-    fixed: float
-
-    def seconds(self, weights: float) -> float:
-        """Seconds of a plain pass of a model whose weights take this many bytes."""
-        return weights / self.bandwidth + self.fixed
 
 
 @cache
@@ -35,8 +24,8 @@ def known() -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def speeds_of(chip: str) -> list[Speed]:
-    """The four ends of what a chip, by `chip_of`, may be.
+def pass_seconds(chip: str, weights: float) -> list[float]:
+    """Seconds of a plain pass over bytes of weights, at the four ends of what a chip, by `chip_of`, may be.
 
     Raises:
         SpectoolError: Its bandwidth is not known.
@@ -47,14 +36,14 @@ def speeds_of(chip: str) -> list[Speed]:
             f"the bandwidth of {chip} is not in the table, so what a draft model would cost there is not guessed. "
             f"Known: {', '.join(table['gigabytes_per_second'])}"
         )
-    shares = table["share"]["low"], table["share"]["high"]
+    bandwidths = peak[0] * table["share"]["low"], peak[1] * table["share"]["high"]
     fixed = table["milliseconds"]["ultra" if chip.endswith("Ultra") else "one"]
-    bandwidths = (peak[0] * shares[0] * 1e9, peak[1] * shares[1] * 1e9)
-    return [Speed(bandwidth, each / 1e3) for bandwidth, each in product(bandwidths, fixed)]
+    return [weights / (1e9 * bandwidth) + each / 1e3 for bandwidth, each in product(bandwidths, fixed)]
 
 
 def cost_range(chip: str, draft: float, target: float) -> tuple[DraftCost, DraftCost]:
     """The least and the most that a draft model may cost on a chip, both models given by the bytes of their weights."""
-    shares = [speed.seconds(draft) / speed.seconds(target) for speed in speeds_of(chip)]
+    ends = zip(pass_seconds(chip, draft), pass_seconds(chip, target), strict=True)
+    shares = [one / other for one, other in ends]
     low, high = (DraftCost(share, share / _READ_AT_ONCE) for share in (min(shares), max(shares)))
     return low, high

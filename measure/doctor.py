@@ -27,7 +27,6 @@ _ENOUGH = 80  # plain passes that a slow one gets: twice as many as the short me
 INPUTS = 3  # texts on which the bits of logits are compared
 _TEXT = 2048  # token ids of text for these
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
-NEARLY_FREE = 1.1  # times a pass over one row
 
 
 def measure_costs(
@@ -143,13 +142,3 @@ def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) ->
         middle = (low + high) / 2
         low, high = (middle, high) if math.fsum(middle**i for i in range(length + 1)) < wanted else (low, middle)
     return high
-
-
-def nearly_free(curve: dict[int, float]) -> int:
-    """The most draft tokens that a pass verifies at hardly more than the cost of a plain one."""
-    free = 1
-    for rows in sorted(curve):
-        if curve[rows] > NEARLY_FREE * curve[1]:
-            break
-        free = rows
-    return free - 1

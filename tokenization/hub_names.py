@@ -25,14 +25,6 @@ def require_on_hub(name: str) -> None:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
 
 
-def cached_names() -> list[str]:
-    """The hub ids of the models in the local cache."""
-    from huggingface_hub import constants
-
-    folders = Path(constants.HF_HUB_CACHE).glob("models--*")
-    return sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders)
-
-
 def cached_snapshot(name: str, *files: str) -> Path | None:
     """The folder of a hub id in the local cache, if it has one of ``files``; of weights, all their parts.
 

@@ -11,6 +11,8 @@ from spectool.commands.shared.load_model import checked_sources
 from spectool.commands.shared.model_options import DRAFT_SOURCES, drafting_options
 from spectool.measure.bench.results import DrafterSpec
 
+_ABOUT = ("alignment", "min_probability")  # say how something drafts
+
 
 @click.command(add_help_option=False)
 @drafting_options
@@ -22,14 +24,13 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
     """The drafter of some options."""
     if "--num-draft-tokens" in options:
         raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters")
-    nothing = {source.argument: source.nothing for source in DRAFT_SOURCES if source.off}
-    chosen = _choose.main(list(options), standalone_mode=False, default_map=nothing)
+    chosen = _choose.main(list(options), standalone_mode=False, default_map={"dictionary": (), "history": False})
     if AUTO in (*chosen["dictionary"], chosen["draft_model"]):
         raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")
-    if not any(chosen[source.argument] for source in DRAFT_SOURCES if source.drafts):
+    if not any(chosen[name] for name in DRAFT_SOURCES if name not in _ABOUT):
         raise click.UsageError("expected something that drafts")
     sources = checked_sources(chosen)
-    off = [source.off for source in DRAFT_SOURCES if source.off and not sources[source.argument]]
+    off = [f"--no-{option}" for option, each in (("dict", "dictionary"), ("history", "history")) if not sources[each]]
     return DrafterSpec((*options, *off), sources, chosen["verify"])
 
 

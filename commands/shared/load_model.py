@@ -18,7 +18,7 @@ _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 
 def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
-    sources = {source.argument: settings.pop(source.argument) for source in DRAFT_SOURCES}
+    sources = {name: settings.pop(name) for name in DRAFT_SOURCES}
     named = () if settings.pop("no_dict") else sources["dictionary"]
     sources["dictionary"] = tuple(each if each == AUTO else find_artifact(Path(each), ".dict") for each in named)
     alignment, draft = sources["alignment"], sources["draft_model"]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -45,6 +45,8 @@ model_option = partial(
     metavar="M",
     help="Model: directory or hub id, as for mlx-lm.",
 )
+draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
+alignment_option = partial(path_option, "--alignment", metavar="FILE")
 adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
 min_draft_prob_option = partial(
     option,
@@ -96,67 +98,36 @@ _drafting = partial(option, heading="Drafting")
 _sampling = partial(option, heading="Sampling")
 
 
-class DraftSource(NamedTuple):
-    """Something that drafts, or says how: an argument of `load_drafter`, and its option."""
-
-    argument: str
-    option: Decorator
-    off: str = ""  # the option that turns it off, where it drafts by default
-    nothing: Any = None  # its value where it is off
-    drafts: bool = True  # whether it drafts by itself
-
-
-DRAFT_SOURCES = (
-    DraftSource(
-        "dictionary",
-        option_group(
-            _drafting(
-                "--dict",
-                "dictionary",
-                multiple=True,
-                default=[AUTO],
-                metavar="FILE",
-                help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict "
-                "and setup put in your cache folder.",
-            ),
-            _drafting("--no-dict", is_flag=True, help="Draft without dictionaries, even if some are named."),
-        ),
-        off="--no-dict",
-        nothing=(),
-    ),
-    DraftSource(
-        "history",
-        _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
-        off="--no-history",
-        nothing=False,
-    ),
-    DraftSource(
-        "draft_model",
+DRAFT_SOURCES = {
+    "dictionary": option_group(
         _drafting(
-            "--draft-model",
-            "--draft",
-            "draft_model",
-            metavar="M2",
-            help="Draft model: directory, hub id or name in your cache folder; auto uses the one there that was last "
-            "aligned with this tokenizer.",
-        ),
-    ),
-    DraftSource(
-        "alignment",
-        path_option(
-            "--alignment",
+            "--dict",
+            "dictionary",
+            multiple=True,
+            default=[AUTO],
             metavar="FILE",
-            help="Output of `spectool align` for the two models; by default looked for in your cache folder.",
-            heading="Drafting",
+            help="Dictionary for this tokenizer, or its name; may be repeated. auto uses those that build-dict "
+            "and setup put in your cache folder.",
         ),
-        drafts=False,
+        _drafting("--no-dict", is_flag=True, help="Draft without dictionaries, even if some are named."),
     ),
-    DraftSource("min_probability", min_draft_prob_option(heading="Drafting"), drafts=False),
-)
-"""All that drafts. Options, what loads drafters, and drafters that are compared follow from it."""
+    "history": _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
+    "draft_model": draft_model_option(
+        metavar="M2",
+        help="Draft model: directory, hub id or name in your cache folder; auto uses the one there that was last "
+        "aligned with this tokenizer.",
+        heading="Drafting",
+    ),
+    "alignment": alignment_option(
+        help="Output of `spectool align` for the two models; by default looked for in your cache folder.",
+        heading="Drafting",
+    ),
+    "min_probability": min_draft_prob_option(heading="Drafting"),
+}
+"""All that drafts, by its argument of `load_drafter`. Options and drafters that are compared follow from it."""
 
 drafting_options = option_group(
-    *(source.option for source in DRAFT_SOURCES),
+    *DRAFT_SOURCES.values(),
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0),

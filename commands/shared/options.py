@@ -44,9 +44,6 @@ def some_text(given: str) -> str:
         raise click.BadParameter(f"{error}.") from error
 
 
-_CODES = {"polish": "pl", "polski": "pl", "ukrainian": "uk", "ua": "uk", "crimean tatar": "crh", "english": "en"}
-
-
 def language_code(given: str) -> str:
     """A language by its code, in small letters.
 
@@ -54,8 +51,6 @@ def language_code(given: str) -> str:
     'pl'
     """
     code = given.lower()
-    if code in _CODES:
-        raise click.BadParameter(f"expected the code of a language, got {given!r}. Give {_CODES[code]}.")
     if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", code):
         raise click.BadParameter(f"expected the code of a language, such as pl or crh, got {given!r}.")
     return code
@@ -85,25 +80,13 @@ def size_in_bytes(text: str) -> int:
 
 
 class _Option(click.Option):
-    """An option that the help lists under a heading, with its default."""
+    """An option that the help lists under a heading."""
 
     def __init__(self, *args: Any, heading: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **{"show_default": True, **kwargs})
+        super().__init__(*args, **kwargs)
         self.heading = heading
         if isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = self.metavar or "N"
-
-    def get_help_extra(self, ctx: click.Context) -> Any:
-        """What click adds to the help, without the range of numbers, which errors name."""
-        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
-
-
-_INSTEAD = {  # of options that mlx_lm has
-    "--extra-eos-token": "--stop TEXT",
-    "--allowed-origins": "--allowed-origin URL",
-    "--chat-template-args": "--chat-template-config JSON",
-    "--decode-concurrency": "--batch N",
-}
 
 
 class SectionedCommand(click.Command):
@@ -113,15 +96,6 @@ class SectionedCommand(click.Command):
         super().__init__(*args, **kwargs)
         if json:
             self.params.append(_Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; an option of mlx_lm that has another name here is not taken for a mistyped one."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if (name := error.option_name) not in _INSTEAD:
-                raise
-            raise click.UsageError(f"{name} of mlx_lm is not supported. Give {_INSTEAD[name]}", ctx) from error
 
     @guarded()
     def invoke(self, ctx: click.Context) -> Any:
@@ -155,7 +129,7 @@ def _text_of(context: click.Context, parameter: click.Parameter, path: str | Non
 
 command = partial(click.command, cls=SectionedCommand)
 option = partial(click.option, cls=_Option)
-"""`click.option` with a ``heading`` and the default in the help."""
+"""`click.option` with a ``heading``."""
 
 # Commands add what differs, such as `help` or `required`.
 tokenizer_option = partial(option, "--tokenizer", "--model", "tokenizer", metavar="T")

@@ -1,15 +1,12 @@
 """Tokenizers that commands open: by the names that the user gives, and by a dictionary's fingerprint.
 
 A manifest names its tokenizer, too, but whoever wrote the file chose that name, so nothing is opened or fetched by it.
-The fingerprint finds the tokenizer among those that the user has named to a command before, and those in the user's
-Hugging Face cache. The hub is not asked.
+The fingerprint finds the tokenizer among those that the user has named to a command before. The hub is not asked.
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from spectool import TokenizerError
 from spectool.artifacts.artifact import require_replaceable
@@ -18,7 +15,6 @@ from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import require_there, say
 from spectool.tokenization.fingerprint import short
-from spectool.tokenization.hub_names import cached_names
 from spectool.tokenization.opening import cached_tokenizer, open_tokenizer
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
@@ -28,13 +24,14 @@ _REMEMBERED = "tokenizers.json"  # in the user's cache: fingerprint -> path
 
 
 def named_tokenizer(source: str | Path) -> Tokenizer:
-    """The tokenizer of a name that the user gave; if it is a path, it is remembered for `own_tokenizer`."""
+    """The tokenizer of a name that the user gave, which is remembered for `own_tokenizer`."""
     tokenizer, path = open_tokenizer(source), Path(source).expanduser()
-    if path.exists() and _remembered().get(tokenizer.fingerprint) != (known := str(path.resolve())):
+    name = str(path.resolve() if path.exists() else source)
+    if _remembered().get(tokenizer.fingerprint) != name:
         with suppress(OSError):  # a cache that cannot be written ends no command
             default_path("").mkdir(parents=True, exist_ok=True)
             with atomic_file(default_path(_REMEMBERED)) as partial:
-                partial.write_text(json.dumps(_remembered() | {tokenizer.fingerprint: known}), encoding="utf-8")
+                partial.write_text(json.dumps(_remembered() | {tokenizer.fingerprint: name}), encoding="utf-8")
     return tokenizer
 
 
@@ -70,35 +67,22 @@ def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[To
 
 
 def own_tokenizer(dictionary: Dictionary) -> Tokenizer:
-    """The user's own tokenizer that has the fingerprint which a dictionary records.
+    """The tokenizer that the user has named before and that has the fingerprint which a dictionary records.
 
     Raises:
-        TokenizerError: The user has none; the message asks for ``--tokenizer``.
+        TokenizerError: There is none; the message asks for ``--tokenizer``.
     """
     recorded = dictionary.tokenizer
-    for tokenizer in _own(recorded):
-        if tokenizer.matches(recorded):
-            return tokenizer
-    raise TokenizerError(
-        f"{dictionary.path}: built for tokenizer {short(recorded['fingerprint'])}, which you have not used here and "
-        "which is not in your Hugging Face cache. Give the dictionary's tokenizer with --tokenizer; the file calls it "
-        f"{recorded['name']!r}"
-    )
-
-
-def _own(recorded: Mapping[str, Any]) -> Iterator[Tokenizer]:
-    """The user's tokenizers, the likeliest first; those that cannot be opened any more are left out."""
     known = _remembered().get(recorded["fingerprint"])
-    if isinstance(known, str) and Path(known).exists():
+    if isinstance(known, str):
         with suppress(TokenizerError, OSError):
-            yield open_tokenizer(known)
-    names = sorted(cached_names(), key=lambda name: name != recorded["name"])
-    if len(names) > 1:
-        say(f"looking for the tokenizer among {len(names)} models in your Hugging Face cache")
-    for name in names:
-        with suppress(TokenizerError, OSError):
-            if (tokenizer := cached_tokenizer(name)) is not None:
-                yield tokenizer
+            tokenizer = open_tokenizer(known) if Path(known).exists() else cached_tokenizer(known)
+            if tokenizer is not None and tokenizer.matches(recorded):
+                return tokenizer
+    raise TokenizerError(
+        f"{dictionary.path}: built for tokenizer {short(recorded['fingerprint'])}, which you have not used here. Give "
+        f"the dictionary's tokenizer with --tokenizer; the file calls it {recorded['name']!r}"
+    )
 
 
 def _remembered() -> dict[str, str]:

@@ -6,11 +6,9 @@ the prompt meanwhile. Draft models forget it in between, so every configuration 
 """
 
 import copy
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -50,7 +48,7 @@ _WARM_UP = 8  # tokens
 def run_benchmark(options: Options, out: Path, say: Callable[[str], object], progress: StartProgress) -> Run:
     """Measure a run into the new folder ``out``, and write its page.
 
-    After Ctrl-C or SIGTERM, the page has what was measured so far.
+    After Ctrl-C, the page has what was measured so far.
     """
     require_new(out)
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
@@ -62,7 +60,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     facts["versions"] = f"spectool {__version__}, mlx {version('mlx')}, mlx-lm {version('mlx-lm')}"
     run = Run(out, options, facts)
     title = f"measuring {Path(options.model).name}"
-    with _terminated_as_by_ctrl_c(), progress(title, len(prompts), "prompts") as done:
+    with progress(title, len(prompts), "prompts") as done:
         try:
             for number, prompt in enumerate(prompts):
                 ids = ids_of_prompt(prompt, tokenizer)
@@ -86,19 +84,6 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
                 with naming(out / PAGE):
                     (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
     return run
-
-
-@contextmanager
-def _terminated_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does; only the main thread gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _drafters(options: Options, tokenizer: Any, say: Callable[[str], object]) -> dict[str, DrafterSet]:

@@ -7,7 +7,6 @@ import pytest
 
 from spectool import __version__
 from spectool.cli import _PURPOSES, main
-from spectool.commands.shared.options import _INSTEAD
 from spectool.tests.running import OTHER, TOKENIZER, run
 
 COMMANDS = [
@@ -64,12 +63,6 @@ def test_a_mistyped_option_gets_a_suggestion(arguments: list[str], meant: str) -
     assert result.exit_code == 2
     assert f"Usage: main {arguments[0]}" in result.stderr
     assert re.search(f"No such option '{arguments[1]}'. .*'{meant}'", result.stderr)
-
-
-@pytest.mark.parametrize(("option", "ours"), _INSTEAD.items())
-def test_an_option_that_mlx_lm_calls_otherwise(option: str, ours: str) -> None:
-    refused = run("serve", option, "1")
-    assert refused.exit_code == 2 and f"{option} of mlx_lm is not supported. Give {ours}" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,6 @@ def test_no_private_path_is_in_a_pack(texts: list[Path], tmp_path: Path) -> None
     assert str(tmp_path).encode() not in (tmp_path / "a.pack").read_bytes()
 
 
-def test_the_card_credits_the_sources(texts: list[Path], tmp_path: Path) -> None:
-    pack(texts[0], tmp_path / "a.pack", "--from", "Old letters, CC BY 4.0", "--card", tmp_path / "README.md")
-    card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\nlanguage: pl\n") and "- Old letters, CC BY 4.0" in card and "a.pack" in card
-
-
 def test_a_dictionary_from_a_pack_drafts_and_can_be_inspected(texts: list[Path], tmp_path: Path) -> None:
     pack(texts[0], tmp_path / "a.pack", "--min-names", 0)
     out = tmp_path / "a.dict"

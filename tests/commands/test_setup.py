@@ -265,14 +265,11 @@ def test_an_alignment_that_failed_its_check_is_not_used_by_the_next_run(
         assert done.exit_code == 1 and "drafts are lost" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [("polish", "Give pl"), ("UA", "Give uk"), ("deutsch", "such as pl"), ("../pl", "such as pl"), ("", "such as pl")],
-)
+@pytest.mark.parametrize("given", ["polish", "../pl", ""])
 @pytest.mark.parametrize("command", ["setup", "pack"])
-def test_a_language_is_a_code(command: str, given: str, told: str) -> None:
+def test_a_language_is_a_code(command: str, given: str) -> None:
     refused = run(command, TARGET, "--language", given, *(["-o", "x.pack"] if command == "pack" else []))
-    assert refused.exit_code == 2 and "'--language': expected" in refused.stderr and told in refused.stderr
+    assert refused.exit_code == 2 and "'--language': expected the code of a language" in refused.stderr
 
 
 def test_a_text_with_nothing_to_count_is_an_error(cache: Path, tmp_path: Path) -> None:

@@ -70,20 +70,19 @@ def test_a_manifest_opens_and_fetches_nothing(
     assert asked == []
 
 
-@pytest.mark.parametrize("own", ["in the cache of the hub", "named before"])
+@pytest.mark.parametrize("own", ["by its id", "by its path"])
 def test_the_users_own_is_found_by_its_fingerprint(
     dictionary: Path, elsewhere: Path, asked: list[object], tmp_path: Path, own: str
 ) -> None:
     rename(dictionary, "someone-else/anything")
-    if own == "named before":
-        assert run("inspect", elsewhere).exit_code == 0
-    else:
-        in_hub_cache(tmp_path, "acme", demo_path("other"))
-        in_hub_cache(tmp_path, "zorro", elsewhere)
+    in_hub_cache(tmp_path, "acme", demo_path("other"))
+    in_hub_cache(tmp_path, "zorro", elsewhere)
+    assert GIVE in error_of(run(*COMMANDS[0], dictionary)), "it was not named"
+    assert run("inspect", "zorro/model" if own == "by its id" else elsewhere).exit_code == 0
     for command in COMMANDS:
         assert (result := run(*command, dictionary)).exit_code == 0, result.output
     assert "sample entries" in run("inspect", dictionary).stdout
     assert asked == []
-    if own == "named before":
+    if own == "by its path":
         shutil.rmtree(elsewhere)
         assert GIVE in error_of(run(*COMMANDS[0], dictionary))

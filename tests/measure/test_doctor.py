@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from spectool import ArtifactError
 from spectool.cli import main
-from spectool.measure.doctor import break_even, measure_costs, nearly_free
+from spectool.commands.doctor import _lengths, _notes
+from spectool.measure.doctor import break_even, measure_costs
 from spectool.runtime import batch_generate, generate
 from spectool.runtime.decoding.streaming import stream_generate
 from spectool.runtime.demo_models import demo_path
@@ -39,8 +40,9 @@ def test_draft_breaks_even_where_its_tokens_cost_as_many_plain_passes():
 
 
 def test_nearly_free_lengths_end_before_the_first_dear_pass():
-    assert nearly_free({1: 1.0, 2: 1.05, 4: 1.09, 8: 1.3, 16: 1.05}) == 3
-    assert nearly_free({1: 1.0, 2: 1.2}) == 0
+    for curve, free in (({1: 1.0, 2: 1.05, 4: 1.09, 8: 1.3, 16: 1.05}, 3), ({1: 1.0, 2: 1.2}, 0)):
+        costs = replace(COSTS, seconds={64: curve})
+        assert next(_notes(costs, _lengths(costs, 0.0), 0.0)).endswith(f"10% longer: {free}.")
 
 
 def test_command_measures_and_later_policies_know_it():
