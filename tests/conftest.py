@@ -40,7 +40,7 @@ ALIKE = ("qwen2", "qwen3", "ministral3", "internlm2", "gemma2")
 
 # Folders and files of tests that run tiny models; the others have no model and no process.
 ENGINE = (
-    *("build/test_pruning", "cli", "commands", "measure", "serve", "test_docs", "test_real", "test_smoke"),
+    *("build/test_pruning", "cli", "commands", "measure", "serve", "test_docs", "test_real"),
     *(f"runtime/{name}" for name in ("batching", "caches", "decoding", "drafters", "sampling", "test_")),
 )
 

@@ -1,9 +1,12 @@
 """The demo's model really corrects the text that it is shown, and drafts from it save most of its passes."""
 
+import re
+
 from spectool.commands.demo import _BEGIN, _HEADING, _PARAGRAPH, corrected
 from spectool.corpora import sample_path
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
+from spectool.tests.running import run
 
 
 def test_the_text_is_corrected_in_a_third_of_the_passes() -> None:
@@ -16,3 +19,10 @@ def test_the_text_is_corrected_in_a_third_of_the_passes() -> None:
     assert f"{_HEADING}\n{_BEGIN}{text}" in sample
     assert len(text) + 3 > len(_PARAGRAPH) - len(_BEGIN)  # all of it
     assert drafting.passes * 3 < drafting.tokens
+
+
+def test_the_command_says_what_was_saved() -> None:
+    said = run("demo").stdout
+    assert re.search(
+        r"\d+ tokens in \d\d passes [\s\S]+Without drafts, it took \d+ passes to write the same text", said
+    )

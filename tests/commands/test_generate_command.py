@@ -22,17 +22,13 @@ from spectool.tests.commands.chatting import chat_model
     [
         (["--prompt", ""], "--prompt: expected a prompt, got nothing"),
         (["--prompt", "a\udcff"], "--prompt: not UTF-8 at byte 1"),
-        (["--prompt", "a", "--json", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a", "--stop", "b", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a"], "no such directory"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': 'foo' is not a valid number or auto"),
         (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
-        (["--prompt", "a", "--dict", "x" * 300], "xxx: File name too long. Check the disk"),
-        (["--prompt", "a", "--dict", "~nobody-here/x.dict"], "~nobody-here/x.dict: no such file"),
         (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
         (["--prompt", "a", "--draft", "y", "--alignment", "x" * 300], "xxx: File name too long. Check the disk"),
-        (["--prompt", "a", "--model", "x" * 300], "File name too long). Check name and permissions"),
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:
@@ -64,10 +60,7 @@ def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.M
         assert result.exit_code == 1 and str(tmp_path / "no") in result.output, result.output
 
 
-NUMBERS = ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "7", "²", "1e2", "0x10", "nan", "", "+-1", "7\x00", "7\udcff"]
-
-
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "nan", "7\udcff"])
 def test_what_is_no_number_is_a_usage_error(number: str) -> None:
     for option in ("seed", "num-draft-tokens", "max-tokens", "top-k"):
         result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", "-p", "a", f"--{option}={number}"])

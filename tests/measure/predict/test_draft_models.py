@@ -52,6 +52,7 @@ def test_a_draft_model_on_a_chip(replaying: list[object]) -> None:
 def test_a_draft_model_here(replaying: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
     here = [*replaying, "--here", "--draft-model", DRAFT, "--max-tokens", 40]
+    assert "--model M" in run("--here").stderr
     assert f"doctor --model {TARGET}" in error_of(run(*here))
     assert run_command("doctor", "--model", TARGET, "--seconds", 1).exit_code == 0
     assert f"--draft-model {DRAFT}" in error_of(run(*here))
@@ -72,6 +73,7 @@ def test_without_a_number_of_tokens_it_takes_a_minute(replaying: list[object], m
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        (["--no-history"], "without --dict FILE"),
         (["--draft-model", DRAFT], "add --here, or --on CHIP"),
         (["--draft-model", DRAFT, "--on", "M3 Ultra", "--experts"], "measure it, --here"),
         (["--alignment", "pair.align"], "--draft-model D"),
