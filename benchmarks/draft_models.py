@@ -35,10 +35,9 @@ from tqdm import tqdm
 
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import Dictionary
-from spectool.measure.bandwidth import cost_range
-from spectool.measure.chips import published
+from spectool.measure.chips import cost_range, published
 from spectool.measure.first_guesses import right_proposals
-from spectool.measure.recorded import RecordedModel, Text
+from spectool.measure.predict import RecordedModel, Text
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot

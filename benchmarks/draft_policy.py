@@ -4,7 +4,7 @@
         --dictionary pl.dict --answers bielik-11b-v2.6
     python benchmarks/draft_policy.py … --language pl         people's held-out text instead of a model's answers
 
-The draft model is asked once for each number of tokens at a place of the text (`spectool.measure.recorded`), whatever
+The draft model is asked once for each number of tokens at a place of the text (`spectool.measure.predict`), whatever
 curves and costs are replayed. Both turns of a question are one document. Prints, for each
 curve and cost of a draft token in plain passes, the speed of look-ups, of the model and of both over plain decoding,
 and how often the first token was right where the model was asked. Then, for each source and each tenth of what was
@@ -24,7 +24,7 @@ from real_models import SHARED
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import published
-from spectool.measure.recorded import RecordedModel, Text, play
+from spectool.measure.predict import RecordedModel, Text, play
 from spectool.runtime.drafters.calibration import TENTHS, tenth
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -23,8 +23,7 @@ from spectool.measure.bench.results import PLAIN, DrafterSpec, Options
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import measure_costs
 from spectool.measure.machines import machine_here
-from spectool.measure.predict import predict
-from spectool.measure.recorded import RecordedModel, Text
+from spectool.measure.predict import RecordedModel, Text, predict
 from spectool.runtime import DrafterSet, load_drafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key

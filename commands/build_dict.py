@@ -1,6 +1,5 @@
 """The command ``build-dict``."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,8 @@ from spectool.commands.shared.console import model_of, open_text, print_result, 
 from spectool.commands.shared.options import command, option, out_option, size_in_bytes, tokenizer_option
 
 if TYPE_CHECKING:
-    from spectool.artifacts.manifest import Manifest
-    from spectool.artifacts.pack import Pack
     from spectool.corpora import Corpus
-    from spectool.tokenization.tokenizer import Tokenizer
 
-_MOST = 5_000_000  # bytes of a dictionary
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-grams that occurred once
 
 
@@ -62,7 +57,7 @@ def build_dict(
         spectool build-dict --tokenizer ./Bielik-11B --corpus texts/ -o texts.dict
     """
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.build.packs.stage import open_pack
+    from spectool.build.packs.stage import compile_and_build, open_pack
     from spectool.commands.shared.tokenizers import open_tokenizers
 
     if corpus is None and not packs:
@@ -73,25 +68,13 @@ def build_dict(
     (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
     path = out or default_path(f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options)}.dict")
-    manifest = count_and_build(target, source, counted, path, options)
+    manifest = compile_and_build(target, counted, source, path, options, say)
     print_result(path, manifest, as_json)
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
-def options_for(corpus: "Corpus | None", max_bytes: int = _MOST) -> BackoffOptions:
+def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
     size = None if corpus is None else corpus.total_bytes
     return BackoffOptions(max_bytes, min_count=2 if size is None or size >= _SMALL else 1)
-
-
-def count_and_build(
-    target: "Tokenizer", corpus: "Corpus | None", packs: "Sequence[Pack]", out: Path, options: BackoffOptions
-) -> "Manifest":
-    """Build a dictionary from text, from packs, or from both."""
-    from spectool.build.dictionary import backoff_stage
-    from spectool.build.packs.stage import compile_and_build
-
-    if corpus is not None and not packs:
-        return backoff_stage.count_and_build(target, corpus, out, options, say)
-    return compile_and_build(target, packs, corpus, out, options, say)

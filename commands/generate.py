@@ -2,9 +2,8 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +14,6 @@ from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command, option, text_file_option
 from spectool.commands.shared.spread import follow_rank_0
-
-if TYPE_CHECKING:
-    from spectool.runtime.drafters.drafter import Drafter
 
 _PROMPT = "Model and prompt"
 
@@ -71,7 +67,6 @@ def generate(
 
     from spectool.runtime.chat_template import encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
-    from spectool.runtime.drafters.drafter import members_of
     from spectool.runtime.prompt_cache import load_prompt_cache
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
@@ -105,10 +100,9 @@ def generate(
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                drafters = members_of(arguments["drafter"])
-                show(_figures(response, drafters) | {"finish": "interrupted"}, as_json=False, err=True)
+                show(_figures(response, drafter) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
-    facts = _figures(response, members_of(arguments["drafter"]))
+    facts = _figures(response, drafter)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
@@ -130,11 +124,12 @@ def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) ->
         raise SpectoolError(f"{path}: {error}") from error
 
 
-def _figures(response: Any, drafters: Sequence["Drafter"]) -> dict[str, Any]:
+def _figures(response: Any, drafter: Any) -> dict[str, Any]:
     from spectool.commands.shared.reasons import few_drafts
+    from spectool.runtime.drafters.drafter import members_of
 
     drafting = response.drafting
-    reason = few_drafts(drafting, drafters, response.prompt_tokens + response.generation_tokens)
+    reason = few_drafts(drafting, members_of(drafter), response.prompt_tokens + response.generation_tokens)
     by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,

@@ -20,8 +20,7 @@ from spectool.measure.chips import cheaper_weight_formats, chip_of
 from spectool.measure.drafts import require_smaller
 from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
-from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, on_a_draft_model, predict, spanning
-from spectool.measure.recorded import RecordedModel, Text
+from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter

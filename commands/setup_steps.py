@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import click
 
@@ -19,13 +19,14 @@ from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, slug
+from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
-from spectool.build.packs.stage import described, open_pack
+from spectool.build.packs.stage import compile_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model, read_record
-from spectool.commands.build_dict import count_and_build, options_for
+from spectool.commands.build_dict import options_for
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, model_directory
 from spectool.commands.shared.console import open_text, progress, say, show
@@ -41,7 +42,7 @@ from spectool.measure.drafts import advise, cached_draft, require_common, requir
 from spectool.measure.first_guesses import right_guesses, right_proposals, share
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
-from spectool.measure.recorded import Text
+from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, open_dictionaries
@@ -86,9 +87,9 @@ class Setup:
         packs, texts = self._sources()
         named_tokenizer(self.model)  # for `inspect`
         for pack in packs:
-            self._dictionary(target, str(pack.path), None, [pack], {"packs": described([pack])})
+            self._dictionary(target, str(pack.path), {"packs": described([pack])}, [pack], None)
         for text in texts:
-            self._dictionary(target, text, open_corpus(text), [], {"files": _files(text)})
+            self._dictionary(target, text, {"files": _files(text)}, [], open_corpus(text))
         self._doctor(self.model)
         if self.draft_model == AUTO:
             self.draft_model, found = cached_draft(load_model(self.model, lazy=True)[0], self.language)
@@ -139,15 +140,11 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(
-        self, target: Tokenizer, source: str, corpus: Corpus | None, packs: Sequence[Pack], inputs: dict[str, Any]
+        self, target: Tokenizer, source: str, inputs: dict[str, Any], packs: Sequence[Pack], corpus: Corpus | None
     ) -> None:
         path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{target.fingerprint[:8]}.dict")
-        try:
-            made_from = read_manifest(path).inputs
-        except ArtifactError:
-            made_from = {}
-        make = partial(count_and_build, target, corpus, packs, path, options_for(corpus))
-        self._step("build-dict", path.name, {each: made_from.get(each) for each in inputs} == inputs, make)
+        make = partial(compile_and_build, target, packs, corpus, path, options_for(corpus), say)
+        self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
 
     def _prepare(
         self, name: str, draft: Tokenizer, target: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]
@@ -160,13 +157,8 @@ class Setup:
         text = bundled or next(iter(texts), "sample:all")
         used = draft_name(name, [self.language]) if self.prune else name
         path, record = draft_path(used), read_record(draft_path(used))
-        asked = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
-        kept = (
-            record is not None
-            and {each: record.inputs.get(each) for each in asked} == asked
-            and record.fingerprints.get("whole") == draft.fingerprint
-            and "forms" in record.statistics
-        )
+        inputs = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
+        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and "forms" in record.statistics
         if bundled and not (self.prune and kept):
             _require_language(name, draft, target, _passages(bundled))
         if self.prune:
@@ -181,10 +173,8 @@ class Setup:
             draft = open_tokenizer(path)
         sides = {"draft": draft.fingerprint, "target": target.fingerprint}
         aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
-        kept = False
-        with suppress(ArtifactError):
-            manifest = read_manifest(aligned)
-            kept = (manifest.version, manifest.fingerprints) == (Alignment.version, sides)
+        manifest = _manifest(aligned)
+        kept = _is_made_from(manifest, {}, **sides) and manifest.version == Alignment.version
         align = partial(build_alignment, draft, target, open_corpus(text), aligned, say)
         self._step("align", aligned.name, kept, align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
@@ -236,9 +226,9 @@ class Setup:
 
     def _print(self, run: Run | None, as_json: bool) -> None:
         verdict = Verdict([], _UNMEASURED) if run is None else verdict_of(run)
-        best, command = (
-            self.recommended(verdict) if run else (None, self._command(ALL if self.draft_model else LOOK_UPS))
-        )
+        best, command = self.recommended(verdict)
+        if run is None:
+            command = self._command(ALL if self.draft_model else LOOK_UPS)
         model, draft_advice = load_model(self.model, lazy=True)[0], None
         costs = known_costs(model)
         advice = cheaper_here(model, costs) if costs else []
@@ -291,6 +281,21 @@ def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Se
             f"{name}: its first guesses are right in {of_draft:.0%} of the places of a text in this language, those of "
             f"look-ups, which cost nothing, in {of_look_ups:.0%}. Take another draft model, or none"
         )
+
+
+def _manifest(path: Path) -> Manifest | None:
+    with suppress(ArtifactError):
+        return read_manifest(path)
+    return None
+
+
+def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> TypeGuard[Manifest]:
+    """Whether an artifact is there that was made from these inputs, for these tokenizers."""
+    return (
+        manifest is not None
+        and {name: manifest.inputs.get(name) for name in inputs} == inputs
+        and {role: manifest.fingerprints.get(role) for role in fingerprints} == fingerprints
+    )
 
 
 def _files(spec: str) -> list[dict[str, Any]]:

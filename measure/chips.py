@@ -1,23 +1,33 @@
 """What passes cost on Apple chips, as others have measured and published it: a line of ``chips.jsonl`` for each.
 
-A line has the form that ``spectool doctor --share`` prints, so the table grows by what users send.
+A line has the form that ``spectool doctor --share`` prints, so the table grows by what users send. Where nobody has
+timed a model, its pass is a range, by bandwidth and a time for each pass:
+
+    seconds = bytes of the weights / (share * bandwidth) + a fixed time
+
+``bandwidth.toml`` has the figures with their sources, and passes that others have timed, which lie in the range.
 """
 
 import re
 import shlex
+import tomllib
+from functools import cache
 from importlib.resources import files
-from itertools import pairwise
-from typing import Annotated, Literal
+from itertools import pairwise, product
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from spectool import SpectoolError
 from spectool.runtime.policy.curve import PassCurve
+from spectool.runtime.policy.record import DraftCost
 
 _FALLING = 0.95  # a pass over more rows may take this share of the time of one over fewer: noise
 _ROWS = 4  # of the passes by which forms of weights are compared
 _CHEAPER, _AS_FAST = 0.8, 1.02  # times the present time of such a pass, and of a plain one: more is not recommended
 _SCALES = {"affine": 32, "mxfp4": 8, "nvfp4": 8, "mxfp8": 8, "none": 0}  # bits of scale and bias for each group
 _GROUPS = {"affine": 64, "mxfp4": 32, "nvfp4": 16, "mxfp8": 32, "none": 1}  # weights in it, by default
+_READ_AT_ONCE = 8  # tokens of a text that a small model reads in about the time of one
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Context = Annotated[int, Field(ge=0, le=10**7)]
 _Rows = Annotated[int, Field(ge=1, le=64)]
@@ -121,3 +131,35 @@ def _cost(curve: PassCurve) -> float:
 def read_bits(bits: int, mode: str) -> float:
     """Bits that a plain pass reads for each weight, with scales and biases: its time is proportional to them."""
     return bits + _SCALES[mode] / _GROUPS[mode]
+
+
+@cache
+def known() -> dict[str, Any]:
+    """The figures."""
+    text = (files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def pass_seconds(chip: str, weights: float) -> list[float]:
+    """Seconds of a plain pass over bytes of weights, at the four ends of what a chip, by `chip_of`, may be.
+
+    Raises:
+        SpectoolError: Its bandwidth is not known.
+    """
+    table = known()
+    if (peak := table["gigabytes_per_second"].get(chip)) is None:
+        raise SpectoolError(
+            f"the bandwidth of {chip} is not in the table, so what a draft model would cost there is not guessed. "
+            f"Known: {', '.join(table['gigabytes_per_second'])}"
+        )
+    bandwidths = peak[0] * table["share"]["low"], peak[1] * table["share"]["high"]
+    fixed = table["milliseconds"]["ultra" if chip.endswith("Ultra") else "one"]
+    return [weights / (1e9 * bandwidth) + each / 1e3 for bandwidth, each in product(bandwidths, fixed)]
+
+
+def cost_range(chip: str, draft: float, target: float) -> tuple[DraftCost, DraftCost]:
+    """The least and the most that a draft model may cost on a chip, both models given by the bytes of their weights."""
+    ends = zip(pass_seconds(chip, draft), pass_seconds(chip, target), strict=True)
+    shares = [one / other for one, other in ends]
+    low, high = (DraftCost(share, share / _READ_AT_ONCE) for share in (min(shares), max(shares)))
+    return low, high

@@ -15,7 +15,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.measure.recorded import Text
+from spectool.measure.predict import Text
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer

@@ -18,8 +18,15 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.measure.bandwidth import cost_range
-from spectool.measure.chips import ChipCosts, cheaper_weight_formats, chip_of, published, read_bits, rows_for
+from spectool.measure.chips import (
+    ChipCosts,
+    cheaper_weight_formats,
+    chip_of,
+    cost_range,
+    published,
+    read_bits,
+    rows_for,
+)
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.machine import blas_advice, machine_name, weight_bytes

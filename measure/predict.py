@@ -1,15 +1,23 @@
-"""What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point."""
+"""What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point.
+
+A draft model is asked once at each place, whatever policy, curve and cost is replayed, because what it proposes depends
+on the text alone, but for rounding where two tokens are as good as equal. Look-ups take microseconds and take part
+live, because what the history has shown depends on where passes begin.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from spectool.measure.machines import Machine
-from spectool.measure.recorded import RecordedModel, Text, play
+from spectool.measure.machines import NO_COST, Machine
+from spectool.measure.replay import replay
+from spectool.runtime.caches.text_cache import AT_ONCE
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter
+from spectool.runtime.drafters.draft_model import ModelDrafter
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.policy.curve import FREE
 from spectool.runtime.policy.policy import Policy
+from spectool.runtime.policy.record import DraftCost
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
@@ -19,6 +27,129 @@ ALWAYS_UNKNOWN = (
 )
 _GAIN = 1.03  # the middle of a range that is called a gain
 _EXAMPLE = 20  # tokens a second, where nobody knows how many it would be
+
+
+class Text(NamedTuple):
+    """Token ids of the target: a prompt, and what a model has written, or might have written, after it."""
+
+    prompt: Sequence[int]
+    output: Sequence[int]
+
+
+class RecordedModel(Drafter):
+    """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once.
+
+    Attributes:
+        asked: For each time it was asked, the tokens of the text that it had to read first, and its passes.
+    """
+
+    costs_a_pass = True
+
+    def __init__(self, drafter: Drafter, said: dict[tuple[int, int], tuple[Proposal, int]] | None = None) -> None:
+        """Ask ``drafter``; ``said`` has proposals and their passes by place and number of tokens."""
+        self.name, self.longest, self.asked = drafter.name, drafter.longest, list[tuple[int, int]]()
+        self._drafter, self._said, self._passes = drafter, {} if said is None else said, 0
+        self.start(())
+
+    def fork(self) -> "RecordedModel":
+        """One for another replay, with what was said so far."""
+        return RecordedModel(self._drafter, self._said)
+
+    @property
+    def passes(self) -> int:
+        """Passes that the model would have made so far."""
+        return self._passes
+
+    def start(self, prompt: Sequence[int]) -> None:
+        """Begin a text."""
+        self._text, self._place, self._unread = list[int](), 0, 0
+        self.commit(prompt)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Follow the text."""
+        self._text += tokens
+        self._unread += len(tokens)
+        for token in tokens:
+            self._place = hash((self._place, token))
+
+    def propose(self, limit: int) -> Proposal:
+        """What the model proposes here."""
+        if limit <= 0:
+            return Proposal((), self.name)
+        # Drafts in the target's own tokens are the same however many are asked for.
+        asked = max(self.longest, limit) if isinstance(self._drafter, ModelDrafter) else limit
+        if (self._place, asked) not in self._said:
+            self._drafter.start(self._text)
+            before = self._drafter.passes
+            proposal = self._drafter.propose(asked)
+            self._said[self._place, asked] = proposal, self._drafter.passes - before
+        proposal, passes = self._said[self._place, asked]
+        passes = min(passes, limit) if asked > limit else passes
+        self._passes += passes
+        self.asked.append((self._unread, passes))
+        self._unread = 0
+        return proposal.cut(limit)
+
+    def plain_passes(self, cost: DraftCost) -> float:
+        """How many plain passes of the target all of its passes take; the first of each time reads what is unread."""
+        return sum(_reading(cost, unread) + cost.token * (passes - 1) for unread, passes in self.asked)
+
+
+def _reading(cost: DraftCost, tokens: int) -> float:
+    """Plain passes of the target that a pass of the draft model over some tokens takes."""
+    if cost.curve is not None and tokens <= AT_ONCE:
+        return cost.token * cost.curve.seconds(max(1, tokens), 0) / cost.curve.seconds(1, 0)
+    return max(cost.token, cost.reading * tokens)
+
+
+class Replayed(NamedTuple):
+    """What a replay took, in the time of plain passes of the target.
+
+    Attributes:
+        counts: Tokens, passes of the target, and drafts.
+        checking: Plain passes that the passes of the target take more than as many plain ones.
+        drafting: Plain passes that those of the draft model take.
+    """
+
+    counts: DraftStatistics
+    checking: float
+    drafting: float
+
+
+def play(
+    texts: Sequence[Text],
+    policy: Policy | int,
+    look_ups: Drafter | None = None,
+    model: RecordedModel | None = None,
+    cost: DraftCost = NO_COST,
+    *,
+    context: int = 0,
+    progress: Callable[[int], object] = lambda tokens: None,
+) -> Replayed:
+    """Replay texts with look-ups, a draft model, or both.
+
+    Args:
+        texts: What to replay.
+        policy: Chooses the drafts by its curve and learns from one text to the next; or the number of draft tokens.
+        look_ups: Dictionary and history.
+        model: A draft model.
+        cost: What its passes cost, in plain passes of the target (seconds of the one / seconds of the other).
+        context: Tokens before each prompt.
+        progress: Called with the number of tokens since the last time.
+    """
+    checking, model = 0.0, model and model.fork()
+    if model is not None and isinstance(policy, Policy):
+        policy.record(model.name).begin_model(cost)
+
+    def on_cycle(tokens: int, plain_passes: float) -> None:
+        nonlocal checking
+        checking += plain_passes - 1.0
+        progress(tokens)
+
+    members = [each for each in (look_ups, model) if each is not None]
+    outputs, prompts = [text.output for text in texts], [text.prompt for text in texts]
+    counts = replay(outputs, DrafterSet(members), policy, on_cycle, prompts, context)
+    return Replayed(counts, checking, model.plain_passes(cost) if model is not None else 0.0)
 
 
 class Forecast(NamedTuple):

@@ -14,13 +14,13 @@ TOKENIZER = str(demo_path("target") / "tokenizer.json")
 OTHER = str(demo_path("other") / "tokenizer.json")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def run(*arguments: object, **options: Any) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
 
 
-def figures(*arguments: object) -> dict[str, Any]:
+def figures(*arguments: object, **options: Any) -> dict[str, Any]:
     """Run the command with ``--json``; return what it prints."""
-    result = run(*arguments, "--json")
+    result = run(*arguments, "--json", **options)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found

@@ -108,7 +108,7 @@ def compile_and_build(
     options: BackoffOptions,
     progress: Progress,
 ) -> Manifest:
-    """Build a dictionary for a tokenizer from packs, and from text on top; arguments as for `build_backoff`.
+    """Build a dictionary for a tokenizer from packs, text, or both; arguments as for `build_backoff`.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -128,7 +128,7 @@ def compile_and_build(
             )
         parts.append(counts)
     counts = add_counts(parts, tokenizer.size)
-    inputs = {"packs": described(packs)} | ({} if corpus is None else describe_corpus(corpus))
+    inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
     prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
     return build_backoff(prepared, inputs, out, options, progress)
 

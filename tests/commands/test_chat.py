@@ -1,6 +1,5 @@
 """Conversations: what is fed again, what an interruption leaves, and what the terminal sees."""
 
-import json
 import re
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from click.testing import CliRunner
 
 from spectool import SpectoolError
 from spectool.cli import main
@@ -22,6 +20,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.commands.chatting import chat_model
+from spectool.tests.running import figures, run
 from spectool.tests.runtime.models import plain
 
 TURNS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Jak naprawić"]
@@ -85,7 +84,7 @@ def test_drafts_of_a_model_are_verified_by_rejection_sampling_by_default(path: s
     asked = ["chat", "--model", path, "-m", "24", "--temp", "0.8", "--seed", "3", *options]
     said = {}
     for verify in [], ["--verify", "rejection"], ["--verify", "exact"]:
-        result = CliRunner().invoke(main, [*asked, *verify], input=f"{TURNS[0]}\n")
+        result = run(*asked, *verify, input=f"{TURNS[0]}\n")
         assert result.exit_code == 0, result.output
         said[" ".join(verify)] = result.stdout
     assert said[""] == said["--verify rejection"] != said["--verify exact"]
@@ -115,7 +114,7 @@ def test_what_the_template_refuses_leaves_the_conversation_alone(tmp_path: Path)
 
 def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
     said = f"{TURNS[0]}\n\n/reset\n{TURNS[1]} by\u0142o"
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
+    result = run("chat", "--model", path, "-m", "5", input=said)
     assert result.exit_code == 0, result.output
     turns = [TURNS[0], f"{TURNS[1]} by\u0142o"]
     expected = [from_scratch(loaded, [{"role": "user", "content": turn}], 5) for turn in turns]
@@ -124,7 +123,7 @@ def test_from_a_pipe(path: str, loaded: tuple[Any, Any]) -> None:
 
 
 def test_commands_do_not_go_to_the_model(path: str) -> None:
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="/help\n/exit\nMost\n")
+    result = run("chat", "--model", path, "-m", "5", input="/help\n/exit\nMost\n")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.splitlines()[-1].startswith("Type a message") and "/exit" in result.stderr
 
@@ -132,7 +131,7 @@ def test_commands_do_not_go_to_the_model(path: str) -> None:
 def test_a_letter_ends_a_chat_that_is_typed_and_is_text_in_a_pipe(
     path: str, loaded: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input="q\n")
+    result = run("chat", "--model", path, "-m", "5", input="q\n")
     assert result.stdout == from_scratch(loaded, [{"role": "user", "content": "q"}], 5) + "\n"
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda prompt: "q")  # for ever
@@ -156,7 +155,7 @@ def test_ctrl_c_forgets_the_turn_that_is_typed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str, loaded: tuple[Any, Any]) -> None:
     said = b"ala \xff ma\n" + f"{TURNS[0]}\n".encode()
-    result = CliRunner().invoke(main, ["chat", "--model", path, "-m", "5"], input=said)
+    result = run("chat", "--model", path, "-m", "5", input=said)
     assert result.exit_code == 1, result.output
     refused, figures = result.stderr.splitlines()
     assert refused.startswith("Error: this turn: not UTF-8 at byte 4. Convert it first")
@@ -166,7 +165,7 @@ def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str,
 
 def test_a_chat_without_a_template_names_the_model() -> None:
     model = str(demo_path("target"))
-    result = CliRunner().invoke(main, ["chat", "--model", model])
+    result = run("chat", "--model", model)
     assert result.exit_code == 1 and f"{model}: this model has no chat template" in result.stderr
 
 
@@ -194,11 +193,7 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_the_session(path: str) -> None:
 
 def test_generate_takes_what_mlx_lm_takes(path: str, loaded: tuple[Any, Any]) -> None:
     def generated(*arguments: str) -> Any:
-        result = CliRunner().invoke(
-            main, ["generate", "--model", path, "-p", TURNS[0], "-m", "12", "--json", *arguments]
-        )
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
+        return figures("generate", "--model", path, "-p", TURNS[0], "-m", 12, *arguments)
 
     whole = generated()["text"]
     system = [{"role": "system", "content": "Krótko."}, {"role": "user", "content": TURNS[0]}]
@@ -220,28 +215,9 @@ def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any
     begin = loaded[1].encode("Krótko.", add_special_tokens=False)
     mx.eval(loaded[0](mx.array([begin]), cache=cache))
     save_prompt_cache(str(file), cache, {"model": path})
-    arguments = ["generate", "--model", path, "--system-prompt", "Krótko.", "-p", TURNS[0], "-m", "8", "--json"]
-    saved = CliRunner().invoke(main, [*arguments, "--prompt-cache-file", str(file)])
-    assert saved.exit_code == 0, saved.output
+    arguments = ["generate", "--model", path, "--system-prompt", "Krótko.", "-p", TURNS[0], "-m", "8"]
+    saved = figures(*arguments, "--prompt-cache-file", file)
     after = [*begin, *loaded[1].encode(TURNS[0], add_special_tokens=False)]
     expected = loaded[1].decode(plain(loaded[0], after, 8))
-    assert json.loads(saved.stdout)["text"].strip() == expected.strip()
-    other = CliRunner().invoke(
-        main, [*arguments, "--model", str(demo_path("target")), "--prompt-cache-file", str(file)]
-    )
-    assert other.exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--draft-model", "x", "--alignment", "no.align"], "no.align"),
-        (["--chat-template-config", "[]"], "expected a JSON object"),
-        (["--ignore-chat-template", "--system-prompt", "x"], "need a chat template"),
-        (["--ignore-chat-template", "--chat-template-config", '{"x": 1}'], "need a chat template"),
-        (["--model", str(demo_path("target")), "--chat-template-config", '{"x": 1}'], "need a chat template"),
-    ],
-)
-def test_generate_refuses_options_that_act_on_nothing(path: str, arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(main, ["generate", "--model", path, "-p", "a", *arguments])
-    assert result.exit_code in (1, 2) and message in result.output, result.output
+    assert saved["text"].strip() == expected.strip()
+    assert run(*arguments, "--model", demo_path("target"), "--prompt-cache-file", file).exit_code == 1

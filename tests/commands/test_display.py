@@ -43,31 +43,20 @@ def shown(cycles: list[Cycle], tokenizer: TokenizerWrapper = BYTES) -> str:
     return "".join(map(display.render, cycles)) + display.finish()
 
 
-def test_marks_say_the_same_as_colours() -> None:
-    shown = Display(BYTES, styles=IN_MARKS).render(Cycle((97, 98, 120), "test", 2, (97, 98, 99)))
-    assert shown == "[a][b][-x-]{c}"
-    assert legend(IN_MARKS) == "[accepted]  [-rejected-]  {corrected}  <bonus>  undrafted"
-
-
-def test_each_fate_has_its_colour() -> None:
-    text = Display(BYTES).render(Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")))
-    assert text == (
-        click.style("a", fg="green")
-        + click.style("b", fg="green")
-        + click.style("XY", fg="red", strikethrough=True)
-        + click.style("c", fg="yellow")
-    )
-    bonus = Display(BYTES).render(Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")))
-    assert bonus.endswith(click.style("c", fg="cyan"))
-    assert Display(BYTES).render(Cycle((), "", 0, tuple(b"c"))) == "c"
-
-
-def test_a_stop_token_inside_a_draft_ends_the_colours() -> None:
-    text = Display(BYTES).render(Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")))
-    assert click.unstyle(text) == "ab"
-
-
-def test_the_legend_names_every_colour() -> None:
+@pytest.mark.parametrize(
+    ("cycle", "marked"),
+    [
+        (Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")), "[a][b][-XY-]{c}"),
+        (Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")), "[a][b]<c>"),
+        (Cycle((), "", 0, tuple(b"c")), "c"),
+        (Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")), "[a][b]"),  # a stop token inside a draft
+    ],
+)
+def test_each_fate_has_its_mark_and_its_colour(cycle: Cycle, marked: str) -> None:
+    assert Display(BYTES, styles=IN_MARKS).render(cycle) == marked
+    coloured = Display(BYTES).render(cycle)
+    assert click.unstyle(coloured) == "".join(re.findall(r"\w", marked))
+    assert (click.style("XY", fg="red", strikethrough=True) in coloured) is ("-" in marked)
     assert click.unstyle(legend()).split() == ["accepted", "rejected", "corrected", "bonus", "undrafted"]
 
 

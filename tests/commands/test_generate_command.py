@@ -4,17 +4,20 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from spectool.cli import main
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.demo_models import demo_path
+from spectool.tests import running as commands
 from spectool.tests.commands.chatting import chat_model
+
+TARGET = demo_path("target")
+run, figures = (partial(each, "generate", "--model", TARGET) for each in (commands.run, commands.figures))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,7 @@ from spectool.tests.commands.chatting import chat_model
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", *arguments])
+    result = run("--model", "/nowhere", *arguments)
     assert result.exit_code in (1, 2)
     assert message in result.output
 
@@ -43,7 +46,7 @@ def test_an_interrupted_text_ends_its_line_and_has_figures(monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     monkeypatch.setattr("spectool.runtime.decoding.streaming.stream_generate", interrupted)
-    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most"])
+    result = run("-p", "Most")
     assert result.exit_code == 130 and result.stdout.endswith("\n")
     *figures, last = result.stderr.splitlines()
     found = dict(re.split("  +", line, maxsplit=1) for line in figures if "  " in line)
@@ -52,58 +55,55 @@ def test_an_interrupted_text_ends_its_line_and_has_figures(monkeypatch: pytest.M
 
 def test_a_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "models").symlink_to(demo_path("target").parent)
-    found = CliRunner().invoke(main, ["generate", "-p", "Most", "-m", "2", "--model=~/models/target"])
+    (tmp_path / "models").symlink_to(TARGET.parent)
+    found = run("-p", "Most", "-m", 2, "--model=~/models/target")
     assert found.exit_code == 0, found.output
     for options in (["--dict=~/no.dict"], ["--draft=x", "--alignment=~/no.align"], ["--draft-model=~/no"]):
-        result = CliRunner().invoke(main, ["generate", "-p", "a", "--model=~/models/target", *options])
+        result = run("-p", "a", "--model=~/models/target", *options)
         assert result.exit_code == 1 and str(tmp_path / "no") in result.output, result.output
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "²", "nan", "7\udcff"])
 def test_what_is_no_number_is_a_usage_error(number: str) -> None:
     for option in ("seed", "num-draft-tokens", "max-tokens", "top-k"):
-        result = CliRunner().invoke(main, ["generate", "--model", "/nowhere", "-p", "a", f"--{option}={number}"])
+        result = run("--model", "/nowhere", "-p", "a", f"--{option}={number}")
         assert result.exit_code == 2 and f"--{option}'" in result.stderr, result.output
 
 
 def test_a_model_without_its_tokenizer_is_told_so(tmp_path: Path) -> None:
-    model = shutil.copytree(demo_path("target"), tmp_path / "model")
+    model = shutil.copytree(TARGET, tmp_path / "model")
     (model / "tokenizer.json").unlink()
-    result = CliRunner().invoke(main, ["generate", "--model", str(model), "-p", "a"])
+    result = run("--model", model, "-p", "a")
     assert result.exit_code == 1 and f"{model}: mlx-lm cannot load this model (no tokenizer.json" in result.stderr
 
 
 def test_a_prediction_is_followed(tmp_path: Path) -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu", "--temp", "0", "-m", "40"]
-    plain = json.loads(CliRunner().invoke(main, [*command, "--json", "--num-draft-tokens", "0"]).stdout)
+    command = ["-p", "Most w Jaworowcu", "--temp", 0, "-m", 40]
+    plain = figures(*command, "--num-draft-tokens", 0)
     file = tmp_path / "prediction.txt"
     file.write_bytes(plain["text"].encode())
     for drafting in ((), ("--no-history", "--no-dict")):
-        followed = [*command, "--json", "--prediction", str(file), "--num-draft-tokens", "16", *drafting]
-        found = json.loads(CliRunner().invoke(main, followed).stdout)
+        found = figures(*command, "--prediction", file, "--num-draft-tokens", 16, *drafting)
         assert found["text"] == plain["text"]
         assert found["target_passes"] <= 6 and found["sources"]["prediction"]["accepted"] >= 30
     file.write_bytes(b"\xff")
-    refused = CliRunner().invoke(main, [*command, "--prediction", str(file)])
+    refused = run(*command, "--prediction", file)
     assert refused.exit_code == 2 and f"{file}: not UTF-8 at byte 0" in refused.stderr
 
 
 def test_the_source_of_the_gain_is_said() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "--draft-model", str(demo_path("draft"))]
-    command += ["-p", "Wczoraj wieczorem w domu kultury", "-m", "40", "--num-draft-tokens", "4", "--no-history"]
-    facts = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
-    ((name, counts),) = facts["sources"].items()
+    command = ["--draft-model", demo_path("draft"), "-p", "Wczoraj wieczorem w domu kultury", "-m", 40]
+    command += ["--num-draft-tokens", 4, "--no-history"]
+    ((name, counts),) = figures(*command)["sources"].items()
     assert name == "model" and counts["accepted"] > 0
-    said = CliRunner().invoke(main, command).stderr
+    said = run(*command).stderr
     assert f"sources                   model (proposed {counts['proposed']}, accepted {counts['accepted']})" in said
 
 
 @pytest.mark.parametrize("end", [["--stop", "codziennie"], ["-m", "17"]])
 def test_figures_count_what_was_written(end: list[str]) -> None:
-    options = ["--draft-model", str(demo_path("target")), "--no-history", "--num-draft-tokens", "16", "--json"]
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Most w Jaworowcu zamknięty do końca", "-m", "30"]
-    facts = json.loads(CliRunner().invoke(main, [*command, *options, *end]).stdout)
+    options = ["--draft-model", TARGET, "--no-history", "--num-draft-tokens", 16]
+    facts = figures("-p", "Most w Jaworowcu zamknięty do końca", "-m", 30, *options, *end)
     (counts,) = facts["sources"].values()
     print(facts)
     own = facts["tokens"] - counts["accepted"]  # the target's own tokens: one a pass at most
@@ -116,21 +116,14 @@ def test_figures_count_what_was_written(end: list[str]) -> None:
 
 
 def test_a_number_beyond_all_tokens_means_all_of_them() -> None:
-    command = [
-        "generate",
-        "--model",
-        str(demo_path("target")),
-        *["-p", "Wczoraj", "-m", "3", "--temp", "0.5", "--top-k"],
-    ]
-    for number in ("20000", str(2**31), str(10**20)):
-        result = CliRunner().invoke(main, [*command, number])
+    for number in (20000, 2**31, 10**20):
+        result = run("-p", "Wczoraj", "-m", 3, "--temp", 0.5, "--top-k", number)
         assert result.exit_code == 0, result.stderr
 
 
 def test_a_prompt_from_a_pipe_loses_its_mark_and_one_line_end() -> None:
-    command = ["generate", "--model", str(demo_path("target")), "-m", "5", "--json"]
     texts = [
-        json.loads(CliRunner().invoke(main, [*command, *given], input=piped).stdout)["text"]
+        figures("-m", 5, *given, input=piped)["text"]
         for given, piped in (
             (["--prompt", "Wczoraj"], b""),
             ([], b"Wczoraj"),
@@ -143,16 +136,16 @@ def test_a_prompt_from_a_pipe_loses_its_mark_and_one_line_end() -> None:
 
 def test_an_answer_follows_a_json_schema(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
-    command = ["generate", "--model", str(demo_path("target")), "-p", "Tekst:", "--json", "--json-schema", str(schema)]
+    command = ["-p", "Tekst:", "--json-schema", schema]
     schema.write_text(json.dumps({"type": "array", "items": {"enum": ["ґ", 5]}, "minItems": 2, "maxItems": 3}))
-    found = json.loads(json.loads(CliRunner().invoke(main, command).stdout)["text"])
+    found = json.loads(figures(*command)["text"])
     assert len(found) in (2, 3) and set(found) <= {"ґ", 5}
     for wrong, message in (
         ('{"type": "strin"}', "strin"),
         ("{", "schema.json: json_schema: expected one that can be read"),
     ):
         schema.write_text(wrong)
-        result = CliRunner().invoke(main, command)
+        result = run(*command)
         assert result.exit_code == 1 and message in result.stderr, result.output
 
 
@@ -160,10 +153,24 @@ def test_an_answer_begins_without_the_space_of_the_tokenizer_unless_it_continues
     model = chat_model(tmp_path)
 
     def written(*arguments: str) -> str:
-        asked = ["generate", "--model", model, "--no-dict", "--num-draft-tokens", "4", "-m", "6", *arguments]
-        return CliRunner().invoke(main, asked, catch_exceptions=False).stdout.rstrip("\n")
+        return run("--model", model, "--no-dict", "--num-draft-tokens", 4, "-m", 6, *arguments).stdout.rstrip("\n")
 
     own = written("-p", "Wczoraj wieczorem w domu")
     assert own and not own.startswith(" ")
     assert written("-p", "Wczoraj wieczorem w domu", "--ignore-chat-template") == f" {own}"
     assert not written("-p", "Wczoraj wieczorem w domu", "--show-drafts").lstrip("<[{").startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--draft-model", "x", "--alignment", "no.align"], "no.align"),
+        (["--chat-template-config", "[]"], "expected a JSON object"),
+        (["--system-prompt", "x"], "need a chat template"),
+        (["--chat-template-config", '{"x": 1}'], "need a chat template"),
+    ],
+)
+def test_options_that_act_on_nothing_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    for model in ((), ("--model", chat_model(tmp_path), "--ignore-chat-template")):
+        result = run("-p", "a", *model, *arguments)
+        assert result.exit_code in (1, 2) and message in result.output, result.output

@@ -12,7 +12,7 @@ from spectool.commands.prune_draft import in_form
 from spectool.corpora import open_corpus
 from spectool.measure import forms
 from spectool.measure.first_guesses import most_probable, right_guesses, right_proposals, share
-from spectool.measure.recorded import Text
+from spectool.measure.predict import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from spectool import SpectoolError
-from spectool.measure.bandwidth import cost_range, known, pass_seconds
-from spectool.measure.chips import chip_of, published
+from spectool.measure.chips import chip_of, cost_range, known, pass_seconds, published
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.predict.predicting import TARGET, error_of, figures, run
 from spectool.tests.running import run as run_command

@@ -10,7 +10,7 @@ from spectool.build.alignment.stage import build_alignment
 from spectool.build.pruning.stage import prune_model
 from spectool.corpora import open_corpus, sample_path
 from spectool.measure.first_guesses import right_proposals, share
-from spectool.measure.recorded import RecordedModel, Text, play
+from spectool.measure.predict import RecordedModel, Text, play
 from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
