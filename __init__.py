@@ -11,21 +11,6 @@ from collections.abc import Callable
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ArtifactError",
-    "CorpusError",
-    "FingerprintMismatch",
-    "MissingExtra",
-    "RuntimeUnsupported",
-    "SpectoolError",
-    "TokenizerError",
-    "__version__",
-    "escaped_name",
-    "has_extra",
-    "printable",
-    "require_extra",
-]
-
 _EXTRAS = {"hub": ("datasets",), "parquet": ("pyarrow",), "lab": ("pandas", "pyarrow", "scipy")}
 
 
@@ -57,13 +42,6 @@ class MissingExtra(SpectoolError):
     """A command needs packages that were not installed, because only one of spectool's extras brings them."""
 
 
-def has_extra(extra: str) -> bool:
-    """Whether the packages of an extra are installed. Imports none of them."""
-    from importlib.util import find_spec
-
-    return all(find_spec(module) for module in _EXTRAS[extra])
-
-
 def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, before ``what`` begins.
 
@@ -74,7 +52,9 @@ def require_extra(extra: str, what: str) -> None:
     Raises:
         MissingExtra: They are not; the message is one line and names the command that installs them.
     """
-    if not has_extra(extra):
+    from importlib.util import find_spec
+
+    if not all(find_spec(module) for module in _EXTRAS[extra]):
         packages = ", ".join(_EXTRAS[extra])
         raise MissingExtra(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")
 

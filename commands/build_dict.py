@@ -9,7 +9,7 @@ from spectool.artifacts.default_paths import default_path, digest, slug
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
-from spectool.commands.shared.options import command, option, out_option, size_in_bytes, tokenizer_option
+from spectool.commands.shared.options import command, option, out_option, pack_option, size_in_bytes, tokenizer_option
 
 if TYPE_CHECKING:
     from spectool.corpora import Corpus
@@ -22,11 +22,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
 @option(
     "--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl."
 )
-@option(
-    "--pack",
-    "packs",
-    multiple=True,
-    metavar="NAME",
+@pack_option(
     help=f"Counts of a language: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated, and "
     "counts on top.",
 )

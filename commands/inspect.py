@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from spectool import SpectoolError
 from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import command, option, some_text, tokenizer_option
 
@@ -32,11 +31,8 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     """
     from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.measure.bench.results import PAGE, RUN_FILE
 
     file = find_artifact(Path(path))
-    if (file / RUN_FILE).is_file():
-        raise SpectoolError(f"{path}: a run of `spectool bench`. Its page is {file / PAGE}")
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
     opened: Any = open_artifact(file) if is_artifact else None
     kind = opened.format if is_artifact else "tokenizer"

@@ -9,25 +9,21 @@ import click
 
 from spectool.artifacts.default_paths import draft_path, slug
 from spectool.commands.shared.console import open_text, print_result, say, say_next
-from spectool.commands.shared.options import Whole, command, draft_option, option, path_option
+from spectool.commands.shared.options import (
+    Whole,
+    command,
+    corpora_option,
+    draft_option,
+    option,
+    pack_option,
+    path_option,
+)
 
 
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
-@option(
-    "--pack",
-    "packs",
-    multiple=True,
-    metavar="NAME",
-    help="Counts of a language to keep: pl, uk or crh, which are bundled, or a file; may be repeated.",
-)
-@option(
-    "--corpus",
-    "corpora",
-    multiple=True,
-    metavar="C",
-    help="Text in a language to keep, as for build-dict; may be repeated.",
-)
+@pack_option(help="Counts of a language to keep: pl, uk or crh, which are bundled, or a file; may be repeated.")
+@corpora_option(help="Text in a language to keep, as for build-dict; may be repeated.")
 @path_option("-o", "--out", metavar="DIR", help="Directory to write; by default in your cache folder.")
 @option(
     "--ids",

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from spectool.commands.shared.model_options import draft_model_option
-from spectool.commands.shared.options import Finite, command, language_code, option
+from spectool.commands.shared.options import Finite, command, corpora_option, language_code, option, pack_option
 
 
 @command("setup")
@@ -17,14 +17,8 @@ from spectool.commands.shared.options import Finite, command, language_code, opt
     metavar="CODE",
     help="Language that the model will write, such as pl or uk.",
 )
-@option("--corpus", "corpora", multiple=True, metavar="C", help="Text of your own, as for build-dict; may be repeated.")
-@option(
-    "--pack",
-    "packs",
-    multiple=True,
-    metavar="FILE",
-    help="Counts of the language; may be repeated. By default the bundled one, if there is one.",
-)
+@corpora_option(help="Text of your own, as for build-dict; may be repeated.")
+@pack_option(help="Counts of the language; may be repeated. By default the bundled one, if there is one.")
 @draft_model_option(
     help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache."
 )

@@ -25,8 +25,8 @@ from spectool.runtime.policy.record import DraftCost
 _FALLING = 0.95  # a pass over more rows may take this share of the time of one over fewer: noise
 _ROWS = 4  # of the passes by which forms of weights are compared
 _CHEAPER, _AS_FAST = 0.8, 1.02  # times the present time of such a pass, and of a plain one: more is not recommended
-_SCALES = {"affine": 32, "mxfp4": 8, "nvfp4": 8, "mxfp8": 8, "none": 0}  # bits of scale and bias for each group
-_GROUPS = {"affine": 64, "mxfp4": 32, "nvfp4": 16, "mxfp8": 32, "none": 1}  # weights in it, by default
+# Bits of scale and bias for each weight, in groups of the default size:
+_SCALES = {"affine": 32 / 64, "mxfp4": 8 / 32, "nvfp4": 8 / 16, "mxfp8": 8 / 32, "none": 0.0}
 _READ_AT_ONCE = 8  # tokens of a text that a small model reads in about the time of one
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Context = Annotated[int, Field(ge=0, le=10**7)]
@@ -130,7 +130,7 @@ def _cost(curve: PassCurve) -> float:
 
 def read_bits(bits: int, mode: str) -> float:
     """Bits that a plain pass reads for each weight, with scales and biases: its time is proportional to them."""
-    return bits + _SCALES[mode] / _GROUPS[mode]
+    return bits + _SCALES[mode]
 
 
 @cache

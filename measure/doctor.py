@@ -7,7 +7,7 @@ differs from machine to machine and from model to model, so it is measured rathe
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import cycle, islice
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +25,7 @@ from spectool.runtime.policy.pass_costs import ALIKE, PassCosts
 SECONDS = 10.0  # for a model, unless it is slow
 _ENOUGH = 80  # plain passes that a slow one gets: twice as many as the short measurement
 INPUTS = 3  # texts on which the bits of logits are compared
-_TEXT = 2048  # token ids of text for these
+_DOCUMENTS = 2  # of which these are
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
 
 
@@ -58,14 +58,9 @@ def measure_costs(
         progress(f"the same pass takes up to {apart:.1f} times as long, so other programs keep this machine busy")
     progress("comparing bits")
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
-    same = _same_bits(model, _text(tokenizer, _TEXT), sorted(found[min(found)]), until)
+    text = "\n".join(document.text for document in islice(open_corpus("sample:pl"), _DOCUMENTS))
+    same = _same_bits(model, list(tokenizer.encode(text)), sorted(found[min(found)]), until)
     return PassCosts(name, machine_of(model), found, plain, tuple(same), final=apart <= ALIKE)
-
-
-def _text(tokenizer: Any, count: int) -> list[int]:
-    """Token ids of real text, ``count`` of them."""
-    ids = list(tokenizer.encode("\n".join(document.text for document in open_corpus("sample:pl"))))
-    return list(islice(cycle(ids), count))
 
 
 class _Context:

@@ -1,7 +1,6 @@
 """Which form of a draft model's weights is fastest on this machine, among those that guess what the original does."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,18 @@ from spectool.runtime.loading import load_model
 from spectool.runtime.policy.measuring import DEPTHS, Passes
 from spectool.runtime.weight_forms import FORMS, convert, quantised, save_weights
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.tokenizer import Tokenizer
 
 EQUAL = 0.95  # share of first guesses that have to be the original's
 _FASTER = 0.95  # of the time of a pass; less of a difference may be noise
 _ROUNDS = 12  # passes of each form, of which the shortest counts
-_PLACES, _LONGEST = 1000, 200  # at which guesses are compared, in all and in one document
+_LONGEST = 200  # tokens of a text at which guesses are compared
 
 
 def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str], object]) -> dict[str, Any]:
     """Give the weights in a draft model's directory the form in which its passes are fastest here.
 
     A form has to be at least 5% faster, and to guess the same token as the weights as they are at 95% of the places of
-    ``texts``, of which a thousand are compared. Quantised weights stay as they are.
+    ``texts``, of which the first 200 tokens are compared. Quantised weights stay as they are.
 
     Returns:
         ``forms``: of each form the ``bits``, None for the weights as they are, the ``milliseconds`` of a pass, and the
@@ -45,37 +43,18 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
         for bits, each in passes.items():
             times[bits] = min(times[bits], each.run(1))
     tokenizer = open_tokenizer(loaded)
-    documents = list(_cut((tokenizer.encode(text) for text in texts), _PLACES))
-    guessed = partial(_guesses, documents=documents, tokenizer=tokenizer)
-    equal, original, kept = dict[int | None, float](), guessed(model), None
+    documents = [tokenizer.encode(text)[:_LONGEST] for text in texts]
+
+    def guesses(bits: int | None) -> list[int]:
+        return [guess for ids in documents for guess in most_probable(models[bits], tokenizer, ids)]
+
+    equal, original, kept = dict[int | None, float](), guesses(None), None
     for bits in sorted(FORMS, key=times.__getitem__):
         if kept is None and times[bits] <= _FASTER * times[None]:
-            equal[bits] = sum(map(int.__eq__, guessed(models[bits]), original)) / max(1, len(original))
+            equal[bits] = sum(map(int.__eq__, guesses(bits), original)) / max(1, len(original))
             kept = bits if equal[bits] >= EQUAL else None
-    progress(
-        "a pass of the draft model takes "
-        + ", ".join(
-            f"{1e3 * times[bits]:.1f} ms {_name(bits)}"
-            + (f" ({equal[bits]:.0%} equal guesses)" if bits in equal else "")
-            for bits in models
-        )
-        + f": its weights are kept {_name(kept)}"
-    )
+    name = "as they are" if kept is None else "in bfloat16" if kept == 16 else f"at {kept} bits"
+    taken = ", ".join(f"{1e3 * time:.1f} ms{f' at {bits} bits' * bool(bits)}" for bits, time in times.items())
+    progress(f"a pass of the draft model takes {taken}: its weights are kept {name}")
     forms = [{"bits": b, "milliseconds": round(1e3 * times[b], 2), "equal": equal.get(b)} for b in models]
     return {"forms": forms} | ({"bits": kept, "bytes": save_weights(models[kept], kept, directory)} if kept else {})
-
-
-def _cut(documents: Iterable[list[int]], places: int) -> Iterator[list[int]]:
-    """The beginnings of documents, with about this many tokens in all."""
-    for ids in documents:
-        if ids and places > 0:
-            yield ids[: min(places, _LONGEST)]
-            places -= _LONGEST
-
-
-def _guesses(model: Any, documents: Sequence[list[int]], tokenizer: Tokenizer) -> list[int]:
-    return [guess for ids in documents for guess in most_probable(model, tokenizer, ids)]
-
-
-def _name(bits: int | None) -> str:
-    return "as they are" if bits is None else "in bfloat16" if bits == 16 else f"at {bits} bits"

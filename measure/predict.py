@@ -126,16 +126,10 @@ def play(
     context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
 ) -> Replayed:
-    """Replay texts with look-ups, a draft model, or both.
+    """Replay texts; arguments as for `predict`.
 
-    Args:
-        texts: What to replay.
-        policy: Chooses the drafts by its curve and learns from one text to the next; or the number of draft tokens.
-        look_ups: Dictionary and history.
-        model: A draft model.
-        cost: What its passes cost, in plain passes of the target (seconds of the one / seconds of the other).
-        context: Tokens before each prompt.
-        progress: Called with the number of tokens since the last time.
+    The ``policy`` chooses the drafts by its curve and learns from one text to the next, or is the number of draft
+    tokens; ``cost`` is what passes of the ``model`` cost, in plain passes of the target.
     """
     checking, model = 0.0, model and model.fork()
     if model is not None and isinstance(policy, Policy):

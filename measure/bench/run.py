@@ -68,13 +68,9 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
                 if number == 0:  # compile passes and load data, with another prompt than this
                     short = replace(options, tokens=min(_WARM_UP, options.tokens))
                     replace(target, options=short).measure([*ids[1:], ids[0]], 0)
-                began = time.perf_counter()
                 measured = tuple(target.measure(ids, number))
                 run.append(Block(prompt.name, options.prompts, prompt.kind, options.temp, len(ids), measured))
                 done(1)
-                if number == 0 and len(prompts) > 1:
-                    left = (time.perf_counter() - began) * (len(prompts) - 1)
-                    say(f"the other prompts take about {f'{left / 60:.0f} min' if left > 90 else f'{left:.0f} s'}")
         except KeyboardInterrupt as stopped:
             see = f", for which see {out / PAGE}" if run.blocks else ""
             stopped.args = (f"Interrupted after {len(run.blocks)} of {len(prompts)} prompts{see}.",)

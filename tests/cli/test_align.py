@@ -56,23 +56,16 @@ def test_the_judgement_is_in_json_and_inspect(work: Path, good: Manifest) -> Non
 
 def test_a_report_that_lacks_figures_gets_no_verdict(good: Manifest) -> None:
     for statistics in ({}, {"draft_to_target": 3}, {**good.statistics, "target": []}):
-        judged = judgement(replace(good, statistics=statistics))
-        assert judged["usable"] is None and "lacks a figure" in judged["verdict"]
+        assert judgement(replace(good, statistics=statistics))["usable"] is None
 
 
-def test_a_pair_whose_tokenizers_fit_is_fine(good: Manifest) -> None:
-    usable, verdict = judge(good)
-    assert usable and "fine to use" in verdict
-    s = good.statistics
-    assert f"as {s['target_to_draft']['tokens'] / s['draft_to_target']['tokens']:.2f} target tokens" in verdict
-
-
-def test_a_side_that_is_unlike_its_tokenizer_is_not_to_be_used(good: Manifest) -> None:
+def test_a_pair_whose_tokenizers_fit_is_fine_and_one_whose_joins_are_lost_is_not(good: Manifest) -> None:
     s, manifest = changeable(good)
+    usable, verdict = judge(good)
+    assert usable and f"as {s['target_to_draft']['tokens'] / s['draft_to_target']['tokens']:.2f} target" in verdict
     compared = s["target"]["check"]
     compared["different"] = compared["places"] // 50
-    usable, verdict = judge(manifest)
-    assert usable is False and "differ too often" in verdict
+    assert judge(manifest)[0] is False
 
 
 def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.artifact import read_manifest
-from spectool.artifacts.manifest import Manifest
-from spectool.build.pruning.stage import read_record
 from spectool.corpora import open_corpus, sample_path
-from spectool.runtime.demo_models import demo_path
-from spectool.tests.running import OTHER, TOKENIZER, process
+from spectool.tests.running import TOKENIZER, process
 
 NAME = b"\xbf\xf3\xb3w"  # "żółw" in CP1250
 SHOWN = r"\xbf\xf3\xb3w"
@@ -31,30 +28,13 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def manifest_of(out: Path) -> Manifest:
-    """The manifest of an artifact, or the record of a pruned draft model."""
-    record = read_record(out) if out.is_dir() else read_manifest(out)
-    assert record is not None
-    return record
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        BUILD,
-        pytest.param(("align", "--draft", OTHER, "--target", TOKENIZER), marks=pytest.mark.nightly),
-        pytest.param(("prune-draft", "--draft", str(demo_path("draft"))), marks=pytest.mark.nightly),
-    ],
-    ids=["build-dict", "align", "prune-draft"],
-)
-def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path) -> None:
     for number, corpus in enumerate((texts, next(texts.iterdir()))):
         out = tmp_path / str(number)
-        done = process(*command, "--corpus", corpus, "-o", out)
+        done = process(*BUILD, "--corpus", corpus, "-o", out)
         assert done.returncode == 0, done.stderr
-        inputs = manifest_of(out).inputs
-        said = inputs if "files" in inputs else inputs["corpora"][0]
-        assert [file["name"] for file in said["files"]] == [f"{SHOWN}.txt"]
+        inputs = read_manifest(out).inputs
+        assert [file["name"] for file in inputs["files"]] == [f"{SHOWN}.txt"]
         assert SHOWN in json.dumps(inputs).replace("\\\\", "\\")
         assert process("inspect", out).returncode == 0
 

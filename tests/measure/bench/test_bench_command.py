@@ -1,9 +1,7 @@
 """``spectool bench``: drafters and prompts as options, and refusals."""
 
-import shutil
 from pathlib import Path
 
-import mlx.core as mx
 import pytest
 
 from spectool.commands.shared.drafter_spec import drafter_of
@@ -11,27 +9,10 @@ from spectool.lab.paper_tables.reading import read_run
 from spectool.measure.bench.results import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
-from spectool.tests.running import figures, run
+from spectool.tests.running import run
 
 ONE = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
-
-
-@pytest.mark.nightly
-def test_a_dictionary_is_found_by_its_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = work / "cache"
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(cache / name))
-    for corpus in ("sample:pl", "sample:uk"):
-        built = run("build-dict", "--tokenizer", TARGET, "--corpus", corpus, "--max-bytes", "14KB")
-        assert built.exit_code == 0, built.output
-    (pl,) = (cache / "spectool").glob("sample-pl*.dict")
-    out = work / "named.bench"
-    one = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 8, "--num-draft-tokens", 2)
-    assert run(*one, "--drafter", f"dict={pl.name}", "-o", out).exit_code == 0
-    written = run("generate", "--model", TARGET, "--dict", pl.stem, "-p", "Most w", "-m", 4)
-    missing = run("generate", "--model", TARGET, "--dict", "nothing", "-p", "Most w")
-    assert written.exit_code == 0, written.output
-    assert "nothing: no such file" in missing.stderr
 
 
 def test_options_say_what_is_measured(tmp_path: Path) -> None:
@@ -79,16 +60,3 @@ def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: 
         **{"dictionary": (), "history": True, "draft_model": None},
         **{"alignment": None, "min_probability": 0.3},
     }
-
-
-def test_a_model_that_only_repeats_itself_is_named_as_unfit(tmp_path: Path) -> None:
-    model = Path(shutil.copytree(demo_path("target"), tmp_path / "stuck"))
-    weights = mx.load(str(model / "model.safetensors"))
-    zeros = {name: mx.zeros_like(weight) for name, weight in weights.items()}
-    mx.save_safetensors(str(model / "model.safetensors"), zeros, {"format": "mlx"})  # the first token, for ever
-    options = ("--model", model, "--prompts", "pl", "--count", 7, "--tokens", 16, "--ignore-eos")
-    found = figures("bench", *options, "--drafter", "history", "-o", tmp_path / "x.bench")
-    assert found["configurations"] == [] and "unfit for measuring" in found["verdict"]
-    assert "7 of 7 prompts led to text that loops" in found["verdict"]
-    page = (tmp_path / "x.bench" / "report.md").read_text(encoding="utf-8")
-    assert "7 of 7 prompts" in page and "use it" not in page

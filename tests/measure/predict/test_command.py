@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spectool.tests.measure.predict.predicting import TARGET, figures, run
+from spectool.tests.measure.predict.predicting import TARGET, figures
 from spectool.tokenization.opening import open_tokenizer
 
 pytestmark = pytest.mark.nightly
@@ -27,7 +27,3 @@ def test_what_drafts_is_what_generate_drafts_by_default(work: Path) -> None:
     assert default == figures(*arguments, "--history", "--min-draft-prob", "0.2")
     assert default["passes"] != figures(*arguments, "--min-draft-prob", "0")["passes"]
     assert list(default["accepted_by_source"]) == ["history"]
-
-
-def test_nothing_is_drawn_where_nobody_looks(work: Path) -> None:
-    assert run("--corpus", work / "uk.txt", "--tokenizer", TARGET).stderr == f"opening {TARGET}\n"

@@ -5,20 +5,15 @@ from typing import Any
 
 import mlx.nn as nn
 import pytest
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers
 
 from spectool import SpectoolError
 from spectool.measure import drafts, machines
-from spectool.measure.drafts import Draft, advise, cached_draft, expected_speed, require_common, require_smaller
-from spectool.runtime.demo_models import demo_path
+from spectool.measure.drafts import Draft, advise, cached_draft, expected_speed
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.pass_costs import PassCosts, save_costs
 from spectool.tests.measure.predict.predicting import TARGET
-from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.token_bytes import byte_symbols
 
 # Replays of answers by Bielik 11B with Gemma 3 270M at 0.03, 0.05 and 0.1 plain passes a token, by curve (issue 67):
 REPLAYED = [
@@ -83,16 +78,3 @@ def test_of_those_in_the_cache_the_best_is_taken(monkeypatch: pytest.MonkeyPatch
         cached_draft(large_model(), "pl")
     monkeypatch.setattr(drafts, "cached_snapshot", lambda name, *files: name.startswith("google/") or None)
     assert cached_draft(large_model(), "pl")[0] == "google/gemma-3-270m-it"
-
-
-def test_draft_models_that_cannot_pay_are_refused() -> None:
-    require_smaller("D", 1e8, 2.5e8)
-    with pytest.raises(SpectoolError, match="D: it has 200 million weights, more than half of the 250 million"):
-        require_smaller("D", 2e8, 2.5e8)
-    target = open_tokenizer(demo_path("target"))
-    require_common(open_tokenizer(demo_path("other")), target)
-    alphabet = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
-    letters = Backend(models.BPE(alphabet, []))
-    letters.pre_tokenizer, letters.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    with pytest.raises(SpectoolError, match=r"only 0 of .* longer tokens are in its vocabulary"):
-        require_common(open_tokenizer(letters), target)
