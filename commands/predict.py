@@ -42,7 +42,6 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
     heading="Machine",
 )
 @option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
-@option("--context", type=Whole(0), default=0, help="Tokens before the text.", heading="Machine")
 @min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting")
 def predict(as_json: bool, **asked: Any) -> None:
     """Say what drafts would gain on a text, without running your model.

@@ -54,7 +54,6 @@ class Prediction:
     mode: str
     size: float | None
     experts: bool
-    context: int
 
     def run(self, as_json: bool) -> None:
         """Replay the text, and print what it says."""
@@ -107,8 +106,7 @@ class Prediction:
             here = machine_here(load_model(self.tokenizer, lazy=True)[0], self.tokenizer)
             found |= {here.costs.machine: here} if here.costs else {}
         if self.chip:
-            asked: dict[str, Any] = {"experts": self.experts, "size": self.size, "context": self.context}
-            found |= machines_on(self.chip, self.bits, self.mode, **asked)
+            found |= machines_on(self.chip, self.bits, self.mode, experts=self.experts, size=self.size)
         return found
 
     def _look_ups(self, target: Tokenizer, least: float) -> LookupDrafter | None:
@@ -149,7 +147,7 @@ class Prediction:
         steps = sum(len(text.output) for text in texts) * len(machines)
         steps *= sum(1 if model is None else 2 for _, model in ways.values())
         with progress("replaying", steps, "tokens") as update:
-            forecast = partial(predict, texts, context=self.context, progress=update)
+            forecast = partial(predict, texts, progress=update)
             return {
                 way: {name: forecast(machine, *drafters) for name, machine in machines.items()}
                 for way, drafters in ways.items()
@@ -172,7 +170,7 @@ class Prediction:
         if len(spans) > 1:
             facts["by drafter"] = {way: each.range for way, each in spans.items()}
         facts["by measurement"] = {name: each.range for name, each in list(speeds.values())[-1].items()}
-        unknown = [note for each in machines.values() for note in each.not_known(self.size, self.context)]
+        unknown = [note for each in machines.values() for note in each.not_known(self.size)]
         if self.draft_model and self.chip:
             unknown.append("draft model: its cost is worked out from its bytes, the bandwidth and a time for each pass")
         return facts | {"not known": [*dict.fromkeys(unknown), *ALWAYS_UNKNOWN]}

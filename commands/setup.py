@@ -22,7 +22,6 @@ from spectool.commands.shared.options import Finite, command, corpora_option, la
 @draft_model_option(
     help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache."
 )
-@option("--prune/--no-prune", default=True, help="Remove tokens that the draft model does not need.")
 @option(
     "--seconds",
     type=Finite(0.1),

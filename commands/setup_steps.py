@@ -75,7 +75,6 @@ class Setup:
     corpora: Sequence[str]
     packs: Sequence[str]
     draft_model: str | None
-    prune: bool
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -155,27 +154,26 @@ class Setup:
         language = self.language.partition("-")[0]
         bundled = f"sample:{language}" if language in sample_names() else None
         text = bundled or next(iter(texts), "sample:all")
-        used = draft_name(name, [self.language]) if self.prune else name
+        used = draft_name(name, [self.language])
         path, record = draft_path(used), read_record(draft_path(used))
         inputs = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and "forms" in record.statistics
-        if bundled and not (self.prune and kept):
+        if bundled and not kept:
             _require_language(name, draft, target, _passages(bundled))
-        if self.prune:
 
-            def make() -> None:
-                shutil.rmtree(path, ignore_errors=True)
-                finish = partial(keep_fastest, texts=_passages(text), progress=say)
-                corpora = list(map(open_corpus, texts))
-                prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
+        def make() -> None:
+            shutil.rmtree(path, ignore_errors=True)
+            finish = partial(keep_fastest, texts=_passages(text), progress=say)
+            corpora = list(map(open_corpus, texts))
+            prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
 
-            self._step("prune-draft", used, kept, make)
-            draft = open_tokenizer(path)
-        sides = {"draft": draft.fingerprint, "target": target.fingerprint}
+        self._step("prune-draft", used, kept, make)
+        pruned = open_tokenizer(path)
+        sides = {"draft": pruned.fingerprint, "target": target.fingerprint}
         aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
         manifest = _manifest(aligned)
         kept = _is_made_from(manifest, {}, **sides) and manifest.version == Alignment.version
-        align = partial(build_alignment, draft, target, open_corpus(text), aligned, say)
+        align = partial(build_alignment, pruned, target, open_corpus(text), aligned, say)
         self._step("align", aligned.name, kept, align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used

@@ -87,14 +87,13 @@ class Machine(NamedTuple):
         low, high = self.draft
         return f"{low.token:.3f} to {high.token:.3f} plain passes"
 
-    def not_known(self, size: float | None, context: int) -> Iterator[str]:
+    def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
         measured = self.row and self.row.parameters
-        depths = self.row.curves if self.row else self.costs.seconds if self.costs else {0: FREE}
         if self.row and self.row.scope == "matrix":
-            yield "model: where one matrix was measured, --size and --context change nothing; the rest depends on them"
-        elif context > max(depths):
-            yield f"context: measured after {max(depths):,} tokens; after {context:,}, passes over more rows cost more"
+            yield "model: where one matrix was measured, --size changes nothing; the rest depends on size and context"
+        elif depths := self.row.curves if self.row else self.costs and self.costs.seconds:
+            yield f"context: measured after {max(depths):,} tokens; after more, passes over more rows cost more"
         if measured and not size:
             yield "size: give yours with --size, which leaves out measurements of far other sizes"
         elif self.row and measured and size and not _near(size, self.row):
@@ -166,12 +165,12 @@ def machines_for(model: Any) -> list[Machine]:
 
 
 def machines_on(
-    chip: str, bits: int, mode: str, *, experts: bool = False, size: float | None = None, context: int = 0
+    chip: str, bits: int, mode: str, *, experts: bool = False, size: float | None = None
 ) -> dict[str, Machine]:
     """What was published of passes on a chip, or on those of its generation, by source.
 
     Of a model of that ``size``, in billions of weights: other sizes are left out where there is anything else, and one
-    matrix where a whole model was measured after about as many tokens.
+    matrix where a whole model was measured after a short context.
 
     Raises:
         SpectoolError: Nothing was.
@@ -191,7 +190,7 @@ def machines_on(
         )
     if size is not None:
         rows = [row for row in rows if row.parameters is None or _near(size, row)] or rows
-        if any(_near(size, row) and min(row.curves) <= max(_SHORT, context) for row in rows):
+        if any(_near(size, row) and min(row.curves) <= _SHORT for row in rows):
             rows = [row for row in rows if row.scope != "matrix"]
     found = {}
     for row in rows:

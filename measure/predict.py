@@ -123,7 +123,6 @@ def play(
     model: RecordedModel | None = None,
     cost: DraftCost = NO_COST,
     *,
-    context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
 ) -> Replayed:
     """Replay texts; arguments as for `predict`.
@@ -142,7 +141,7 @@ def play(
 
     members = [each for each in (look_ups, model) if each is not None]
     outputs, prompts = [text.output for text in texts], [text.prompt for text in texts]
-    counts = replay(outputs, DrafterSet(members), policy, on_cycle, prompts, context)
+    counts = replay(outputs, DrafterSet(members), policy, on_cycle, prompts)
     return Replayed(counts, checking, model.plain_passes(cost) if model is not None else 0.0)
 
 
@@ -191,7 +190,6 @@ def predict(
     look_ups: Drafter | None = None,
     model: RecordedModel | None = None,
     *,
-    context: int = 0,
     progress: Callable[[int], object] = lambda tokens: None,
 ) -> Forecast:
     """Replay texts with the policy that generates here.
@@ -201,13 +199,12 @@ def predict(
         machine: Where, with what a draft model costs there.
         look_ups: Dictionary and history.
         model: A draft model.
-        context: Tokens before each prompt.
         progress: Called with the tokens that were replayed since the last time.
     """
     low, high = math.inf, 0.0
     for cost in machine.draft if model else machine.draft[:1]:
         policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
-        played = play(texts, policy, look_ups, model, cost, context=context, progress=progress)
+        played = play(texts, policy, look_ups, model, cost, progress=progress)
         counts = played.counts
         cheap, dear = (counts.passes + share * played.checking + played.drafting for share in machine.shares)
         low = min(low, counts.tokens / (dear + _LOOP * counts.passes))

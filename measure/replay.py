@@ -18,13 +18,12 @@ def replay(
     policy: Policy | int = 8,
     on_cycle: Callable[[int, float], object] = lambda tokens, cost: None,
     prompts: Iterable[Sequence[int]] | None = None,
-    context: int = 0,
 ) -> DraftStatistics:
     """Statistics of a drafter on tokenized documents, as if the target had written them after their ``prompts``.
 
     Every cycle commits the accepted prefix of the proposal and the token that the target itself would add. Each
     document is a generation of its own. What is proposed beyond its end counts as rejected. The ``policy`` chooses how
-    far to draft, or is the most draft tokens in a cycle, and takes ``context`` more tokens to stand before each prompt.
+    far to draft, or is the most draft tokens in a cycle.
     ``on_cycle`` gets the tokens of each cycle, and the plain passes that its pass takes by the policy's curve.
     """
     statistics = DraftStatistics()
@@ -32,7 +31,6 @@ def replay(
     text = TextDrafters([DrafterSlot(each) for each in members_of(drafter)])
     for prompt, document in zip(repeat(()) if prompts is None else prompts, documents, strict=False):
         text.start(prompt)
-        text.context += context
         position, end = 0, len(document)
         while position < end:
             choice = policy.choose([(text, policy.longest)])

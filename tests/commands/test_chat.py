@@ -204,20 +204,3 @@ def test_generate_takes_what_mlx_lm_takes(path: str, loaded: tuple[Any, Any]) ->
     drawn = ["--temp", "0.9", "--top-p", "0.9", "--top-k", "50", "--min-p", "0.01"]
     drawn += ["--repetition-penalty", "1.1", "--seed", "7"]
     assert generated(*drawn)["text"] == generated(*drawn)["text"]
-
-
-def test_generate_goes_on_after_a_saved_prompt(path: str, loaded: tuple[Any, Any], tmp_path: Path) -> None:
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache, save_prompt_cache
-
-    file = tmp_path / "begin.safetensors"
-    cache = make_prompt_cache(loaded[0])
-    begin = loaded[1].encode("Krótko.", add_special_tokens=False)
-    mx.eval(loaded[0](mx.array([begin]), cache=cache))
-    save_prompt_cache(str(file), cache, {"model": path})
-    arguments = ["generate", "--model", path, "--system-prompt", "Krótko.", "-p", TURNS[0], "-m", "8"]
-    saved = figures(*arguments, "--prompt-cache-file", file)
-    after = [*begin, *loaded[1].encode(TURNS[0], add_special_tokens=False)]
-    expected = loaded[1].decode(plain(loaded[0], after, 8))
-    assert saved["text"].strip() == expected.strip()
-    assert run(*arguments, "--model", demo_path("target"), "--prompt-cache-file", file).exit_code == 1

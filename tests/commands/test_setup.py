@@ -255,7 +255,7 @@ def test_an_alignment_that_failed_its_check_is_not_used_by_the_next_run(
         return (Written(ids[::-1], ends) for ids, ends in written(tokenizer, texts))
 
     asked = ["setup", TARGET, "--language", "de", "--pack", german, "--corpus", german.with_suffix(".txt")]
-    asked += ["--draft-model", other_draft, "--no-prune"]
+    asked += ["--draft-model", other_draft]
     with monkeypatch.context() as patch:
         patch.setattr(check, "written", other_ids)
         first = run(*asked)
@@ -310,7 +310,7 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:
     verdict = verdict_of(run_of(blocks))
-    made = Setup("M", "pl", [], [], "D", True, 1.0, ["--draft-model", "D-pl"])
+    made = Setup("M", "pl", [], [], "D", 1.0, ["--draft-model", "D-pl"])
     return verdict, *made.recommended(verdict)
 
 
