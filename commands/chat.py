@@ -40,10 +40,7 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
 
     from spectool.commands.conversation import Conversation
 
-    try:
-        conversation = Conversation(target, tokenizer, system_prompt, template_variables, **arguments)
-    except SpectoolError as error:
-        raise SpectoolError(f"{model}: {error}") from error
+    conversation = Conversation(target, tokenizer, system_prompt, template_variables, **arguments)
     typed, failed = sys.stdin.isatty(), False
     if typed:
         say(f"Chatting with {model}. {_HELP}")

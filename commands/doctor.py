@@ -10,7 +10,6 @@ import click
 
 from spectool.artifacts.atomic import require_writable
 from spectool.commands.shared.console import say, say_next, show
-from spectool.commands.shared.load_model import check_model
 from spectool.commands.shared.model_options import draft_model_option, model_option
 from spectool.commands.shared.options import Finite, command, option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
@@ -54,8 +53,6 @@ def doctor(
 
     follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft_model} if draft_model else {})
-    for name in names.values():
-        check_model(name)
     require_writable(costs_path("new"))
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks

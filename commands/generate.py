@@ -30,10 +30,10 @@ def generate(
     prompt: str | None,
     ignore_chat_template: bool,
     model: str,
-    prediction: tuple[str, str] | None,
+    prediction: str | None,
     system_prompt: str | None,
     template_variables: dict[str, Any],
-    json_schema: tuple[str, str] | None,
+    json_schema: str | None,
     show_drafts: bool,
     as_json: bool,
     **settings: Any,
@@ -56,7 +56,7 @@ def generate(
     if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
         say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
-    from spectool.runtime.chat_template import messages_of, rendered
+    from spectool.runtime.chat_template import begins_reasoning, messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
@@ -68,14 +68,18 @@ def generate(
         encoded = encode_prompt(tokenizer, text)
     arguments["own_text"] = templates
     if json_schema is not None:
-        arguments["grammar"] = _grammar(*json_schema, tokenizer, encoded, chat=not ignore_chat_template)
+        from spectool.runtime.grammar import Grammar
+
+        end = tokenizer.decode(list(encoded)[-32:])
+        reasoning = None if ignore_chat_template else begins_reasoning(tokenizer, end)
+        arguments["grammar"] = Grammar(tokenizer, "json_schema", json_schema, reasoning=reasoning)
     display = None
     if show_drafts:
         styles = styles_of_output()
         say(legend(styles))
         display = Display(tokenizer, styles, own_text=templates and json_schema is None)
         arguments["on_cycle"] = display.echo
-    arguments["prediction"] = prediction and prediction[1]
+    arguments["prediction"] = prediction
     pieces: list[str] = []
     try:
         for response in stream_generate(target, tokenizer, encoded, **arguments):
@@ -97,18 +101,6 @@ def generate(
         if display and (count := response.drafting.proposed):
             say(f"{count:,} guess{'es' * (count > 1)}, {response.drafting.accepted:,} right")
         show(facts, as_json=False, err=True)
-
-
-def _grammar(path: str, schema: str, tokenizer: Any, prompt: Any, chat: bool) -> Any:
-    """The grammar of a JSON schema, after the reasoning of a model that reasons."""
-    from spectool.runtime.chat_template import begins_reasoning
-    from spectool.runtime.grammar import Grammar
-
-    reasoning = begins_reasoning(tokenizer, tokenizer.decode(list(prompt)[-32:])) if chat else None
-    try:
-        return Grammar(tokenizer, "json_schema", schema, reasoning=reasoning)
-    except SpectoolError as error:
-        raise SpectoolError(f"{path}: {error}") from error
 
 
 def _figures(response: Any, drafter: Any) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
 from spectool.measure.chips import cheaper_weight_formats, chip_of
-from spectool.measure.drafts import require_smaller
 from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
@@ -25,7 +24,6 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, load_model, open_dictionaries
-from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.tokenization.tokenizer import Tokenizer
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
@@ -123,9 +121,6 @@ class Prediction:
         found = load_drafter(target, draft_model=name, history=False, **sources)
         assert isinstance(found, DrafterSet) and found.cache is not None
         model = found.cache.model
-        for each in machines.values():
-            if each.parameters is not None:
-                require_smaller(name, get_total_parameters(model), each.parameters)
         costed = {on: each._replace(draft=each.draft_costs(model, name)) for on, each in machines.items()}
         return RecordedModel(found.members[0]), costed
 

@@ -12,7 +12,7 @@ import click
 
 from spectool import printable
 from spectool.commands.shared.console import say
-from spectool.commands.shared.load_model import checked_sources
+from spectool.commands.shared.load_model import sources_of
 from spectool.commands.shared.model_options import (
     adapter_option,
     drafting_options,
@@ -117,9 +117,7 @@ def _origin(given: str) -> str:
     help="How much to log on stderr; DEBUG also logs requests with their texts.",
     heading="Log",
 )
-def serve(
-    model: str, host: str, port: int, log_level: str, chat_template: tuple[str, str] | None, **options: Any
-) -> None:
+def serve(model: str, host: str, port: int, log_level: str, chat_template: str | None, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
     Several requests are answered at the same time, each with drafts of its own. Each response reports draft tokens
@@ -129,13 +127,13 @@ def serve(
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    sources = checked_sources(options)
+    sources = sources_of(options)
     alone = options["kv_bits"] is not None
     if alone and (options["batch"] or 1) > 1:
         raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
-    template, sampling = chat_template and chat_template[1], pop_settings(options)
-    started = ServerOptions(model=model, chat_template=template, sampling=sampling, **options)
+    sampling = pop_settings(options)
+    started = ServerOptions(model=model, chat_template=chat_template, sampling=sampling, **options)
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines("%(asctime)s - %(levelname)s - %(message)s"))
     logging.basicConfig(level=log_level, handlers=[handler], force=True)

@@ -59,7 +59,6 @@ class Machine(NamedTuple):
         curve: What a pass takes by its rows.
         shares: Of what passes take more than plain ones: times as much as the curve says, at least and at most.
         weights: Bytes that a plain pass reads.
-        parameters: Number of the model's weights.
         noise: Of the time that a text takes, as a share of it.
         row: What was published of a ``chip``.
         costs: What was measured here.
@@ -69,7 +68,6 @@ class Machine(NamedTuple):
     curve: PassCurve = FREE
     shares: tuple[float, float] = 1.0, 1.0
     weights: float | None = None
-    parameters: float | None = None
     noise: float = 0.0
     row: ChipCosts | None = None
     chip: str = ""
@@ -148,7 +146,7 @@ def machine_here(model: Any, name: str) -> Machine:
     """
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return Machine(curve, MEASURED, weight_bytes(model), get_total_parameters(model), APART, costs=costs)
+    return Machine(curve, MEASURED, weight_bytes(model), APART, costs=costs)
 
 
 def machines_for(model: Any) -> list[Machine]:
@@ -195,8 +193,8 @@ def machines_on(
     found = {}
     for row in rows:
         billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
-        weights, parameters = (billions and each * billions for each in (1e9 / 8 * read_bits(bits, mode), 1e9))
-        found[row.title] = Machine(row.curve, shares, weights, parameters, row=row, chip=name)
+        weights = billions and billions * 1e9 / 8 * read_bits(bits, mode)
+        found[row.title] = Machine(row.curve, shares, weights, row=row, chip=name)
     return found
 
 

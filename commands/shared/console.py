@@ -49,14 +49,6 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
 
 
-def require_there(name: str, load: Callable[[str], object]) -> None:
-    """Check that a model or tokenizer is here, or may be on the hub; if not, ``load`` says what it looked for."""
-    from spectool.tokenization.hub_names import looks_like_hub_id
-
-    if not (looks_like_hub_id(name) or os.path.lexists(Path(name).expanduser())):
-        load(name)
-
-
 @contextmanager
 def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
     """A function to call with the amount done since the last call, which a terminal shows as a bar."""

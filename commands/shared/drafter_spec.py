@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.load_model import checked_sources
+from spectool.commands.shared.load_model import sources_of
 from spectool.commands.shared.model_options import DRAFT_SOURCES, drafting_options
 from spectool.measure.bench.results import DrafterSpec
 
@@ -29,7 +29,7 @@ def drafter_of(options: Sequence[str]) -> DrafterSpec:
         raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")
     if not any(chosen[name] for name in DRAFT_SOURCES if name not in _ABOUT):
         raise click.UsageError("expected something that drafts")
-    sources = checked_sources(chosen)
+    sources = sources_of(chosen)
     off = [f"--no-{option}" for option, each in (("dict", "dictionary"), ("history", "history")) if not sources[each]]
     return DrafterSpec((*options, *off), sources, chosen["verify"])
 

@@ -7,46 +7,21 @@ from typing import Any
 
 import click
 
-from spectool import ArtifactError
-from spectool.artifacts.default_paths import AUTO, find_artifact, find_draft
-from spectool.commands.shared.console import require_there, say
+from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import DRAFT_SOURCES, pop_settings
 from spectool.runtime.settings import PENALTIES, SAMPLER
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 
 
-def checked_sources(settings: dict[str, Any]) -> dict[str, Any]:
-    """What drafts, taken out of ``settings``: arguments of `load_drafter`, checked before a model is loaded."""
+def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """What drafts, taken out of ``settings``: arguments of `load_drafter`."""
     sources = {name: settings.pop(name) for name in DRAFT_SOURCES}
-    named = () if settings.pop("no_dict") else sources["dictionary"]
-    sources["dictionary"] = tuple(each if each == AUTO else find_artifact(Path(each), ".dict") for each in named)
-    alignment, draft = sources["alignment"], sources["draft_model"]
-    if alignment is not None and draft is None:
+    if settings.pop("no_dict"):
+        sources["dictionary"] = ()
+    if sources["alignment"] is not None and sources["draft_model"] is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
-    for dictionary in sources["dictionary"]:
-        if dictionary != AUTO:
-            _require_format(dictionary, "spectool-dictionary")
-    if alignment is not None:
-        _require_format(find_artifact(alignment, ".align"), "spectool-alignment")
-    if draft not in (None, AUTO):
-        check_model(draft)
     return sources
-
-
-def check_model(name: str) -> None:
-    """Check that a model is there, unless it may be on the hub."""
-    from spectool.runtime.loading import load_model
-
-    require_there(find_draft(name), load_model)
-
-
-def _require_format(path: Path, expected: str) -> None:
-    from spectool.artifacts.artifact import read_manifest
-
-    found = read_manifest(path).format
-    if found != expected:
-        raise ArtifactError(f"{path}: is a {found}, expected a {expected}. Check the option that names it")
 
 
 def open_model(
@@ -57,7 +32,7 @@ def open_model(
     Returns:
         The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
     """
-    sources = checked_sources(settings)
+    sources = sources_of(settings)
 
     import mlx.core as mx
 

@@ -148,7 +148,7 @@ drafting_options = option_group(
         "draft model's with the same tokenizer, by rejection sampling.",
     ),
 )
-"""What `checked_sources` takes, and how much is drafted."""
+"""What `sources_of` takes, and how much is drafted."""
 
 model_options = option_group(
     model_option(heading=_PROMPT),

@@ -114,8 +114,8 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> tuple[str, str] | None:
-    """The path and the text of a file, which is read at once, because a command checks all arguments first."""
+def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """The text of a file, which is read at once, because a command checks all arguments first."""
     if path is None:
         return None
     try:
@@ -124,7 +124,7 @@ def _text_of(context: click.Context, parameter: click.Parameter, path: str | Non
         raise click.BadParameter(f"{error}.") from error
     if not text:
         raise click.BadParameter(f"{path}: expected text, got an empty file.")
-    return path, text
+    return text
 
 
 command = partial(click.command, cls=SectionedCommand)

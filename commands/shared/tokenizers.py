@@ -13,7 +13,7 @@ from spectool.artifacts.artifact import require_replaceable
 from spectool.artifacts.atomic import atomic_file, require_writable
 from spectool.artifacts.default_paths import default_path
 from spectool.artifacts.dictionary import Dictionary
-from spectool.commands.shared.console import require_there, say
+from spectool.commands.shared.console import say
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.opening import cached_tokenizer, open_tokenizer
 from spectool.tokenization.round_trips import limits
@@ -50,7 +50,7 @@ def tokenizer_with_notes(source: str | Path) -> Tokenizer:
 
 
 def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[Tokenizer]:
-    """The tokenizers of a stage by role, with notes, if they are there and ``out`` may be written for them.
+    """The tokenizers of a stage by role, with notes, if ``out`` may be written for them.
 
     Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
     """
@@ -58,8 +58,6 @@ def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[To
         require_writable(default_path("new"))
     else:
         require_replaceable(out, format_name)
-    for name in names.values():
-        require_there(name, open_tokenizer)
     opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
     if out is not None:
         require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})

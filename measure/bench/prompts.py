@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spectool import CorpusError
 from spectool.corpora import open_corpus
 
 if TYPE_CHECKING:
@@ -35,10 +34,7 @@ def load_prompts(spec: str, tokenizer: "Tokenizer", count: int | None, window: i
     """
     if spec in LANGUAGES:
         return list(islice(_built_in(spec), count))
-    try:
-        texts = [document.text for document in islice(open_corpus(spec), count or _COUNT)]
-    except CorpusError as error:
-        raise CorpusError(f"{error}. Built-in prompts: {', '.join(LANGUAGES)}") from error
+    texts = [document.text for document in islice(open_corpus(spec), count or _COUNT)]
     if window:  # a character of which the window has only a part is left out
         texts = [tokenizer.bytes_of(tokenizer.encode(text)[:window]).decode(errors="ignore") for text in texts]
     return [BenchPrompt(f"{spec}-{number:03}", "text", text) for number, text in enumerate(texts, 1)]

@@ -53,7 +53,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     require_new(out)
     prompts = load_prompts(options.prompts, open_tokenizer(options.model), options.count, options.window)
     say(f"loading {options.model}")
-    model, tokenizer = load_model(options.model, pipeline=options.pipeline)
+    model, tokenizer = load_model(options.model, lazy=True, pipeline=options.pipeline)
     stop = frozenset(() if options.ignore_eos else tokenizer.eos_token_ids)
     target = Target(model, _drafters(options, tokenizer, say), options, stop)
     facts = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_of(model)}

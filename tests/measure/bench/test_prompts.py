@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from spectool import CorpusError
 from spectool.measure.bench.prompts import LANGUAGES, ids_of_prompt, load_prompts
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
@@ -38,11 +37,6 @@ def test_a_window_is_the_beginning_of_a_document(corpus: str) -> None:
     assert [prompt.text == text for prompt, text in zip(prompts, TEXTS, strict=True)] == [False, True, False]
     assert (prompts[0].name, prompts[0].kind) == (f"{corpus}-001", "text")
     assert [prompt.text for prompt in load_prompts(corpus, TOKENIZER, 2, 0)] == TEXTS[:2]
-
-
-def test_a_source_without_prompts_is_an_error() -> None:
-    with pytest.raises(CorpusError, match=r"pll: .*Built-in prompts: crh, crh-cyrl, en, pl, uk"):
-        load_prompts("pll", TOKENIZER, None, 0)
 
 
 def test_a_prompt_is_encoded_as_generate_does() -> None:
