@@ -21,16 +21,15 @@ from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import DrafterSet
-from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter, load_model, open_dictionaries
+from spectool.runtime.drafters.drafter import Drafter, members_of
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.tokenization.tokenizer import Tokenizer
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
 _TOKENS = 20_000  # replayed for a machine, unless said otherwise
 _SECONDS = 30.0  # in which a draft model is asked, likewise
 LOOK_UPS, MODEL, BOTH = "look-ups", "draft model", "both together"
-Ways = Mapping[str, tuple[LookupDrafter | None, RecordedModel | None]]
+Ways = Mapping[str, tuple[Drafter | None, RecordedModel | None]]
 """What drafts, by name; the one with all that was named is the last."""
 
 
@@ -64,11 +63,14 @@ class Prediction:
         limit = self.max_tokens or (_TOKENS if machines else 0)
         documents = encode_text(target, (document.text for document in with_progress(text)), limit)
         texts, about = [Text((), ids) for ids in documents], dict[str, Any]()
-        look_ups = self._look_ups(target, LEAST_OF_LOOKUPS if machines else _CAUTIOUS)
-        ways: dict[str, tuple[LookupDrafter | None, RecordedModel | None]] = {}
+        look_ups, model = self._drafters(target, cautious=not machines)
+        ways: dict[str, tuple[Drafter | None, RecordedModel | None]] = {}
         ways |= {LOOK_UPS: (look_ups, None)} if look_ups else {}
-        if self.draft_model:
-            model, machines = self._draft_model(self.draft_model, target, machines)
+        if model is not None and self.draft_model:
+            draft = load_model(self.draft_model, lazy=True)[0]
+            machines = {
+                name: each._replace(draft=each.draft_costs(draft, self.draft_model)) for name, each in machines.items()
+            }
             right, texts = self._asked(model, texts)
             ways |= {MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
             shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
@@ -107,22 +109,16 @@ class Prediction:
             found |= machines_on(self.chip, self.bits, self.mode, experts=self.experts, size=self.size)
         return found
 
-    def _look_ups(self, target: Tokenizer, least: float) -> LookupDrafter | None:
-        least = least if self.min_probability is None else self.min_probability
-        dictionaries = open_dictionaries(self.dictionaries, target)
-        return LookupDrafter(dictionaries, self.history, least) if dictionaries or self.history else None
-
-    def _draft_model(
-        self, name: str, target: Tokenizer, machines: Mapping[str, Machine]
-    ) -> tuple[RecordedModel, dict[str, Machine]]:
-        """The draft model, and the machines with what it costs there."""
-        say(f"loading {name}")
-        sources: dict[str, Any] = {"alignment": self.alignment, "min_probability": self.min_probability}
-        found = load_drafter(target, draft_model=name, history=False, **sources)
-        assert isinstance(found, DrafterSet) and found.cache is not None
-        model = found.cache.model
-        costed = {on: each._replace(draft=each.draft_costs(model, name)) for on, each in machines.items()}
-        return RecordedModel(found.members[0]), costed
+    def _drafters(self, target: Tokenizer, *, cautious: bool) -> tuple[Drafter | None, RecordedModel | None]:
+        """Look-ups and the draft model, as far as there are."""
+        if self.draft_model:
+            say(f"loading {self.draft_model}")
+        least = _CAUTIOUS if cautious and self.min_probability is None else self.min_probability
+        sources: dict[str, Any] = {"dictionary": self.dictionaries, "history": self.history}
+        sources |= {"draft_model": self.draft_model, "alignment": self.alignment}
+        members = members_of(load_drafter(target, **sources, min_probability=least))
+        look_ups = next((each for each in members if not each.costs_a_pass), None)
+        return look_ups, next((RecordedModel(each) for each in members if each.costs_a_pass), None)
 
     def _asked(self, model: RecordedModel, texts: Sequence[Text]) -> tuple[list[bool], list[Text]]:
         """Whether the first guess is right at each place, as far as there is time, and the texts up to there."""

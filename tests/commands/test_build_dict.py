@@ -6,20 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from spectool.tests.running import TOKENIZER, figures, run
-
-
-@pytest.mark.nightly
-def test_what_is_proposed_in_a_pass_falls_with_the_threshold(tmp_path: Path) -> None:
-    run("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "-o", tmp_path / "a.dict")
-    found = [
-        figures("predict", "--dict", tmp_path / "a.dict", "--corpus", "sample:pl", "--min-draft-prob", threshold)
-        for threshold in (0.05, 0.5)
-    ]
-    for facts in found:
-        proposed = sum(counts["proposed"] for counts in facts["accepted_by_source"].values())
-        assert facts["proposed_per_pass"] == round(proposed / facts["passes"], 4)
-    assert found[0]["proposed_per_pass"] > found[1]["proposed_per_pass"] > 0
+from spectool.tests.running import run
 
 
 def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
