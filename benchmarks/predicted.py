@@ -68,7 +68,7 @@ def one_run(path: str, sources: dict[str, Any], seed: int, language: str, count:
     """The range, and the speed that was measured."""
     options = Options(path, {"drafts": DrafterSpec((), sources)}, language, count, tokens=tokens, temp=0.7, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        run = run_benchmark(options, Path(folder) / "run", lambda line: None, _NoProgress)
+        run = run_benchmark(options, Path(folder) / "run", lambda line: None)
     tokenizer = load_model(path, lazy=True)[1]
     prompts = [ids_of_prompt(each, tokenizer) for each in load_prompts(language, open_tokenizer(path), count, 0)]
     drafted = [block.by_configuration["drafts", None] for block in run.blocks]
@@ -85,17 +85,6 @@ def one_run(path: str, sources: dict[str, Any], seed: int, language: str, count:
     expected = predict(texts, machine, found.members[0], model)
     measured = plain / sum(one.seconds for one in drafted)
     return {"low": round(expected.low, 3), "measured": round(measured, 3), "high": round(expected.high, 3)}
-
-
-class _NoProgress:
-    def __init__(self, *about: object) -> None:
-        pass
-
-    def __enter__(self) -> Any:
-        return lambda step: None
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 if __name__ == "__main__":

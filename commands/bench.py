@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import progress, say, show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
@@ -70,7 +70,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         if name in (PLAIN, *named):
             raise click.UsageError(f"--drafter {text}: expected a name that none has yet, got {name!r}. Add name=…")
         named[name] = spec
-    run = run_benchmark(Options(drafters=named, **settings), out, say, progress)
+    run = run_benchmark(Options(drafters=named, **settings), out, say)
     if as_json:
         facts = {"page": str(out / PAGE), "blocks": len(run.blocks), **differences(run), **verdict_of(run).facts}
         show(facts, as_json)

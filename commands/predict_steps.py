@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 import click
+from tqdm import tqdm
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -123,12 +124,11 @@ class Prediction:
     def _asked(self, model: RecordedModel, texts: Sequence[Text]) -> tuple[list[bool], list[Text]]:
         """Whether the first guess is right at each place, as far as there is time, and the texts up to there."""
         right, until = list[bool](), monotonic() + _SECONDS
-        with progress("asking the draft model", sum(len(text.output) for text in texts), "tokens") as update:
-            for each in right_proposals(model, texts):
-                right.append(each)
-                update(1)
-                if not self.max_tokens and monotonic() > until:
-                    break
+        places = sum(len(text.output) for text in texts)
+        for each in tqdm(right_proposals(model, texts), "asking the draft model", places, unit=" tokens", disable=None):
+            right.append(each)
+            if not self.max_tokens and monotonic() > until:
+                break
         return right, list(_beginning(texts, len(right)))
 
     def _forecasts(

@@ -205,7 +205,7 @@ class Setup:
         )
         say(f"measuring {', '.join([PLAIN, *drafters])}, on {count} prompts")
         shutil.rmtree(out, ignore_errors=True)
-        return run_benchmark(asked, out, say, progress)
+        return run_benchmark(asked, out, say)
 
     def recommended(self, verdict: Verdict) -> tuple[str | None, str | None]:
         """The drafter and the command to use from now on, if the verdict tells."""

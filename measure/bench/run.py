@@ -8,7 +8,6 @@ the prompt meanwhile. Draft models forget it in between, so every configuration 
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 
 import mlx.core as mx
 import numpy as np
+from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import naming, require_new
@@ -39,13 +39,11 @@ from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 
-StartProgress: TypeAlias = Callable[[str, float, str], AbstractContextManager[Callable[[float], object]]]
-"""Begins a progress bar, from its title, total and unit; gives what is called with each step."""
 Step: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]  # gives token ids, and what else comes with each
 _WARM_UP = 8  # tokens
 
 
-def run_benchmark(options: Options, out: Path, say: Callable[[str], object], progress: StartProgress) -> Run:
+def run_benchmark(options: Options, out: Path, say: Callable[[str], object]) -> Run:
     """Measure a run into the new folder ``out``, and write its page.
 
     After Ctrl-C, the page has what was measured so far.
@@ -59,26 +57,24 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object], pro
     facts = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_of(model)}
     facts["versions"] = f"spectool {__version__}, mlx {version('mlx')}, mlx-lm {version('mlx-lm')}"
     run = Run(out, options, facts)
-    title = f"measuring {Path(options.model).name}"
-    with progress(title, len(prompts), "prompts") as done:
-        try:
-            for number, prompt in enumerate(prompts):
-                ids = ids_of_prompt(prompt, tokenizer)
-                require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(model), tokenizer)
-                if number == 0:  # compile passes and load data, with another prompt than this
-                    short = replace(options, tokens=min(_WARM_UP, options.tokens))
-                    replace(target, options=short).measure([*ids[1:], ids[0]], 0)
-                measured = tuple(target.measure(ids, number))
-                run.append(Block(prompt.name, options.prompts, prompt.kind, options.temp, len(ids), measured))
-                done(1)
-        except KeyboardInterrupt as stopped:
-            see = f", for which see {out / PAGE}" if run.blocks else ""
-            stopped.args = (f"Interrupted after {len(run.blocks)} of {len(prompts)} prompts{see}.",)
-            raise
-        finally:
-            if run.blocks:
-                with naming(out / PAGE):
-                    (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
+    try:
+        bar = tqdm(prompts, f"measuring {Path(options.model).name}", unit=" prompts", disable=None)
+        for number, prompt in enumerate(bar):
+            ids = ids_of_prompt(prompt, tokenizer)
+            require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(model), tokenizer)
+            if number == 0:  # compile passes and load data, with another prompt than this
+                short = replace(options, tokens=min(_WARM_UP, options.tokens))
+                replace(target, options=short).measure([*ids[1:], ids[0]], 0)
+            measured = tuple(target.measure(ids, number))
+            run.append(Block(prompt.name, options.prompts, prompt.kind, options.temp, len(ids), measured))
+    except KeyboardInterrupt as stopped:
+        see = f", for which see {out / PAGE}" if run.blocks else ""
+        stopped.args = (f"Interrupted after {len(run.blocks)} of {len(prompts)} prompts{see}.",)
+        raise
+    finally:
+        if run.blocks:
+            with naming(out / PAGE):
+                (out / PAGE).write_text(page(run), encoding="utf-8", errors="backslashreplace")
     return run
 
 
