@@ -80,7 +80,7 @@ class Answer:
         )
         self._splitter = Splitter(
             model.tokenizer,
-            chat.offered if chat else (),
+            request.offered,
             reasoning=chat is not None,
             thinks=prompt.thinks,
             bare=not request.constrained,

@@ -33,7 +33,6 @@ from spectool.serve.errors import (
     own_name,
     quoted,
     refusal_of,
-    with_version,
     wrong_field,
 )
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
@@ -86,11 +85,10 @@ class Service:
             for path, endpoint in endpoints.items()
             for address in dict.fromkeys((path, path.removeprefix("/v1")))
         ]
-        self._methods = {path: "POST" if path in posts else "GET" for path in (*posts, *gets) if "{" not in path}
-        origins = list(options.allowed_origins)
+        self._addresses = ", ".join(path for path in (*posts, *gets) if "{" not in path)
         cors = Middleware(
             CORSMiddleware,
-            allow_origins=origins,
+            allow_origins=options.allowed_origins,
             allow_methods=["*"],
             allow_headers=["*"],
             allow_private_network=True,  # which Chrome asks for where a public site wants to reach this machine
@@ -99,7 +97,7 @@ class Service:
         gate = Middleware(Gate, options=options, host=host)
         self.app = Starlette(
             routes=routes,
-            middleware=[cors, gate] if origins else [gate],
+            middleware=[cors, gate] if options.allowed_origins else [gate],
             exception_handlers={HTTPException: self._no_route},
         )
 
@@ -188,10 +186,7 @@ class Service:
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
-        if error.status_code == 405:
-            problem = f"{path}: expected {self._methods.get(with_version(path), 'GET')}, got {request.method}"
-        else:
-            problem = f"{path}: no such address. Expected one of {', '.join(self._methods)}"
+        problem = f"{request.method} {path}: {error.detail}. The addresses are {self._addresses}"
         refusal = RequestRefused(error.status_code, problem)
         return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)
 

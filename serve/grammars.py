@@ -16,7 +16,8 @@ from spectool.runtime.grammar import Grammar, free_up_to, literal, rules_of
 from spectool.runtime.mlx_lm_compat import form_of_calls
 from spectool.serve.errors import RequestRefused, quoted, wrong_field
 from spectool.serve.models import LoadedModel
-from spectool.serve.requests import ChatRequest, Form, GenerationRequest
+from spectool.serve.request_parts import Form
+from spectool.serve.requests import ChatRequest, GenerationRequest
 
 # The parser's warnings about what of a schema has no effect.
 _ANNOTATION = re.compile(r'Unknown format: (.*)|Unimplemented keys: \["(uniqueItems)"\]', re.DOTALL)

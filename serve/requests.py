@@ -6,27 +6,37 @@ in a header of the answer (`read_fields`).
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
-    ValidationInfo,
     create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Setting
-from spectool.serve.contents import joined
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
 from spectool.serve.read_fields import noted, unknown, unread
+from spectool.serve.request_parts import (
+    Form,
+    Format,
+    Given,
+    Message,
+    NamedTool,
+    Prediction,
+    StreamOptions,
+    StructuredOutputs,
+    Text,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
@@ -58,32 +68,12 @@ def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
     return variables
 
 
-_Text = Annotated[str, Field(min_length=1)]
 _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
-_JSONSchema = dict[str, Any] | bool
-_OBJECT: dict[str, Any] = {"type": "object"}
 _Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
-
-CUSTOM: dict[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "What the tool is given"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-"""The parameters of the function that stands for a custom tool of responses, which takes one text."""
-
-
-class Form(NamedTuple):
-    """What an answer has to look like: the kind and the value of a `Grammar`, and the field that says so."""
-
-    field: str
-    kind: str
-    value: Any
-    strict: bool = False
 
 
 def _refused(reason: str, *allowed: Any) -> BeforeValidator:
@@ -95,141 +85,6 @@ def _refused(reason: str, *allowed: Any) -> BeforeValidator:
         raise PydanticCustomError("refused", "Input should be left out, because {reason}", {"reason": reason})
 
     return BeforeValidator(check)
-
-
-class _Given(BaseModel):
-    """An object in which null means the default, and a number in quotes is no number."""
-
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
-
-
-class _Called(_Given):
-    """What a call says: a function's arguments, or a custom tool's input."""
-
-    name: Any = None
-    arguments: Any = None
-    input: Any = None
-
-
-class _ToolCall(_Given):
-    id: Any = None
-    type: Literal["function", "custom"] = "function"
-    function: _Called | None = None
-    custom: _Called | None = None
-
-
-def _text_of(content: Any, info: ValidationInfo) -> str:
-    return joined(content, "messages", of_tool=info.data.get("role") in ("tool", "function"))
-
-
-class Message(_Given):
-    """A message of a conversation; fields of the chat template's own are passed on to it."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Annotated[str, BeforeValidator(_text_of)] = ""
-    refusal: Any = None
-    reasoning: Any = None
-    reasoning_content: Any = None
-    tool_call_id: Any = None
-    tool_calls: list[_ToolCall] = []
-    function_call: _Called | None = None
-
-
-class _Function(_Given):
-    name: _Text
-    description: Any = None
-    parameters: Any = None
-    strict: bool = False  # whether calls have to fit the schema
-
-
-class Tool(_Given):
-    """A function that the model may call; the schema of its arguments is passed on to the chat template."""
-
-    type: Literal["function"]
-    function: _Function
-    in_namespace: tuple[str, str] | None = Field(None, exclude=True)  # of responses, and its name there
-
-
-class _Prediction(_Given):
-    type: Literal["content"]
-    content: Annotated[str, BeforeValidator(lambda content: joined(content, "prediction"))]
-
-
-class _StreamOptions(_Given):
-    include_usage: bool = False
-
-
-class _Schema(_Given):
-    name: str = ""  # in errors
-    content: _JSONSchema = Field(alias="schema")
-    strict: bool = False
-
-
-class _Format(_Given):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: _Schema | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _schema_inside(cls, data: Any) -> Any:
-        """The responses API and llama.cpp's server put the schema next to the type."""
-        data = {**data} if isinstance(data, dict) else data
-        if isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None:
-            data["json_schema"] = {name: data.pop(name, None) for name in ("name", "strict", "schema")}
-        return data
-
-    @model_validator(mode="after")
-    def _has_schema(self) -> Self:
-        if self.type == "json_schema" and self.json_schema is None:
-            raise PydanticCustomError("schema", "Input should have a schema")
-        return self
-
-    @property
-    def name(self) -> str:
-        """The name of the schema as errors have it; empty without one."""
-        return f"{self.json_schema.name}: " if self.json_schema and self.json_schema.name else ""
-
-
-class _StructuredOutputs(_Given):
-    """vLLM's field of this name, with one of these forms."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    json_schema: _JSONSchema | str | None = Field(None, alias="json")
-    json_object: Literal[True] | None = None
-    regex: _Text | None = None
-    choice: Annotated[list[str], Field(min_length=1)] | None = None
-    grammar: _Text | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise PydanticCustomError("one", "Input should have one of json, json_object, regex, choice and grammar")
-        return self
-
-
-def _flat(choice: Any) -> Any:
-    """A choice of tools as in responses: next to its type is what chats have in a field of that name."""
-    flat = {**choice} if isinstance(choice, dict) else {}
-    inner = flat.get(str(flat.get("type")))
-    return {**inner, "type": flat["type"]} if isinstance(inner, dict) else choice
-
-
-class _NamedTool(_Given):
-    type: Literal["function", "custom", "tool"]
-    name: _Text
-
-
-class _Thinking(_Given):
-    type: str
-
-
-_Choice = Annotated[Literal["auto", "none", "required"] | _NamedTool, BeforeValidator(_flat)]
 
 
 def _asked(setting: Setting) -> Any:
@@ -244,10 +99,10 @@ def _asked(setting: Setting) -> Any:
 
 if TYPE_CHECKING:
 
-    class _Sampled(_Given): ...
+    class _Sampled(Given): ...
 else:
     _FIELDS = {setting.field or name: (_asked(setting), None) for name, setting in SETTINGS.items()}
-    _Sampled = create_model("_Sampled", __base__=_Given, **_FIELDS)
+    _Sampled = create_model("_Sampled", __base__=Given, **_FIELDS)
 
 
 class GenerationRequest(_Sampled):
@@ -255,16 +110,16 @@ class GenerationRequest(_Sampled):
 
     model: str = DEFAULT_MODEL
     stream: bool = False
-    stream_options: _StreamOptions = _StreamOptions()
+    stream_options: StreamOptions = StreamOptions()
     n: int = _between(1, MAX_TEXTS, 1)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
     logit_bias: dict[_TokenId, _Bias] = {}
     seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
-    stop: _Text | Annotated[list[_Text], Field(max_length=64)] = []
+    stop: Text | Annotated[list[Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
-    response_format: _Format | None = None
-    structured_outputs: _StructuredOutputs | None = None
+    response_format: Format | None = None
+    structured_outputs: StructuredOutputs | None = None
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
@@ -310,14 +165,8 @@ class GenerationRequest(_Sampled):
     @property
     def form(self) -> Form | None:
         """What the text of an answer has to look like; None for any text."""
-        if (own := self.structured_outputs) is not None:
-            (kind,) = own.model_fields_set
-            value = getattr(own, kind)
-            return Form("structured_outputs", *(("json_schema", _OBJECT) if kind == "json_object" else (kind, value)))
-        if self.response_format is None or self.response_format.type == "text":
-            return None
-        schema = self.response_format.json_schema or _Schema(schema=_OBJECT)
-        return Form("response_format", "json_schema", schema.content, schema.strict)
+        own = self.structured_outputs or self.response_format
+        return None if own is None else own.form
 
     @property
     def offered(self) -> list[dict[str, Any]]:
@@ -363,16 +212,16 @@ class ChatRequest(GenerationRequest):
 
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] = []
-    tool_choice: _Choice = "auto"
+    tool_choice: ToolChoice = "auto"
     functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
     modalities: list[Literal["text"]] = []
     parallel_tool_calls: bool = True
-    prediction: _Prediction | None = None
+    prediction: Prediction | None = None
     logprobs: bool = False
     top_logprobs: int | None = _between(0, 20)
     reasoning_effort: str | None = None
     enable_thinking: bool | None = None
-    thinking: bool | _Thinking | None = None
+    thinking: bool | Thinking | None = None
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
@@ -393,7 +242,7 @@ class ChatRequest(GenerationRequest):
     @property
     def callable_names(self) -> list[str] | None:
         """The functions of which one has to be called; None where the model decides whether to call."""
-        if isinstance(self.tool_choice, _NamedTool):
+        if isinstance(self.tool_choice, NamedTool):
             return [self.tool_choice.name]
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
 
@@ -405,7 +254,7 @@ class ChatRequest(GenerationRequest):
     @property
     def thinks(self) -> bool | None:
         """Whether the model should reason; None where the request does not say."""
-        asked = self.thinking.type != "disabled" if isinstance(self.thinking, _Thinking) else self.thinking
+        asked = self.thinking.type != "disabled" if isinstance(self.thinking, Thinking) else self.thinking
         return asked if self.enable_thinking is None else self.enable_thinking
 
     @property

@@ -10,7 +10,8 @@ from pydantic_core import from_json
 
 from spectool.runtime.chat_template import TemplateRefused, has_channels, hidden_in, rendered_text, variables_of
 from spectool.serve.errors import wrong_field
-from spectool.serve.requests import ChatRequest, Message, without_effect
+from spectool.serve.request_parts import Message
+from spectool.serve.requests import ChatRequest, without_effect
 
 _MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it; others count as not shown
 _Messages = list[dict[str, Any]]

@@ -20,7 +20,8 @@ from spectool.serve.protocols.common import (
 )
 from spectool.serve.protocols.kept_items import KeptItems
 from spectool.serve.read_fields import noted
-from spectool.serve.requests import CUSTOM, ChatRequest
+from spectool.serve.request_parts import CUSTOM
+from spectool.serve.requests import ChatRequest
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block

@@ -13,7 +13,7 @@ from mlx_lm import tool_parsers
 
 from spectool.serve.call_forms import FORMS
 from spectool.serve.deltas import Delta
-from spectool.serve.requests import CUSTOM
+from spectool.serve.request_parts import CUSTOM
 from spectool.serve.splitter import Splitter
 
 STRING, PATH = {"type": "string"}, {"path": {"type": "string"}}

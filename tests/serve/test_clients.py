@@ -59,10 +59,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         with connect(running) as busy, connect(running) as waiting:
             for connection in (busy, waiting):
                 connection.sendall(post("/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 100_000}))
-                until = time.monotonic() + 10
-                gauge = "running" if connection is busy else "waiting"
-                while counted(running)[gauge] == 0 and time.monotonic() < until:
-                    time.sleep(0.02)
+                eventually(running, "running" if connection is busy else "waiting", 1)
             with pytest.raises(RateLimitError, match="waiting already"):
                 complete(running, PROMPTS[1])
         eventually(running, "disconnected", 2)
@@ -79,9 +76,7 @@ def test_a_client_that_goes_away_ends_its_generation_and_its_prompt_stays_cached
             connection.sendall(post("/v1/completions", body))
             if streamed:
                 assert b"200 OK" in connection.recv(1 << 16)
-            until = time.monotonic() + 10
-            while counted(running)["running"] == 0 and time.monotonic() < until:
-                time.sleep(0.01)
+            eventually(running, "running", 1)
             time.sleep(0.3)  # some tokens
         eventually(running, "disconnected", 1)
         wait_for_gone(caplog)

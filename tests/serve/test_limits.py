@@ -40,14 +40,11 @@ def wider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def test_tokens_that_do_not_exist_are_refused_by_id(server: Server) -> None:
-    assert refusal(server, post(TEXT, {"prompt": [5, 1536]}))[0] == 400
-
-
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [
         (TEXT, {"prompt": "Hej <extra> tam"}, "prompt"),
+        (TEXT, {"prompt": [5, 1536]}, "prompt"),
         (TEXT, {"prompt": "Hej <extra> tam", "frequency_penalty": 0.5, "stream": True}, "prompt"),
         (CHAT, {"messages": [{"role": "user", "content": "Hej <extra>"}], "presence_penalty": 1.0}, "messages"),
         (TEXT, {"prompt": "Hej", "logit_bias": {"1536": 100}}, "logit_bias"),
@@ -90,18 +87,31 @@ def test_an_answer_ends_where_the_context_does(server: Server) -> None:
     assert "at most 256 tokens, including the answer, got 256" in error["message"]
 
 
-@pytest.mark.parametrize(("context", "limit"), [(None, 50), (10, 50), (256, 252)])
-def test_an_answer_ends_somewhere_without_a_context(
-    context: int | None, limit: int, server: Server, monkeypatch: pytest.MonkeyPatch
+CHATS = [checked(ChatRequest, {"messages": [{"role": "user"}]}), responses.chat_of({"input": "a"})]
+TEXTS = [checked(CompletionRequest, {"prompt": "a", "max_tokens": limit}) for limit in (-1, None)]
+
+
+@pytest.mark.parametrize(
+    ("requests", "context", "usual", "limit"),
+    [
+        (TEXTS[:1], None, None, 1 << 15),
+        (TEXTS[:1], 4, None, 1 << 15),  # which the prompt leaves already
+        (TEXTS[:1], 256, None, 250),
+        (TEXTS[1:], 4096, None, 512),
+        (CHATS, 4096, None, 4090),  # Codex never sends a limit, Roo Code and Open WebUI only if they are told to
+        (CHATS, 1 << 17, None, 1 << 15),
+        ([*CHATS, TEXTS[1]], 4096, 7, 7),
+    ],
+)
+def test_an_answer_ends_where_the_context_does_or_somewhere(
+    requests: list[GenerationRequest], context: int | None, usual: int | None, limit: int, server: Server
 ) -> None:
-    monkeypatch.setattr("spectool.serve.answers.MOST_TOKENS", 50)
     model = copy(server.engine.model)
     model.context = context
-    request = checked(CompletionRequest, {"prompt": "a", "max_tokens": -1})
-    prompt = Prompt(list(range(4 if context == 256 else 20)))
-    answer = Answer(request, prompt)
-    answer.begin(model, ServerOptions(model="m"))
-    assert answer.max_tokens == limit
+    for request in requests:
+        answer = Answer(request, Prompt([1] * 6))
+        answer.begin(model, ServerOptions(model="m", max_tokens=usual))
+        assert answer.max_tokens == limit
 
 
 STRANGE = [2**63, 2**64, 10**400, -(10**400), 1e308, -1e308, 5e-324, -1, True, "1", "", [], {}, [1], {"a": 1}, 0.5]
@@ -151,7 +161,7 @@ def test_quantised_caches_are_kept_and_continued() -> None:
         assert counted(running)["cached_prompt_tokens"] > 0
 
 
-def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_and_kept_caches_get_shares_of_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = load_model(str(demo_path("target")))
     parameters: Any = tree_flatten(model.parameters())
     weights = sum(weight.nbytes for _, weight in parameters)
@@ -164,40 +174,12 @@ def test_as_many_texts_as_fit_into_the_memory_of_the_device(monkeypatch: pytest.
             monkeypatch.setattr(mx, "device_info", known.copy)
             assert rows_that_fit(model, 256) == min(texts, 16)
     assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
-
-
-def test_kept_caches_get_a_quarter_of_the_memory_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = load_model(str(demo_path("target")))
-    parameters: Any = tree_flatten(model.parameters())
-    weights = sum(weight.nbytes for _, weight in parameters)
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 256), dtype=mx.int32), cache=cache)
-    memory = weights + 4 * 2 * sum(leaf.nbytes for leaf in cache)  # two texts in a quarter
-    monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": memory})
+    monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": weights + 4 * 2 * text})  # two texts in a quarter
     for given, kept in ((None, 2), (10**9, 3)):
         with serving(without_drafter, prompt_cache_bytes=given) as running:
             for prompt in PROMPTS:
                 complete(running, prompt)
             assert counted(running)["kept"] == kept
-
-
-def test_a_chat_without_a_limit_goes_on_to_the_end_of_the_context(
-    wider: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Codex never sends one, Roo Code and Open WebUI only if they are told to."""
-    monkeypatch.setattr(wider.engine.model, "context", 4096)
-
-    def limit(request: GenerationRequest, max_tokens: int | None = None) -> int:
-        answer = Answer(request, Prompt([1] * 6))
-        answer.begin(wider.engine.model, ServerOptions(model="a", max_tokens=max_tokens))
-        return answer.max_tokens
-
-    chats = [checked(ChatRequest, {"messages": [{"role": "user"}]}), responses.chat_of({"input": "a"})]
-    text = checked(CompletionRequest, {"prompt": "a"})
-    assert [limit(chat) for chat in chats] == [4090, 4090] and limit(text) == 512
-    assert limit(chats[0], 7) == limit(text, 7) == 7
-    monkeypatch.setattr(wider.engine.model, "context", 1 << 17)
-    assert limit(chats[0]) == 1 << 15
 
 
 def test_the_context_is_found_where_a_model_keeps_it() -> None:

@@ -6,11 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -96,22 +93,6 @@ def test_the_sampling_that_the_authors_advise_is_said_and_not_taken(tmp_path: Pa
             assert said.count("Its authors advise: --temp 0.6 --top-p 0.95 --top-k 20") == lines, said
 
 
-def test_a_signal_gives_running_clients_their_answers_so_far_and_ends_it_within_seconds() -> None:
-    with process("--num-draft-tokens", "0") as (running, client), ThreadPoolExecutor(4) as pool:
-        asked = partial(client.completions.create, model=TARGET, prompt="Most", max_tokens=200, temperature=1)
-        many: Any = {"n": 16}  # enough to keep it busy
-        answers = [pool.submit(asked, extra_body=many) for _ in range(4)]
-        time.sleep(2)
-        began = time.monotonic()
-        running.send_signal(signal.SIGTERM)
-        _, rest = running.communicate(timeout=30)
-        assert time.monotonic() - began < 8
-        assert running.returncode == 0 and "Traceback" not in rest
-        for answer in answers:
-            error = answer.exception(timeout=10)
-            assert error is None or "stopping" in str(error), error
-
-
 def test_what_clients_send_cannot_write_to_the_terminal() -> None:
     with process("--no-history", "--log-level", "DEBUG", "--api-key", "s") as (running, client):
         with urlopen(Request(f"{str(client.base_url)[:-4]}/health?a=%1b[31m%0d")) as answer:
@@ -163,21 +144,17 @@ def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
     assert "Choose another --host or --port" in result.stderr
 
 
-def test_pages_as_browsers_name_them_get_past_the_first_look() -> None:
-    origins = ["*", "null", "http://localhost:3000", "https://example.org", "http://[::1]:80", "chrome-extension://ab"]
-    options = [f"--allowed-origin={origin}" for origin in origins]
-    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--port", "0", *options])
-    assert result.exit_code == 1
-    assert "./nowhere: no such directory" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "origin", ["foo", "localhost:3000", "http://", "http://localhost:3000/", "http://Localhost", "http://a b", "", "**"]
-)
-def test_a_page_is_named_as_browsers_do(origin: str) -> None:
-    result = CliRunner().invoke(main, ["serve", "--model", "./nowhere", "--allowed-origin", origin])
-    assert result.exit_code == 2
-    assert "--allowed-origin" in result.stderr and "http://localhost:3000" in result.stderr
+def test_a_page_is_named_as_browsers_do() -> None:
+    right = ("*", "null", "http://localhost:3000", "https://example.org", "http://[::1]:80", "chrome-extension://ab")
+    for origin in (
+        *right,
+        *("foo", "localhost:3000", "http://", "http://localhost:3000/", "http://Localhost", "", "**"),
+    ):
+        result = CliRunner().invoke(
+            main, ["serve", "--model", "./nowhere", "--port", "0", f"--allowed-origin={origin}"]
+        )
+        assert result.exit_code == (1 if origin in right else 2), origin
+        assert ("./nowhere: no such directory" if origin in right else "--allowed-origin") in result.stderr
 
 
 @pytest.mark.parametrize("value", ["5", "{", "[]"])

@@ -12,10 +12,11 @@ from openai import APIStatusError, NotFoundError
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
+from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.serve.questions import (
     CHAT,
@@ -83,13 +84,6 @@ def test_a_stream_has_the_same_text_and_figures(chatting: Server) -> None:
     assert not [chunk for chunk in client(chatting).chat.completions.create(**asked, stream=True) if not chunk.choices]
 
 
-def test_a_text_is_streamed_in_chunks_of_one_kind(server: Server) -> None:
-    chunks = list(complete(server, PROMPTS[0], stream=True, stream_options={"include_usage": True}))
-    assert {chunk.object for chunk in chunks} == {"text_completion"}
-    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == alone(PROMPTS[0])
-    assert chunks[-1].usage.completion_tokens == TOKENS
-
-
 @pytest.mark.parametrize("make_drafter", [with_all, without_drafter])
 def test_a_prediction_shortens_an_answer_and_is_counted(
     make_drafter: Callable[[Any], Drafter | None], tmp_path: Path
@@ -113,9 +107,7 @@ def test_a_prediction_shortens_an_answer_and_is_counted(
         wrong = ask("Це зовсім інша мова.", n=2)
         assert [choice.message.content for choice in wrong.choices] == [expected, expected]
         counts = wrong.usage.completion_tokens_details
-        length = len(running.engine.model.tokenizer.encode("Це зовсім інша мова.", add_special_tokens=False))
-        assert counts.accepted_prediction_tokens + counts.rejected_prediction_tokens == 2 * length
-        assert counts.rejected_prediction_tokens > length
+        assert counts.rejected_prediction_tokens > counts.accepted_prediction_tokens
         *_, last = ask(expected, stream=True, stream_options={"include_usage": True})
         assert last.usage.completion_tokens_details.accepted_prediction_tokens == TOKENS
         without = client(running).chat.completions.create(model="demo", messages=MESSAGES, max_tokens=TOKENS)
@@ -168,22 +160,15 @@ def test_several_answers_read_their_prompt_once(make_drafter: Callable[[Any], Dr
             assert answer.usage.completion_tokens == 36
 
 
-class Recording(Drafter):
+class Recording(Fixed):
     """A drafter without guesses that notes the prompts it is told."""
 
-    name = "recording"
-
     def __init__(self) -> None:
+        super().__init__([], "recording")
         self.prompts: list[list[int]] = []
 
     def start(self, prompt: Sequence[int]) -> None:
         self.prompts.append(list(prompt))
-
-    def propose(self, limit: int) -> Proposal:
-        return Proposal((), self.name)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """No state."""
 
 
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:
