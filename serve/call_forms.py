@@ -7,12 +7,26 @@ digits, and values of the types that the tool's schema allows. What cannot be re
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import form_of_calls
-from spectool.serve.schema_values import CONSTANTS, JSON, typed
 
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
+
+
+JSON = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=int)  # NaN is none
+"""Reads JSON with line ends in strings, which models write."""
+CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+"""Python's constants in JSON."""
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_KINDS[type(None)] = "null"
 Tools = Mapping[str, Any]
 """The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
 Written = tuple[str, Any, str | None]
@@ -34,9 +48,9 @@ class Form:
     """Calls between a ``start`` and an ``end``, given by regular expressions for what stands around the arguments.
 
     ``call`` has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
-    ``translated``. Or each stands between tags: ``argument``, which has its name and perhaps its type, and
-    ``value_end``. All models know calls as objects of JSON, too. ``begins`` say how calls go on after the start,
-    without white space; {} is the name of a tool. Without an ``end``, another start or the end of the answer is one.
+    ``translated``. Or each stands between two ``tags``, of which the first has its name and perhaps its type. All
+    models know calls as objects of JSON, too. ``begins`` say how calls go on after the start, without white space; {}
+    is the name of a tool. Without an ``end``, another start or the end of the answer is one.
 
     A string between tags ends where another argument or the end of the call follows: it may have ends in it, but no
     beginning of an argument. ``bare`` takes off what stands around a value, and gives None if that is not whole.
@@ -49,11 +63,11 @@ class Form:
         *begins: str,
         call: str = "(?!)",
         call_end: str = "",
-        argument: str = "",
-        value_end: str = "",
+        tags: tuple[str, str] = ("", ""),
         translated: Callable[[str], str] = str,
         bare: Callable[[str], str | None] = str,
     ) -> None:
+        argument, value_end = tags
         self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
         self.verbatim = bool(argument)  # whether strings stand there as they are
         self.closes = bool(call_end) or not argument  # whether calls end by themselves, so that the end may be missing
@@ -105,6 +119,40 @@ class Form:
         return arguments, place
 
 
+def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that is written like this: a string where ``schema``, a part of ``root``, allows one and it is no JSON.
+
+    Raises:
+        ValueError: It is of no type that is allowed.
+    """
+    kinds = _kinds(schema, root)
+    try:
+        value = JSON.decode(text if "string" in kinds else CONSTANTS.get(text.strip(), text))
+    except (ValueError, RecursionError):
+        value = ""
+    fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
+    exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
+    if fits and exact and not isinstance(value, str):
+        return value
+    if "string" not in kinds:
+        raise ValueError(f"{text!r} is none of {kinds}")
+    return text
+
+
+def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say."""
+    said = schema if isinstance(schema, dict) else {}
+    if str(said.get("$ref", "")).startswith("#/"):
+        return _kinds(reduce(getitem, said["$ref"][2:].split("/"), root), root)
+    values = [*said.get("enum", ()), *(said[name] for name in ("const",) if name in said)]
+    given = said.get("type") or [_KINDS[type(value)] for value in values]
+    kinds = {given} if isinstance(given, str) else set(given)
+    choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
+    kinds = kinds or set[str]().union(*(_kinds(each, root) for each in choices))
+    kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
+    return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
+
+
 _LIKE_JSON = re.compile(
     r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
     | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
@@ -134,43 +182,39 @@ def _in_cdata(value: str) -> str | None:
     return value if not value.lstrip().startswith("<![CDATA[") else inner if end and not after.strip() else None
 
 
-# The table, by mlx-lm's names of its parsers.
 _NAME = r"""\bname\s*=\s*["']?([^"'<>]+)["']?[^<>]*>"""
 _K3_NAME = r'<\|open\|>{}\b[^<>]*?\b{}="([^"<>]+)"{}[^<>]*<\|sep\|>'.format
 _K3_END = r"<\|close\|>{}<\|sep\|>".format
+_K3_TAGS = (_K3_NAME("argument", "key", r'(?:[^<>]*?\btype="(\w+)")?'), _K3_END("argument"))
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
+_K2_END = r"\s*(?:<\|tool_call_end\|>)?"
 _MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
-BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
-"""That of calls without markers, in an answer that is nothing else."""
+_QWEN: Any = {"call_end": "</function>", "tags": (r"<parameter=([^<>\n]+)>\n?", r"\n?</parameter>")}
+_CPM_START, _CPM_TAGS = ("<function name=", "</function>"), (rf"<param\s+{_NAME}", "</param>")
+_CPM: Any = {"call": r"""["']?([^"'<>]+)["']?\s*>""", "tags": _CPM_TAGS, "bare": _in_cdata}
 _HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
-_TRANSLATED: dict[str, Any] = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
+_TRANSLATED: Any = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
     argument = rf"<{prefix}arg_key>\s*([^<>]+?)\s*</{prefix}arg_key>\s*<{prefix}arg_value>"
-    tags: dict[str, Any] = {"call": r"([^<>\s]+)", "argument": argument, "value_end": f"</{prefix}arg_value>"}
-    end = f"</{prefix}tool_call>"
-    return (Form(f"<{prefix}tool_call>", end, f"{{}}<{prefix}arg_key>", f"{{}}{end}", **tags),)
+    begins, tags = (f"{{}}<{prefix}arg_key>", f"{{}}</{prefix}tool_call>"), (argument, f"</{prefix}arg_value>")
+    return (Form(f"<{prefix}tool_call>", f"</{prefix}tool_call>", *begins, call=r"([^<>\s]+)", tags=tags),)
 
 
 def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
-    tags: dict[str, Any] = {"call": rf"<{prefix}invoke\b[^<>]*?{_NAME}", "call_end": f"</{prefix}invoke>"}
-    tags |= {"argument": rf"<{prefix}parameter\b[^<>]*?{_NAME}", "value_end": f"</{prefix}parameter>"}
-    return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", **tags),)
+    call, end = rf"<{prefix}invoke\b[^<>]*?{_NAME}", f"</{prefix}invoke>"
+    tags = (rf"<{prefix}parameter\b[^<>]*?{_NAME}", f"</{prefix}parameter>")
+    return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", call=call, call_end=end, tags=tags),)
 
 
-_QWEN: dict[str, Any] = {
-    "call_end": "</function>",
-    "argument": r"<parameter=([^<>\n]+)>\n?",
-    "value_end": r"\n?</parameter>",
-}
+BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
+"""That of calls without markers, in an answer that is nothing else."""
 FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
     "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
-    "kimi_k2": (
-        Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", call=_K2, call_end=r"\s*(?:<\|tool_call_end\|>)?"),
-    ),
+    "kimi_k2": (Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", call=_K2, call_end=_K2_END),),
     "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_TRANSLATED),),
     "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_TRANSLATED),),
     "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_TRANSLATED),),
@@ -179,26 +223,13 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "longcat": _with_keys("longcat_"),
     "minimax_m2": _invoked("minimax:tool_call"),
     "muse_spark": _invoked("atem:function_calls", "atem:"),
-    "minicpm5": (
-        Form(
-            "<function name=",
-            "</function>",
-            *('"{}">', "'{}'>", "{}>"),
-            call=r"""["']?([^"'<>]+)["']?\s*>""",
-            argument=rf"<param\s+{_NAME}",
-            value_end="</param>",
-            bare=_in_cdata,
-        ),
-    ),
+    "minicpm5": (Form(*_CPM_START, '"{}">', "'{}'>", "{}>", **_CPM),),
     "kimi_k3": (
         Form(
-            "<|open|>tools<|sep|>",
-            "<|close|>tools<|sep|>",
-            "<|open|>call",
+            *("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call"),
             call=_K3_NAME("call", "tool", ""),
             call_end=_K3_END("call"),
-            argument=_K3_NAME("argument", "key", r'(?:[^<>]*?\btype="(\w+)")?'),
-            value_end=_K3_END("argument"),
+            tags=_K3_TAGS,
         ),
     ),
     "qwen3_coder": (
@@ -207,6 +238,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
         Form("<function=", "</tool_call>", "{}>", call=r"([^<>\n]+)>", **_QWEN),
     ),
 }
+"""The table, by mlx-lm's names of its parsers."""
 
 
 def forms_of(tokenizer: Any) -> tuple[Form, ...]:

@@ -20,32 +20,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Setting
+from spectool.serve import request_parts as parts
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
 from spectool.serve.read_fields import noted, unknown, unread
-from spectool.serve.request_parts import (
-    Form,
-    Format,
-    Given,
-    Message,
-    NamedTool,
-    Prediction,
-    StreamOptions,
-    StructuredOutputs,
-    Text,
-    Thinking,
-    Tool,
-    ToolChoice,
-)
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
 _OTHER_FORMS = re.compile("guided_(?!decoding_).*|json_schema|regex|grammar|ebnf|structural_tag")
-
-
-def _between(least: float, most: float, default: float | None = None) -> Any:
-    return Field(default, ge=least, le=most)
 
 
 def _minus_one(meaning: int | None) -> BeforeValidator:
@@ -99,10 +82,10 @@ def _asked(setting: Setting) -> Any:
 
 if TYPE_CHECKING:
 
-    class _Sampled(Given): ...
+    class _Sampled(parts.Given): ...
 else:
     _FIELDS = {setting.field or name: (_asked(setting), None) for name, setting in SETTINGS.items()}
-    _Sampled = create_model("_Sampled", __base__=Given, **_FIELDS)
+    _Sampled = create_model("_Sampled", __base__=parts.Given, **_FIELDS)
 
 
 class GenerationRequest(_Sampled):
@@ -110,16 +93,16 @@ class GenerationRequest(_Sampled):
 
     model: str = DEFAULT_MODEL
     stream: bool = False
-    stream_options: StreamOptions = StreamOptions()
-    n: int = _between(1, MAX_TEXTS, 1)
+    stream_options: parts.StreamOptions = parts.StreamOptions()
+    n: int = Field(1, ge=1, le=MAX_TEXTS)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
     logit_bias: dict[_TokenId, _Bias] = {}
     seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
-    stop: Text | Annotated[list[Text], Field(max_length=64)] = []
-    num_draft_tokens: int | None = _between(0, LONGEST_DRAFT)
-    response_format: Format | None = None
-    structured_outputs: StructuredOutputs | None = None
+    stop: parts.Text | Annotated[list[parts.Text], Field(max_length=64)] = []
+    num_draft_tokens: int | None = Field(None, ge=0, le=LONGEST_DRAFT)
+    response_format: parts.Format | None = None
+    structured_outputs: parts.StructuredOutputs | None = None
     chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
     adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
     draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
@@ -154,16 +137,15 @@ class GenerationRequest(_Sampled):
     def _has_one_form(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             if value != "" and _OTHER_FORMS.fullmatch(name):
-                raise wrong_field(
-                    name, f"not supported; use response_format or structured_outputs, got {quoted(value)}"
-                )
+                problem = f"not supported; use response_format or structured_outputs, got {quoted(value)}"
+                raise wrong_field(name, problem)
         if self.structured_outputs and self.response_format and self.response_format.type != "text":
             problem = "expected none, because response_format says what an answer looks like, got both"
             raise wrong_field("structured_outputs", problem)
         return self
 
     @property
-    def form(self) -> Form | None:
+    def form(self) -> parts.Form | None:
         """What the text of an answer has to look like; None for any text."""
         own = self.structured_outputs or self.response_format
         return None if own is None else own.form
@@ -210,18 +192,18 @@ class GenerationRequest(_Sampled):
 class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
-    messages: list[Message] = Field(min_length=1)
-    tools: list[Tool] = []
-    tool_choice: ToolChoice = "auto"
+    messages: list[parts.Message] = Field(min_length=1)
+    tools: list[parts.Tool] = []
+    tool_choice: parts.ToolChoice = "auto"
     functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
     modalities: list[Literal["text"]] = []
     parallel_tool_calls: bool = True
-    prediction: Prediction | None = None
+    prediction: parts.Prediction | None = None
     logprobs: bool = False
-    top_logprobs: int | None = _between(0, 20)
+    top_logprobs: int | None = Field(None, ge=0, le=20)
     reasoning_effort: str | None = None
     enable_thinking: bool | None = None
-    thinking: bool | Thinking | None = None
+    thinking: bool | parts.Thinking | None = None
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
 
     @model_validator(mode="after")
@@ -230,7 +212,7 @@ class ChatRequest(GenerationRequest):
             self.leave_out("top_logprobs")
         last = self.messages[-1]
         # A last message of the assistant's is continued, but one that is empty only stands for the answer.
-        if last == Message(role="assistant") and len(self.messages) > 1:
+        if last == parts.Message(role="assistant") and len(self.messages) > 1:
             self.messages.pop()
         return self
 
@@ -242,7 +224,7 @@ class ChatRequest(GenerationRequest):
     @property
     def callable_names(self) -> list[str] | None:
         """The functions of which one has to be called; None where the model decides whether to call."""
-        if isinstance(self.tool_choice, NamedTool):
+        if isinstance(self.tool_choice, parts.NamedTool):
             return [self.tool_choice.name]
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
 
@@ -254,7 +236,7 @@ class ChatRequest(GenerationRequest):
     @property
     def thinks(self) -> bool | None:
         """Whether the model should reason; None where the request does not say."""
-        asked = self.thinking.type != "disabled" if isinstance(self.thinking, Thinking) else self.thinking
+        asked = self.thinking.type != "disabled" if isinstance(self.thinking, parts.Thinking) else self.thinking
         return asked if self.enable_thinking is None else self.enable_thinking
 
     @property

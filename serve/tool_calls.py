@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spectool.serve.call_forms import BARE, Form, forms_of
+from spectool.serve.call_forms import BARE, JSON, Form, forms_of
 from spectool.serve.deltas import Call
 from spectool.serve.request_parts import CUSTOM
-from spectool.serve.schema_values import JSON
 
 _FENCE = re.compile(r"\A\s*```(?:json)?|```\s*\Z")  # around JSON in Markdown
 

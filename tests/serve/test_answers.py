@@ -66,12 +66,6 @@ def test_a_tool_call_is_one_and_prose_stays_prose(chatting: Server) -> None:
     assert chat(chatting, unfinished, tools=TOOLS).message.tool_calls
 
 
-def test_without_tools_there_are_no_calls(chatting: Server) -> None:
-    for asked in ({}, {"tools": TOOLS, "tool_choice": "none"}):
-        choice = chat(chatting, CALL, **asked)
-        assert (choice.message.content, choice.message.tool_calls) == (CALL, None)
-
-
 def test_every_character_arrives(chatting: Server) -> None:
     for written in ("\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
         assert chat(chatting, written).message.content == written

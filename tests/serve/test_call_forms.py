@@ -178,7 +178,7 @@ EXAMPLES: list[tuple[str, str, Calls]] = [
     for calls in (
         [RIGHT[0]],
         RIGHT,
-        [("typed", TYPED)],
+        [("typed", {**TYPED, "either": "01234"}), ("patch", {"input": "*** Łata"})],
         [("write", {"path": "/a", "content": "    return x\n"}), ("write", {"path": "b"})],
     )
 ]
@@ -218,12 +218,7 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
     ("kind", "text", "calls"),
     [
         # Several calls in one block.
-        (
-            "qwen3_coder",
-            "<tool_call>\n<function=write>\n<parameter=path>\na\n</parameter>\n</function>\n<function=write>\n"
-            "<parameter=path>\nb\n</parameter>\n</function>\n</tool_call>",
-            [("write", {"path": "a"}), ("write", {"path": "b"})],
-        ),
+        ("qwen3_coder", QWEN.format("</function>\n<function=now>"), [("write", {}), ("now", {})]),
         ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', [("now", {}), ("now", {})]),
         ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", [("now", {}), ("now", {})]),
         ("kimi_k2", as_written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
@@ -249,13 +244,6 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
             '<function name="write"><param name="path"><![CDATA[a</param>\n]]></param></function>',
             [("write", {"path": "a</param>\n"})],
         ),
-        ("muse_spark", as_written("muse_spark", [("typed", {"text": "12"})]), [("typed", {"text": "12"})]),
-        (
-            "minimax_m2",
-            as_written("minimax_m2", [("typed", {"text": "null", "either": "01234"})]),
-            [("typed", {"text": "null", "either": "01234"})],
-        ),
-        ("glm47", as_written("glm47", [("patch", {"input": "*** Łata"})]), [("patch", {"input": "*** Łata"})]),
         ("glm47", '<tool_call>{"name": "now"}</tool_call>', [("now", {})]),
         # Python.
         ("pythonic", WRITE("'it\\'s one, two\nthree'"), [("write", {"path": "/a", "content": "it's one, two\nthree"})]),

@@ -157,12 +157,6 @@ def test_a_page_is_named_as_browsers_do() -> None:
         assert ("./nowhere: no such directory" if origin in right else "--allowed-origin") in result.stderr
 
 
-@pytest.mark.parametrize("value", ["5", "{", "[]"])
-def test_template_variables_are_an_object(value: str) -> None:
-    result = CliRunner().invoke(main, ["serve", "--model", TARGET, "--chat-template-config", value])
-    assert result.exit_code == 2
-
-
 def test_a_chat_template_of_one_s_own_makes_a_model_converse(tmp_path: Path) -> None:
     template = tmp_path / "own.jinja"
     template.write_text("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}")
