@@ -1,6 +1,8 @@
 """What all artifacts have in common: an `Artifact` is an open file with a manifest of its own format."""
 
+import lzma
 import shlex
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,6 +16,7 @@ from spectool import ArtifactError
 from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.container import Container, open_container, parse_json, write_container
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.numbers import MOST_DIGITS, from_digits
 
 FORMATS = {
     "spectool-dictionary": "spectool.artifacts.dictionary:Dictionary",
@@ -21,6 +24,7 @@ FORMATS = {
     "spectool-pack": "spectool.artifacts.pack:Pack",
 }
 """All formats, each with the class that opens it, which is imported when it is needed."""
+_EXPANSION = 64  # bytes that an array may be decompressed to, for each byte of the file
 
 
 class Artifact:
@@ -30,6 +34,7 @@ class Artifact:
     version: ClassVar[int]  # of the format; others cannot be read
     roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
     again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
+    unpacker: ClassVar[Callable[[], Any]]  # makes what decompresses arrays, if there are compressed ones
     rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{sources}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
@@ -91,6 +96,23 @@ class Artifact:
         fits = values.dtype == np.dtype(kind) and size in (None, len(values))
         self._expect(fits, f"{values.dtype} {len(values)}, expected {expected}", name)
         return values
+
+    def _unpacked(self, name: str, most: int) -> NDArray[np.uint8]:
+        """An array, decompressed; refused if it has more than ``most`` bytes."""
+        unpacker, most = type(self).unpacker(), min(most, _EXPANSION * len(self.file.data))
+        try:
+            content = unpacker.decompress(self._array(name, "uint8").tobytes(), most + 1)
+        except (lzma.LZMAError, zlib.error, EOFError) as error:
+            raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
+        self._expect(len(content) <= most and not unpacker.unused_data, "more than there can be", name)
+        return np.frombuffer(content, np.uint8)
+
+    def _numbers(self, name: str, count: int) -> NDArray[np.int64]:
+        """An array of so many numbers that are written as in `numbers`, and compressed."""
+        try:
+            return from_digits(self._unpacked(name, MOST_DIGITS * count), count)
+        except ValueError as error:
+            raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
 
     @classmethod
     def _again(cls, path: Path, manifest: Manifest) -> str:

@@ -1,49 +1,45 @@
 """The dictionary format: context tokens -> next token, by longest known suffix.
 
-    contexts      uint8[bytes]      a marisa trie: reversed contexts, each a string of symbols -> entry id
-    alphabet      uint32[symbols]   token id of each symbol, most frequent first
-    next_token    uint16[entries]   number of the next token's symbol; uint32 for more than 65,536 symbols
+    alphabet      uint32[ranks]     token id of each rank, most frequent first
+    nodes         numbers[nodes]    twice the number of a node's children, and one more if a context ends there
+    ranks         numbers[nodes-1]  rank of each node's token but the root's, counted from its left sibling's on
+    next_token    numbers[entries]  rank of the token that is proposed after each context
     probability   uint8[entries]    (value + 1) / 256
 
-A symbol is a code point: the n-th most frequent token is U+0001 + n, without surrogates, so that common tokens take one
-byte of UTF-8. Contexts are stored newest token first, so that one walk down the trie along the reversed history meets
-every known suffix, the longest last. Opening builds nothing, because the state of a sequence is its newest symbols and
-every look-up walks in the mapped file. It does check that no walk and no index leads outside the file, because a
-dictionary may come from anyone, with a matching checksum.
+Contexts are the paths of a tree, newest token first, so that one walk along the reversed history meets every known
+suffix, the longest last. Nodes are listed level by level, siblings in the order of their ranks, so the children of a
+node follow those of the node before. Entries are in the order of the nodes where their contexts end. Numbers are those
+of `numbers`, compressed by zlib. Opening checks that the nodes are one tree, and that no index leads outside an array,
+because a dictionary may come from anyone, with a matching checksum.
 """
 
-from bisect import bisect_left
-from collections import Counter
+import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import marisa_trie
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import ArtifactError, SpectoolError
+from spectool import SpectoolError
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
-from spectool.artifacts.marisa_check import check_trie
+from spectool.artifacts.numbers import to_digits
 
-DictionaryStep: TypeAlias = tuple[int, float, bytes]
-"""A next token, its probability, and the state after it."""
-START = b""
-"""The state of an empty sequence, and of one whose tokens are in no context."""
-_FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
-_SYMBOLS = 0x10FFFF - _SURROGATES - 1  # code points but NUL and the last, which is no token's
-_CONTEXT_TRIES = 3  # nested tries, a tenth smaller than one
+State: TypeAlias = tuple[int, ...]
+"""The ranks of the newest tokens of a sequence, newest first, as many as the longest context has."""
+START: State = ()
+"""The state of an empty sequence."""
 PROBABILITY_STEP = 1 / 256  # closer probabilities are stored as the same
-_LONGEST = 64  # tokens of a context
 MIN_PROBABILITY = 0.2
 """Default threshold for the probability of a whole proposal, with vLLM."""
-_LONGEST_SYMBOL = 4  # bytes
-_REMEMBERED = 1 << 14  # symbols
-UNKNOWN_SYMBOL = "\U0010ffff".encode()  # stands for tokens outside the alphabet; no context contains it
+_LONGEST = 64  # tokens of a context
+_MOST_NODES = 2  # for each byte of the file; text makes about a third
+_NOWHERE = -1  # rank of tokens that are in no context or entry, and entry of a node where no context ends
 
 
 class Match(NamedTuple):
@@ -64,52 +60,56 @@ class Entry:
 
 
 class Dictionary(Artifact):
-    """An open dictionary, memory-mapped and read-only.
+    """An open dictionary, read-only; takes about four times the memory of its file.
 
     Attributes:
         alphabet: Ids of all tokens in it; uint32, most frequent first.
         max_context: Length of the longest context in tokens; a look-up needs no more history.
     """
 
-    format, version, roles = "spectool-dictionary", 6, ("target",)
+    format, version, roles = "spectool-dictionary", 7, ("target",)
     again = "Build the dictionary again"
     rebuild = "spectool build-dict --tokenizer {target} {sources} -o {path}"
+    unpacker = staticmethod(zlib.decompressobj)
 
     def __init__(self, path: Path) -> None:
-        """Open the dictionary at ``path`` and check everything that look-ups rely on (`marisa_check`)."""
+        """Open the dictionary at ``path`` and check everything that look-ups rely on."""
         super().__init__(path)
-        self.alphabet = self._array("alphabet", "uint32")
-        self._mapped = self._array("contexts", "uint8")  # kept: the trie does not hold what it walks in
-        self._contexts = self._open_contexts()
-        self._prefixes, self._key_id = self._contexts.prefixes, self._contexts.key_id
-        size, symbols = len(self._contexts), len(self.alphabet)
-        # Single elements are read faster from memoryviews than from numpy arrays; nothing is copied.
-        self._next_token = self._array("next_token", _rank_type(symbols), size).data
-        self._probability = self._array("probability", "uint8", size).data
+        nodes: int = self.manifest.statistics.get("nodes", 0)
         self.max_context: int = self.manifest.statistics.get("max_context", 0)
         fits = type(self.max_context) is int and 1 <= self.max_context <= _LONGEST
         self._expect(fits, f"max_context is {self.max_context!r}, expected 1 to {_LONGEST} tokens")
-        self._reach = self.max_context * _LONGEST_SYMBOL
-        ranks = np.argsort(self.alphabet).astype(np.uint32)
-        ids = self.alphabet[ranks]
-        self._tokens, self._ranks, self._ids = self.alphabet.data, ranks.data, ids.data  # by rank, and by token id
-        self._check_ids("alphabet", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
-        differ = bool((ids[1:] != ids[:-1]).all())
-        self._expect(differ and symbols < _SYMBOLS, "token ids repeat", "alphabet")
-        self._check_ids("next_token", np.asarray(self._next_token), symbols, "numbers outside the alphabet")
-        self._symbol = lru_cache(_REMEMBERED)(self._symbol_of)
+        most = _MOST_NODES * len(self.file.data)
+        self._expect(type(nodes) is int and 1 <= nodes <= most, f"{nodes!r} nodes, expected 1 to {most:,}")
+        self.alphabet = self._array("alphabet", "uint32")
+        self._check_below("alphabet", self.alphabet, self.tokenizer["size"], "token ids outside the vocabulary")
+        tokens = self.alphabet.tolist()
+        self._rank = {token: rank for rank, token in enumerate(tokens)}.get
+        self._expect(len(np.unique(self.alphabet)) == len(tokens), "token ids repeat", "alphabet")
+        children, ends = np.divmod(self._numbers("nodes", nodes), 2)
+        first = np.concatenate([[0], np.cumsum(children)])  # place of each node's first child among all but the root
+        self._check_tree(first, nodes)
+        after = np.cumsum(self._numbers("ranks", nodes - 1) + 1)
+        ranks = after - np.concatenate([[0], after])[np.repeat(first[:-1], children)] - 1
+        self._check_below("ranks", ranks, len(tokens), "numbers outside the alphabet")
+        probability = self._array("probability", "uint8")
+        self._expect(int(ends.sum()) == len(probability), f"{len(probability):,} for {ends.sum():,}", "probability")
+        following = self._numbers("next_token", len(probability))
+        self._check_below("next_token", following, len(tokens), "numbers outside the alphabet")
+        # Single elements are read faster from memoryviews than from numpy arrays.
+        self._first, self._ranks = first.astype(np.uint32).data, ranks.astype(np.uint32).data
+        self._entry = np.where(ends, np.cumsum(ends) - 1, _NOWHERE).astype(np.int32).data  # by node
+        self._next_token, self._probability = self.alphabet[following].data, probability.data
 
-    def _check_ids(self, array: str, ids: NDArray[Any], above: int, problem: str) -> None:
-        self._expect(not len(ids) or int(ids.max()) < above, problem, array)
+    def _check_below(self, array: str, numbers: NDArray[Any], above: int, problem: str) -> None:
+        self._expect(not len(numbers) or int(numbers.max()) < above, problem, array)
 
-    def _open_contexts(self) -> Any:
-        try:
-            if self._mapped.ctypes.data % 8:
-                raise ValueError("does not begin at a multiple of 8")
-            check_trie(self._mapped, _LONGEST * _LONGEST_SYMBOL)
-            return marisa_trie.BinaryTrie().map(self._mapped)
-        except (RuntimeError, ValueError) as error:
-            raise ArtifactError(f"{self.path}: contexts: not a readable marisa trie ({error}). {self.again}") from error
+    def _check_tree(self, first: NDArray[np.int64], nodes: int) -> None:
+        """Check that each level's children are the next level, and that no level is deeper than the longest context."""
+        depth, end = 0, 1
+        while end < nodes and depth < self.max_context and first[end] >= end:
+            depth, end = depth + 1, int(first[end]) + 1
+        self._expect(end == nodes and first[-1] == nodes - 1, "not a tree of contexts", "nodes")
 
     def __len__(self) -> int:
         return len(self._next_token)
@@ -119,55 +119,44 @@ class Dictionary(Artifact):
         """The manifest's entry of the tokenizer that it was built for."""
         return self.manifest.tokenizers["target"]
 
-    def look_up(self, tokens: Sequence[int]) -> Match | None:
-        """The longest known suffix of token ids, oldest first; None if none is known.
+    def advance(self, state: State, token: int) -> State:
+        """The state after one more token id."""
+        return (self._rank(token, _NOWHERE), *state[: self.max_context - 1])
 
-        `advance` and `step` do the same as a sequence grows.
-        """
-        newest_first = tokens[: -self.max_context - 1 : -1]
-        known = self._prefixes(b"".join(map(self._symbol, newest_first)))
-        if not known:
-            return None
-        length = len(known[-1].decode(errors="replace"))  # the key may end within a symbol
-        return Match(*self._proposal(self._key_id(known[-1])), length)
+    def state_after(self, tokens: Sequence[int]) -> State:
+        """The state of a sequence of token ids, oldest first."""
+        return tuple(self._rank(token, _NOWHERE) for token in tokens[: -self.max_context - 1 : -1])
 
-    def advance(self, state: bytes, token: int) -> bytes:
-        """The state after one more token id: symbols, newest first, of which the last may be cut off."""
-        return (self._symbol(token) + state)[: self._reach]
+    def look_up(self, state: State) -> Match | None:
+        """What follows the longest context that a sequence with this state ends with; None if none is known."""
+        first, ranks, entries = self._first, self._ranks, self._entry
+        node = length = 0
+        found = _NOWHERE
+        for depth, rank in enumerate(state, 1):
+            end = first[node + 1]
+            place = bisect_left(ranks, rank, first[node], end)
+            if place == end or ranks[place] != rank:
+                break
+            node = place + 1
+            if entries[node] != _NOWHERE:
+                found, length = entries[node], depth
+        return Match(*self._proposal(found), length) if length else None
 
-    def step(self, state: bytes) -> DictionaryStep | None:
-        """The next token by the longest context that a sequence with this state ends with, None without one."""
-        known = self._prefixes(state)
-        if not known:
-            return None
-        token, probability = self._proposal(self._key_id(known[-1]))
-        return token, probability, (self._symbol(token) + state)[: self._reach]
-
-    def entry(self, row: int) -> Entry:
+    def entry(self, number: int) -> Entry:
         """The entry with a number from 0 to ``len(self) - 1``."""
-        return Entry(self._context(self._contexts.restore_key(row)), *self._proposal(row))
+        node, context = int(self._nodes[number]), list[int]()
+        while node:
+            context.append(int(self.alphabet[self._ranks[node - 1]]))
+            node = bisect_right(self._first, node - 1) - 1  # its parent
+        return Entry(context, *self._proposal(number))
 
-    def _proposal(self, row: int) -> tuple[int, float]:
-        return self._tokens[self._next_token[row]], (self._probability[row] + 1) * PROBABILITY_STEP
+    @cached_property
+    def _nodes(self) -> NDArray[np.int64]:
+        """The node where the context of each entry ends."""
+        return np.flatnonzero(np.asarray(self._entry) != _NOWHERE)
 
-    def _symbol_of(self, token: int) -> bytes:
-        place = bisect_left(self._ids, token)
-        known = place < len(self._ids) and self._ids[place] == token
-        return symbol(self._ranks[place]).encode() if known else UNKNOWN_SYMBOL
-
-    def _context(self, key: bytes) -> tuple[int, ...]:
-        """The token ids of a key, oldest first."""
-        try:
-            return tuple(map(self._token_of, reversed(key.decode())))
-        except (UnicodeDecodeError, IndexError) as error:
-            raise ArtifactError(f"{self.path}: contexts: {error}. {self.again}") from error
-
-    def _token_of(self, char: str) -> int:
-        code = ord(char)
-        rank = code - 1 if code < _FIRST_SURROGATE else code - 1 - _SURROGATES
-        if not 0 <= rank < len(self._tokens):
-            raise IndexError("a symbol is not in the alphabet")
-        return self._tokens[rank]
+    def _proposal(self, number: int) -> tuple[int, float]:
+        return self._next_token[number], (self._probability[number] + 1) * PROBABILITY_STEP
 
 
 def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -180,36 +169,41 @@ def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]]
         SpectoolError: A context is too long.
     """
     rows = list(entries)
-    longest = max((len(row.context) for row in rows), default=0)
+    lengths = np.fromiter((len(row.context) for row in rows), np.int64, len(rows))
+    longest = int(lengths.max(initial=0))
     if longest > _LONGEST:
         raise SpectoolError(f"a context of {longest} tokens, expected at most {_LONGEST} in a dictionary")
-    frequency = Counter(chain.from_iterable((*row.context, row.token) for row in rows))
-    alphabet = sorted(frequency, key=lambda token: (-frequency[token], token))
-    ranks = {token: rank for rank, token in enumerate(alphabet)}
-    symbols = {token: symbol(rank) for token, rank in ranks.items()}
-    keys = ["".join(map(symbols.__getitem__, reversed(row.context))) for row in rows]
-    contexts = marisa_trie.Trie(keys, num_tries=_CONTEXT_TRIES)
-    by_place = np.argsort(np.fromiter(map(contexts.key_id, keys), np.int64, len(rows)))
-    following = np.fromiter((ranks[row.token] for row in rows), np.int64, len(rows))
-    probability = np.clip(np.rint([row.probability * 256 for row in rows]) - 1, 0, 255)
+    newest_first = chain.from_iterable(reversed(row.context) for row in rows)
+    tokens = np.fromiter(chain(newest_first, (row.token for row in rows)), np.int64)
+    ids, number, uses = np.unique(tokens, return_inverse=True, return_counts=True)
+    by_use = np.argsort(-uses, kind="stable")
+    rank = np.argsort(by_use)[number]
+    contexts = np.full((len(rows), longest + 1), -1)  # of ranks, a column more than there are; -1 comes first
+    contexts[np.arange(longest + 1) < lengths[:, None]] = rank[: lengths.sum()]
+    order = np.lexsort(contexts.T[::-1])
+    contexts, lengths, following = contexts[order], lengths[order], rank[lengths.sum() :][order]
+    probability = np.clip(np.rint([256 * rows[row].probability for row in order]) - 1, 0, 255)
+    differs = np.diff(contexts, axis=0, prepend=-2) != 0  # a row's first column that differs begins a node, and so on
+    begins = np.logical_or.accumulate(differs, axis=1) & (contexts >= 0)
+    nodes, gaps = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
+    node = np.zeros(len(rows), np.int64)  # of each row in the level above
+    ends_above = np.zeros(1, np.int64)  # whether a context ends at each node there
+    for depth in range(longest + 1):
+        new = begins[:, depth]
+        parent, ranks = node[new], contexts[new, depth]
+        nodes.append(2 * np.bincount(parent, minlength=len(ends_above)) + ends_above)
+        gaps.append(np.where(np.diff(parent, prepend=-1) > 0, ranks, np.diff(ranks, prepend=0) - 1))
+        node, ends_above = np.cumsum(new) - 1, (lengths[new] == depth + 1).astype(np.int64)
+    by_level = np.argsort(lengths, kind="stable")
+    numbers = {"nodes": np.concatenate(nodes), "ranks": np.concatenate(gaps), "next_token": following[by_level]}
     arrays = {
-        "contexts": np.frombuffer(contexts.tobytes(), np.uint8),
-        "alphabet": typed(alphabet, "uint32"),
-        "next_token": typed(following[by_place], _rank_type(len(alphabet))),
-        "probability": typed(probability[by_place], "uint8"),
+        "alphabet": typed(ids[by_use], "uint32"),
+        **{name: np.frombuffer(zlib.compress(to_digits(each)), np.uint8) for name, each in numbers.items()},
+        "probability": typed(probability[by_level], "uint8"),
     }
-    return arrays, {"entries": len(rows), "symbols": len(alphabet), "max_context": longest}
-
-
-def symbol(rank: int) -> str:
-    """Code point of the token with this frequency rank (0 = most frequent); no NUL, no surrogate.
-
-    >>> symbol(0), symbol(0xD7FE), symbol(0xD7FF)
-    ('\\x01', '\\ud7ff', '\\ue000')
-    """
-    code = rank + 1
-    return chr(code if code < _FIRST_SURROGATE else code + _SURROGATES)
-
-
-def _rank_type(symbols: int) -> str:
-    return "uint16" if symbols <= 1 << 16 else "uint32"
+    return arrays, {
+        "entries": len(rows),
+        "nodes": len(numbers["nodes"]),
+        "symbols": len(ids),
+        "max_context": longest,
+    }

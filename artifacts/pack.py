@@ -8,13 +8,13 @@
 All n-grams are sorted by their pieces. An n-gram is its context and one piece more. Without its oldest piece, it is an
 n-gram of the order before, one of those that begin with the context without its oldest piece; ``places`` says which of
 them. It is counted from the one after that of the n-gram before in the same context, so the numbers are small.
-Numbers are unsigned, seven bits a byte, the lowest first; all bytes but the last of a number have the highest bit set.
-Each array is compressed (raw LZMA2).
+Numbers are those of `numbers`. Each array is compressed (raw LZMA2).
 """
 
 import lzma
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from spectool import ArtifactError
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
+from spectool.artifacts.numbers import to_digits
 
 ORDERS = 5  # highest order of an n-gram
 LONGEST_PIECE = 64  # characters
 STEPS = 4  # of a count for each power of two
 _HIGHEST_STEP = 32 * STEPS
 _MOST_FOR_EACH_BYTE = 2  # n-grams for each byte of the file; text makes about 0.7
-_MOST_BYTES = 9 * LONGEST_PIECE  # of a piece or a number, which bounds what is decompressed
+_MOST_BYTES = 9 * LONGEST_PIECE  # of a piece, which bounds what is decompressed
 _LZMA: list[dict[str, Any]] = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 8 << 20, "pb": 0}
 ]
@@ -60,6 +61,7 @@ class Pack(Artifact):
 
     format, version = "spectool-pack", 1
     again = "Build or fetch the pack again"
+    unpacker = partial(lzma.LZMADecompressor, lzma.FORMAT_RAW, filters=_LZMA)
     rebuild = "spectool pack TEXT --language CODE -o {path}"
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +84,7 @@ class Pack(Artifact):
         fits = type(self.occurrences) is int and self.occurrences >= 0
         self._expect(fits, f"{self.occurrences!r} occurrences, expected a number of pieces")
         self.pieces = self._read_pieces(rows[0])
-        counts = self._bytes("counts", sum(rows))
+        counts = self._unpacked("counts", sum(rows))
         self._expect(len(counts) == sum(rows), f"{len(counts):,} counts, expected {sum(rows):,}", "counts")
         self._expect(int(counts.max(initial=0)) <= _HIGHEST_STEP, "a count is too large", "counts")
         count = np.split(np.rint(2 ** (counts / STEPS)).astype(np.int64), np.cumsum(rows)[:-1])
@@ -114,35 +116,13 @@ class Pack(Artifact):
 
     def _read_pieces(self, number: int) -> Sequence[str]:
         try:
-            pieces = self._bytes("pieces", _MOST_BYTES * number).tobytes().decode().split("\0")
+            pieces = self._unpacked("pieces", _MOST_BYTES * number).tobytes().decode().split("\0")
         except UnicodeDecodeError as error:
             raise ArtifactError(f"{self.path}: pieces: {error}. {self.again}") from error
         self._expect(pieces.pop() == "" and len(pieces) == number, f"{len(pieces):,}, expected {number:,}", "pieces")
         fit = all(0 < len(piece) <= LONGEST_PIECE for piece in pieces)
         self._expect(fit and len(set(pieces)) == number, "a piece repeats, is empty or too long", "pieces")
         return pieces
-
-    def _numbers(self, name: str, number: int) -> Numbers:
-        digits = self._bytes(name, _MOST_BYTES * number)
-        ends = np.flatnonzero(digits < 0x80)
-        starts = np.concatenate([[0], ends[:-1] + 1])[: len(ends)]
-        fits = len(ends) == number and (not len(digits) or ends[-1:] == len(digits) - 1)
-        self._expect(bool(fits and (ends - starts < 5).all()), f"{len(ends):,} numbers, expected {number:,}", name)
-        if not number:
-            return np.zeros(0, np.int64)
-        exponents = 7 * (np.arange(len(digits)) - np.repeat(starts, ends - starts + 1))
-        return np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
-
-    def _bytes(self, name: str, most: int) -> NDArray[np.uint8]:
-        """An array, decompressed; refused if it is larger than the limit."""
-        unpacker = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_LZMA)
-        most = min(most, 64 * len(self.file.data))
-        try:
-            content = unpacker.decompress(self._array(name, "uint8").tobytes(), most + 1)
-        except (lzma.LZMAError, EOFError) as error:
-            raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
-        self._expect(len(content) <= most and not unpacker.unused_data, "more than there can be", name)
-        return np.frombuffer(content, np.uint8)
 
 
 def pack_arrays(
@@ -164,8 +144,8 @@ def pack_arrays(
     content = {
         "pieces": "".join(f"{piece}\0" for piece in pieces).encode(),
         "counts": np.clip(np.concatenate(steps), 0, _HIGHEST_STEP).astype(np.uint8).tobytes(),
-        "followers": _digits(followers),
-        "places": _digits(places),
+        "followers": to_digits(_joined(followers)),
+        "places": to_digits(_joined(places)),
     }
     arrays = {
         name: typed(np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8), "uint8")
@@ -174,11 +154,5 @@ def pack_arrays(
     return arrays, {"occurrences": occurrences, "ngrams": [len(order.count) for order in orders]}
 
 
-def _digits(numbers: Sequence[Numbers]) -> bytes:
-    values = np.concatenate([*numbers, np.zeros(0, np.int64)]).astype(np.int64)
-    rest = values[:, None] >> 7 * np.arange(5)
-    used = rest > 0
-    used[:, 0] = True
-    digits = rest & 0x7F
-    digits[:, :-1] |= 0x80 * used[:, 1:]
-    return bytes(digits[used].astype(np.uint8))
+def _joined(numbers: Sequence[Numbers]) -> Numbers:
+    return np.concatenate([*numbers, np.zeros(0, np.int64)])

@@ -48,7 +48,7 @@ def main(target: str, dictionary: Path, name: str | None, language: str, most: i
             for place, believed in enumerate(proposal.probabilities[: min(right + 1, len(ids) - at)]):
                 _count(cells["believed", tenth(believed)], believed, place < right)
             drafter.commit((token,))
-            found, (place, length) = opened.step(state), history.repeat
+            found, (place, length) = opened.look_up(state), history.repeat
             copied = history.tokens[place] if length > 1 else None
             if copied is not None:
                 says = "confirmed" if found and found[0] == copied else "contradicted" if found else "alone"

@@ -13,7 +13,7 @@ SUBJECTS = {  # files and folders; the first subject that has a file counts it
     "predict and doctor": "measure commands/predict.py commands/doctor.py",
     "packs": "build/packs artifacts/pack.py commands/pack.py",
     "counting": "build/counting.py",
-    "dictionaries": "build/dictionary build/corpus_reading.py artifacts/dictionary.py artifacts/marisa_check.py",
+    "dictionaries": "build/dictionary build/corpus_reading.py artifacts/dictionary.py",
     "pruning": "build/pruning",
     "translation, joining, alignment": (
         "runtime/translation runtime/drafters/translated.py runtime/drafters/model_source.py tokenization/incremental "

@@ -35,7 +35,7 @@ def explain(dictionary: Dictionary, tokenizer: Tokenizer, text: str) -> dict[str
     tokens: list[int] = list(tokenizer.encode_after_space([text])[0])
     split = " | ".join(_shown(dictionary, tokenizer, [token]) for token in tokens)
     chain, probability = list[dict[str, Any]](), 1.0
-    while len(chain) < _STEPS and (match := dictionary.look_up(tokens)) is not None:
+    while len(chain) < _STEPS and (match := dictionary.look_up(dictionary.state_after(tokens))) is not None:
         probability *= match.probability
         found = _entry(dictionary, tokenizer, tokens[-match.length :], match)
         chain.append(found | {"in_all": round(probability, 4)})

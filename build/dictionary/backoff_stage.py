@@ -20,7 +20,7 @@ from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
-_BYTES_AN_ENTRY = 5.8  # first guess
+_BYTES_AN_ENTRY = 4.4  # first guess
 
 
 class Prepared(NamedTuple):

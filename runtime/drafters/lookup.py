@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.dictionary import START, Dictionary, DictionaryStep
+from spectool.artifacts.dictionary import START, Dictionary, Match, State
 from spectool.runtime.drafters.calibration import (
     AGAINST_REPEAT,
     ALONE,
@@ -38,7 +38,6 @@ _NAMES = {_DICTIONARY: "dictionary", _HISTORY: "history", _DICTIONARY | _HISTORY
 _NOT_ASKED: Any = object()
 _REPEATS = {None: ALONE, True: CONFIRMED, False: CONTRADICTED}  # by whether a dictionary says the same
 
-_Found: TypeAlias = "tuple[int, float, _State] | None"  # the next token, its probability, and the state after it
 _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list with the state of each
 
 
@@ -83,9 +82,9 @@ class LookupDrafter(Drafter):
         self._min_probability = min_probability
         only = dictionaries[0] if len(dictionaries) == 1 else None
         known = _Dictionaries(dictionaries) if only is None else only
-        self._step, self._advance, self._max_context = known.step, known.advance, known.max_context
+        self._look_up, self._advance, self._max_context = known.look_up, known.advance, known.max_context
         if not dictionaries:  # asking none at every step would double the time of the history
-            self._step, self._advance = lambda state: None, lambda state, token: state
+            self._look_up, self._advance = lambda state: None, lambda state, token: state
         self._shares = FROM_PACKS if any(each.manifest.inputs.get("packs") for each in dictionaries) else FROM_TEXT
         self._first: _State = [START] * len(dictionaries) if only is None else START
         self._with_history = history
@@ -139,7 +138,7 @@ class LookupDrafter(Drafter):
             if found is not None and found[0] != copied:
                 known, level = self._known(found[1], length)
                 known.learn(level, found[1], found[0] == token)
-            self._remember(token, found)
+            self._remember(token)
 
     def _chain(self, state: _State, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """A chain of guesses after the history and ``begun``."""
@@ -150,7 +149,7 @@ class LookupDrafter(Drafter):
         probability = 1.0
         sources = 0
         while len(probabilities) < limit:
-            found = self._next() if state is self._state else self._step(state)
+            found = self._next() if state is self._state else self._look_up(state)
             copied, source, likely = None, 0, 0.0
             if length:
                 copied = token = self._copied(place, tokens)
@@ -163,7 +162,7 @@ class LookupDrafter(Drafter):
             probability *= likely
             if not source or probability < self._min_probability:
                 break
-            state = self._after(state, found, token)
+            state = self._advance(state, token)
             goes_on = token == copied  # elsewhere the history is no guide
             place, length = (place + 1, min(length + 1, _LONGEST)) if goes_on else (place, 0)
             tokens.append(token)
@@ -185,19 +184,15 @@ class LookupDrafter(Drafter):
         for token in tokens[-self._max_context :] if self._max_context else ():
             self._state = self._advance(self._state, token)
 
-    def _next(self) -> _Found:
+    def _next(self) -> Match | None:
         """What the dictionaries say after the text, looked up once."""
-        found: _Found = self._found
+        found: Match | None = self._found
         if found is _NOT_ASKED:
-            found = self._found = self._step(self._state)
+            found = self._found = self._look_up(self._state)
         return found
 
-    def _after(self, state: _State, found: _Found, token: int) -> _State:
-        """The state after ``token``, where a step from ``state`` has ``found`` what it has."""
-        return found[2] if found is not None and found[0] == token else self._advance(state, token)
-
-    def _remember(self, token: int, found: _Found) -> None:
-        self._state, self._found = self._after(self._state, found, token), _NOT_ASKED
+    def _remember(self, token: int) -> None:
+        self._state, self._found = self._advance(self._state, token), _NOT_ASKED
         if self._with_history:
             self._history.append(int(token))
             self._repeat = self._usable(self._history.repeat)
@@ -207,7 +202,7 @@ class LookupDrafter(Drafter):
         return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
 
 
-def _says(found: _Found, copied: int | None) -> bool | None:
+def _says(found: Match | None, copied: int | None) -> bool | None:
     """Whether a dictionary says the same as a repeat; None where it knows nothing."""
     return None if found is None else found[0] == copied
 
@@ -219,15 +214,15 @@ class _Dictionaries:
         self._each = dictionaries
         self.max_context = max((one.max_context for one in dictionaries), default=0)
 
-    def advance(self, states: Sequence[bytes], token: int) -> list[bytes]:
+    def advance(self, states: Sequence[State], token: int) -> list[State]:
         """The states after one more token id."""
         return [one.advance(state, token) for one, state in zip(self._each, states, strict=True)]
 
-    def step(self, states: Sequence[bytes]) -> tuple[int, float, list[bytes]] | None:
-        """The most probable next token, the last of equal ones, with its probability and the states after it."""
-        best: DictionaryStep | None = None
+    def look_up(self, states: Sequence[State]) -> Match | None:
+        """The most probable next token, the last of equal ones."""
+        best: Match | None = None
         for one, state in zip(self._each, states, strict=True):
-            found = one.step(state)
-            if found is not None and (best is None or found[1] >= best[1]):
+            found = one.look_up(state)
+            if found is not None and (best is None or found.probability >= best.probability):
                 best = found
-        return None if best is None else (*best[:2], self.advance(states, best[0]))
+        return best

@@ -2,11 +2,11 @@
 
 import random
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import marisa_trie
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spectool import ArtifactError, FingerprintMismatch, SpectoolError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import START, Dictionary, Entry, Match, dictionary_arrays
+from spectool.artifacts.numbers import to_digits
 from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.corpora import open_corpus
@@ -24,7 +25,6 @@ from .parts import Parts, edit, edit_manifest
 
 Entries = Mapping[tuple[int, ...], tuple[int, float]]
 VOCABULARY = 100_000
-ARRAYS = ("alphabet", "contexts", "next_token", "probability")
 SMALL: Entries = {(1,): (2, 0.5), (1, 2): (3, 1.0), (9, 1, 2): (4, 0.25), (70_000, 5): (99_999, 0.01)}
 
 
@@ -45,7 +45,7 @@ def slow_look_up(entries: Entries, tokens: Sequence[int]) -> tuple[int, int] | N
 
 
 def agree(dictionary: Dictionary, entries: Entries, tokens: Sequence[int]) -> None:
-    match, expected = dictionary.look_up(tokens), slow_look_up(entries, tokens)
+    match, expected = dictionary.look_up(dictionary.state_after(tokens)), slow_look_up(entries, tokens)
     assert (None if match is None else (match.token, match.length)) == expected, tokens
     if match is not None:
         probability = entries[tuple(tokens[len(tokens) - match.length :])][1]
@@ -53,8 +53,7 @@ def agree(dictionary: Dictionary, entries: Entries, tokens: Sequence[int]) -> No
     state = START
     for token in tokens:
         state = dictionary.advance(state, token)
-    step = dictionary.step(state)
-    assert (None if step is None else step[:2]) == (None if match is None else (match.token, match.probability))
+    assert dictionary.look_up(state) == match
 
 
 ids = st.one_of(st.integers(0, 5), st.integers(0, VOCABULARY - 1))
@@ -71,6 +70,9 @@ def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[l
     with tempfile.TemporaryDirectory() as scratch:
         dictionary = write(Path(scratch) / "x.dict", entries)
         assert len(dictionary) == len(entries)
+        assert {tuple(each.context): each.token for each in map(dictionary.entry, range(len(dictionary)))} == {
+            context: token for context, (token, _) in entries.items()
+        }
         for context in entries:
             agree(dictionary, entries, context)
             agree(dictionary, entries, (7, 7, *context))
@@ -89,15 +91,12 @@ def test_equal_entries_in_any_order_give_equal_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_ranks_around_the_surrogates(tmp_path: Path) -> None:
-    """More symbols than there are code points below U+D800, each the context of another token."""
-    size = 0xD800 + 300
-    entries = {(token,): ((token + 1) % size, 1.0) for token in range(size)}
-    dictionary = write(tmp_path / "x.dict", entries)
-    open_artifact(dictionary.path)
-    assert dictionary.manifest.statistics["symbols"] == size
-    for token in (*range(0xD7F0, 0xD810), 0, size - 1):
-        assert dictionary.look_up([3, token]) == Match((token + 1) % size, 1.0, 1)
+def test_more_tokens_than_two_bytes_count(tmp_path: Path) -> None:
+    """Each is the context of another one."""
+    size = 0x10000 + 300
+    dictionary = write(tmp_path / "x.dict", {(token,): ((token + 1) % size, 1.0) for token in range(size)})
+    for token in (*range(0xFFF0, 0x10010), 0, size - 1):
+        assert dictionary.look_up(dictionary.state_after([3, token])) == Match((token + 1) % size, 1.0, 1)
 
 
 def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level: Any) -> None:
@@ -119,8 +118,12 @@ def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level:
 # Broken dictionaries. Their headers fit them, so that only the named check can notice.
 
 
-def trie(parts: Parts, keys: list[str]) -> None:
-    parts.arrays["contexts"] = "uint8", marisa_trie.Trie(keys).tobytes()
+def packed(digits: bytes) -> tuple[str, bytes]:
+    return "uint8", zlib.compress(digits)
+
+
+def numbers(parts: Parts, name: str, values: Sequence[int]) -> None:
+    parts.arrays[name] = packed(to_digits(values))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,26 @@ def trie(parts: Parts, keys: list[str]) -> None:
     [
         (lambda p: p.set("alphabet", [1] * 8), "alphabet: token ids repeat"),
         (lambda p: p.set("alphabet", [*range(7), VOCABULARY]), "alphabet: token ids outside the vocabulary"),
-        (lambda p: p.set("next_token", [0, 1, 2, 8]), "next_token: numbers outside the alphabet"),
+        (lambda p: p.set("alphabet", [1], "int64"), "alphabet: int64 1, expected uint32 any"),
+        (lambda p: p.arrays.pop("probability"), "probability: missing"),
+        (lambda p: p.set("probability", [1] * 5), "probability: 5 for 4"),
+        (lambda p: numbers(p, "next_token", [0, 1, 2, 8]), "next_token: numbers outside the alphabet"),
+        (lambda p: numbers(p, "next_token", [0, 1, 2]), "next_token: 3 numbers, expected 4"),
+        (lambda p: numbers(p, "ranks", [0, 0, 8, 1, 1, 1]), "ranks: numbers outside the alphabet"),
+        (lambda p: numbers(p, "ranks", [2**35 - 1] * 6), "ranks: numbers outside the alphabet"),
+        (
+            lambda p: p.arrays.update(ranks=("uint8", zlib.compress(b"\x80" * 5 + bytes(6)))),
+            "ranks: a number is too large",
+        ),
+        (lambda p: p.arrays.update(ranks=("uint8", zlib.compress(bytes(31)))), "ranks: more than there can be"),
+        (lambda p: p.arrays.update(nodes=("uint8", b"no numbers")), "nodes: Error -3"),
+        (lambda p: numbers(p, "nodes", [6, 3, 3, 1, 1, 0, 2]), "nodes: not a tree"),  # the last is its own child
+        (lambda p: numbers(p, "nodes", [0, 7, 3, 3, 0, 3, 0]), "nodes: not a tree"),  # the root has none
+        (lambda p: numbers(p, "nodes", [2, 3, 3, 3, 3, 2, 0]), "nodes: not a tree"),  # six levels
+        (lambda p: numbers(p, "nodes", [6, 1, 2, 2, 3, 3, 1]), "nodes: not a tree"),  # children that are not there
+        (lambda p: p.manifest["statistics"].update(nodes=-1), "-1 nodes"),
+        (lambda p: p.manifest["statistics"].update(nodes=10**6), "1000000 nodes"),
+        (lambda p: p.manifest["statistics"].update(max_context=65), "max_context is 65"),
     ],
 )
 def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
@@ -136,56 +158,9 @@ def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[
     edit(path, breaking)
     with pytest.raises(ArtifactError) as caught:
         open_artifact(path)
-    assert str(caught.value) == f"{path}: {reason}. Build the dictionary again"
-
-
-@pytest.mark.parametrize(
-    ("breaking", "reason"),
-    [
-        (lambda p: trie(p, ["\x01"]), "next_token: uint16 4, expected uint16 1"),
-        (lambda p: p.arrays.update(contexts=("uint8", b"no trie at all")), "contexts: not a readable marisa trie"),
-        (lambda p: p.arrays.update(contexts=("uint8", b"")), "contexts: not a readable marisa trie"),
-        (lambda p: p.set("next_token", [1] * 4, "uint32"), "next_token: uint32 4, expected uint16 4"),
-        (lambda p: p.set("alphabet", [1], "int64"), "alphabet: int64 1, expected uint32 any"),
-        (lambda p: p.set("probability", [1] * 5), "probability: uint8 5, expected uint8 4"),
-        (lambda p: p.arrays.pop("probability"), "probability: missing"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", ""]), "not a readable marisa trie (a key is empty)"),
-        (lambda p: trie(p, ["\x01", "\x02", "\x03", "\x03" * 300]), "(a key is longer than 256 bytes)"),
-    ],
-)
-def test_opening_finds_what_cannot_be_read(tmp_path: Path, breaking: Callable[[Parts], object], reason: str) -> None:
-    path = write(tmp_path / "x.dict", SMALL).path
-    edit(path, breaking)
-    with pytest.raises(ArtifactError) as caught:
-        Dictionary(path)
-    assert reason in str(caught.value)
-    assert "again" in str(caught.value)
-
-
-def test_a_trie_begins_where_its_numbers_can_be_read(tmp_path: Path) -> None:
-    """The library reads words of eight bytes in place."""
-    arrays, shape = dictionary_arrays([Entry((1,), 2, 0.5)])
-    tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": 9}}
-    trie_last = {name: arrays[name] for name in ("alphabet", "next_token", "probability", "contexts")}
-    path = tmp_path / "x.dict"
-    Dictionary.write(path, trie_last, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
-    with pytest.raises(ArtifactError, match="does not begin at a multiple of 8"):
-        Dictionary(path)
-
-
-@pytest.mark.parametrize("key", [b"\xff", b"\xc3", b"\x09", b"\x00"])
-def test_keys_that_stand_for_no_tokens(tmp_path: Path, key: bytes) -> None:
-    """The array is named wherever such a key is met; nothing else is raised."""
-    path, name = write(tmp_path / "x.dict", SMALL).path, r"x\.dict: contexts: "
-    keys = marisa_trie.BinaryTrie([b"\x01", b"\x02", b"\x03", key], binary=key == b"\0")
-    edit(path, lambda parts: parts.arrays.update(contexts=("uint8", keys.tobytes())))
-    with pytest.raises(ArtifactError, match=name):
-        list(map(Dictionary(path).entry, range(len(keys))))
-    if key != b"\0":  # which needs another kind of tail, and is not opened
-        dictionary = Dictionary(path)
-        for token in dictionary.alphabet.tolist():
-            dictionary.look_up([token])
-            dictionary.step(dictionary.advance(START, token))
+    assert str(caught.value).startswith(f"{path}: {reason}") and str(caught.value).endswith(
+        "Build the dictionary again"
+    )
 
 
 def test_long_contexts_are_not_written(tmp_path: Path) -> None:
@@ -240,11 +215,11 @@ def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:
             ids, state = tokenizer.encode(document.text), START
             for place, token in enumerate(ids, 1):
                 state = dictionary.advance(state, token)
-                said, step = ids[max(0, place - 8) : place], dictionary.step(state)
+                said, ahead = ids[max(0, place - 8) : place], state
                 for _ in range(3):
-                    expected = slow_look_up(entries, said)
-                    assert (step and step[0]) == (expected and expected[0]), (document.text, place)
-                    if step is None:
+                    match, expected = dictionary.look_up(ahead), slow_look_up(entries, said)
+                    assert (match and (match.token, match.length)) == expected, (document.text, place)
+                    if match is None:
                         break
-                    said, step, checked = [*said, step[0]], dictionary.step(step[2]), checked + 1
+                    said, ahead, checked = [*said, match.token], dictionary.advance(ahead, match.token), checked + 1
     assert checked > 10_000

@@ -145,7 +145,9 @@ def most_probable(dictionaries: Sequence[Dictionary], history: Sequence[int], li
     """What several dictionaries propose, each asked with the whole history."""
     tokens: list[int] = []
     while len(tokens) < limit:
-        found = [match for each in dictionaries if (match := each.look_up([*history, *tokens])) is not None]
+        found = [
+            match for each in dictionaries if (match := each.look_up(each.state_after([*history, *tokens]))) is not None
+        ]
         if not found:
             break
         most = max(match.probability for match in found)

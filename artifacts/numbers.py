@@ -1,0 +1,32 @@
+"""Whole numbers in few bytes: seven bits a byte, the lowest first; all but the last byte have the highest bit set."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MOST_DIGITS = 5  # bytes of a number, which is below 2 ** 35
+
+
+def to_digits(numbers: ArrayLike) -> bytes:
+    """The bytes of numbers from 0 on."""
+    rest = np.asarray(numbers, np.int64)[:, None] >> 7 * np.arange(MOST_DIGITS)
+    used = rest > 0
+    used[:, 0] = True
+    digits = rest & 0x7F
+    digits[:, :-1] |= 0x80 * used[:, 1:]
+    return digits[used].astype(np.uint8).tobytes()
+
+
+def from_digits(digits: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
+    """The ``count`` numbers that such bytes are, which may come from anyone; a ValueError if they are not."""
+    ends = np.flatnonzero(digits < 0x80)
+    if len(ends) != count or (len(digits) and digits[-1] >= 0x80):
+        raise ValueError(f"{len(ends):,} numbers, expected {count:,}")
+    lengths = np.diff(ends, prepend=-1)
+    if (lengths > MOST_DIGITS).any():
+        raise ValueError("a number is too large")
+    if not count:
+        return np.zeros(0, np.int64)
+    starts = ends - lengths + 1
+    exponents = 7 * (np.arange(len(digits)) - np.repeat(starts, lengths))
+    numbers: NDArray[np.int64] = np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
+    return numbers
