@@ -1,8 +1,9 @@
 """What says which tokens a language needs: text, or a pack, whose words are spelled in tokens with their counts."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,78 +23,67 @@ SEED = 11  # of the draw
 _TOGETHER = 256  # pieces of a pack that are compared as one text
 
 
-class Source(Protocol):
-    """A language's text, as far as pruning needs it.
+@dataclass(frozen=True)
+class Source:
+    """A language's text, as far as pruning needs it."""
 
-    Attributes:
-        name: What the user called it.
-        characters: All that occur.
-        counts: Occurrences of each token, ``[size]``.
-        coverage: Share of them to keep.
-    """
+    facts: Mapping[str, Any]  # what the manifest says of it
+    characters: frozenset[str]  # all that occur
+    counts: NDArray[np.int64]  # occurrences of each token, ``[size]``
+    coverage: float  # share of them to keep
+    texts: Sequence[str]  # what a pruned tokenizer has to decode as the whole one does
+    place_of: Callable[[str], str]  # where such a text is, for errors
 
-    name: str
-    characters: frozenset[str]
-    counts: NDArray[np.int64]
-    coverage: float
-
-    def compare(self, pruned: Tokenizer) -> dict[str, Any]:
-        """Figures for the manifest, once the pruned tokenizer is known to decode the text as the whole one does.
+    def compare(self, whole: Tokenizer, pruned: Tokenizer) -> dict[str, int]:
+        """The tokens of all texts ``before`` and ``after`` pruning, once both are found to decode them alike.
 
         Raises:
-            TokenizerError: It does not; the error names the place.
+            TokenizerError: They do not; the error names the place.
         """
+        tokens = {"before": 0, "after": 0}
+        for (text, ids), (_, old) in zip(encoded(pruned, self.texts), encoded(whole, self.texts), strict=True):
+            tokens["before"] += len(old)
+            tokens["after"] += len(ids)
+            given, expected = pruned.bytes_of(ids), whole.bytes_of(old)
+            if given != expected:
+                at = common_prefix(given, expected)
+                raise TokenizerError(
+                    f"{self.place_of(text)}: from byte {at} on, expected the pruned tokenizer to decode "
+                    f"{expected[at : at + 20]!r} like the original one, got {given[at : at + 20]!r}. Keep more tokens "
+                    "with --ids"
+                )
+        return tokens
 
 
-class CountedText:
+def counted_text(corpus: Corpus, whole: Tokenizer) -> Source:
     """Documents of a corpus, drawn from all of them."""
-
-    coverage = COVERAGE
-
-    def __init__(self, corpus: Corpus, whole: Tokenizer) -> None:
-        self._corpus, self._whole = corpus, whole
-        self._texts = sample_texts((document.text for document in with_progress(corpus)), COUNTED, SEED)
-        self._ids = [ids for _, ids in encoded(whole, self._texts)]
-        self.name = corpus.spec
-        self.characters = frozenset(char for text in self._texts for char in text)
-        self.counts = np.bincount([token for ids in self._ids for token in ids], minlength=whole.size)
-
-    def compare(self, pruned: Tokenizer) -> dict[str, Any]:
-        """The characters that were counted, and their tokens before and after."""
-        tokens = 0
-        for (text, ids), old in zip(encoded(pruned, self._texts), self._ids, strict=True):
-            tokens += len(ids)
-            if pruned.bytes_of(ids) != self._whole.bytes_of(old):
-                place = next((one.id for one in self._corpus if one.text.startswith(text)), text[:40])
-                _refuse(place, "this document", pruned.bytes_of(ids), self._whole.bytes_of(old))
-        characters = sum(map(len, self._texts))
-        return {"corpus": self.name, "characters": characters, "before": int(self.counts.sum()), "after": tokens}
+    texts = sample_texts((document.text for document in with_progress(corpus)), COUNTED, SEED)
+    tokens = (token for _, ids in encoded(whole, texts) for token in ids)
+    return Source(
+        {"corpus": corpus.spec, "characters": sum(map(len, texts))},
+        frozenset(char for text in texts for char in text),
+        np.bincount(np.fromiter(tokens, np.int64), minlength=whole.size),
+        COVERAGE,
+        texts,
+        lambda text: next((one.id for one in corpus if one.text.startswith(text)), text[:40]),
+    )
 
 
-class CountedPack:
+def counted_pack(pack: Pack, whole: Tokenizer) -> Source:
     """The pieces of a pack, each as often as the pack says."""
-
-    coverage = PACK_COVERAGE
-
-    def __init__(self, pack: Pack, whole: Tokenizer) -> None:
-        self._pack, self._whole = pack, whole
-        spelled = spell(pack, whole)
-        times = np.repeat(pack.orders[0].count, spelled.length)
-        text = spelled.symbols > 0  # a special token is no text
-        counts = np.bincount(spelled.symbols[text] - 1, times[text], minlength=whole.size)
-        self.name = pack.path.name
-        self.characters = frozenset("".join(pack.pieces))
-        self.counts = counts.astype(np.int64)
-
-    def compare(self, pruned: Tokenizer) -> dict[str, Any]:
-        """The pieces that were counted, and their tokens before."""
-        pieces = self._pack.pieces
-        texts = ["".join(pieces[at : at + _TOGETHER]) for at in range(0, len(pieces), _TOGETHER)]
-        for (text, ids), (_, old) in zip(encoded(pruned, texts), encoded(self._whole, texts), strict=True):
-            if pruned.bytes_of(ids) != self._whole.bytes_of(old):
-                place = f"{self._pack.path}, pieces from {text[:20]!r} on"
-                _refuse(place, "these", pruned.bytes_of(ids), self._whole.bytes_of(old))
-        return {"pack": self.name, "pieces": len(pieces), "before": int(self.counts.sum())}
+    spelled = spell(pack, whole)
+    times = np.repeat(pack.orders[0].count, spelled.length)
+    is_text = spelled.symbols > 0  # a special token is none
+    counts = np.bincount(spelled.symbols[is_text] - 1, times[is_text], minlength=whole.size)
+    pieces = pack.pieces
+    return Source(
+        {"pack": pack.path.name, "pieces": len(pieces)},
+        frozenset("".join(pieces)),
+        counts.astype(np.int64),
+        PACK_COVERAGE,
+        ["".join(pieces[at : at + _TOGETHER]) for at in range(0, len(pieces), _TOGETHER)],
+        lambda text: f"{pack.path}, pieces from {text[:20]!r} on",
+    )
 
 
 def describe_sources(corpora: Sequence[Corpus], packs: Sequence[Pack]) -> dict[str, Any]:
@@ -107,11 +97,3 @@ def describe_sources(corpora: Sequence[Corpus], packs: Sequence[Pack]) -> dict[s
         "repaired": dict(sum((Counter(one["repaired"]) for one in each), Counter[str]())),
         "packs": described(packs),
     }
-
-
-def _refuse(place: str, what: str, given: bytes, expected: bytes) -> None:
-    at = common_prefix(given, expected)
-    raise TokenizerError(
-        f"{place}: from byte {at} of {what}, expected the pruned tokenizer to decode {expected[at : at + 20]!r} like "
-        f"the original one, got {given[at : at + 20]!r}. Keep more tokens with --ids"
-    )

@@ -16,7 +16,7 @@ from spectool.artifacts.atomic import atomic_directory, require_new, require_spa
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import Progress
-from spectool.build.pruning.sources import COUNTED, SEED, CountedPack, CountedText, Source, describe_sources
+from spectool.build.pruning.sources import COUNTED, SEED, counted_pack, counted_text, describe_sources
 from spectool.build.pruning.vocabulary import (
     COVERAGE,
     choose_ids,
@@ -80,8 +80,7 @@ def prune_model(
     spec = json.loads(whole.backend.to_str())
     require_new(out)
     progress("counting tokens")
-    sources: list[Source] = [CountedText(corpus, whole) for corpus in corpora]
-    sources += [CountedPack(pack, whole) for pack in packs]
+    sources = [*(counted_text(corpus, whole) for corpus in corpora), *(counted_pack(pack, whole) for pack in packs)]
     progress("choosing ids")
     named = _ids_in([*configs.values(), spec["post_processor"]])
     if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
@@ -110,7 +109,7 @@ def prune_model(
         pruned = open_tokenizer(directory)  # as mlx-lm will
         _require_same(pruned, content)
         text = [
-            source.compare(pruned) | {"covered": round(share, 6)}
+            {**source.facts, **source.compare(whole, pruned), "covered": round(share, 6)}
             for source, share in zip(sources, choice.covered, strict=True)
         ]
         with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 from spectool import ArtifactError, TokenizerError
 from spectool.build.corpus_reading import sample_texts
 from spectool.build.packs.stage import open_pack
-from spectool.build.pruning.sources import CountedPack, CountedText
+from spectool.build.pruning.sources import counted_pack, counted_text
 from spectool.build.pruning.stage import RECORD, prune_model, read_record
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, placeholders, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights
@@ -209,12 +209,12 @@ def test_packs_count_as_the_text_of_their_pieces_does(tmp_path: Path, bundled: T
     asked = ["--language", "pl", "--min-count", 1, "--min-names", 0, "-o", tmp_path / "pl.pack"]
     assert run("pack", tmp_path / "pl.txt", *asked).exit_code == 0
     pack, corpus = open_pack(str(tmp_path / "pl.pack")), open_corpus(str(tmp_path / "pl.txt"))
-    by_pack, by_text = CountedPack(pack, bundled), CountedText(corpus, bundled)
+    by_pack, by_text = counted_pack(pack, bundled), counted_text(corpus, bundled)
     assert by_pack.characters >= by_text.characters - {"\n"}, seed
     few = by_text.counts > 0
     ratio = by_pack.counts[few].sum() / by_text.counts[few].sum()
     assert 0.8 < ratio < 1.2 and np.corrcoef(by_pack.counts, by_text.counts)[0, 1] > 0.98, seed
-    assert by_pack.compare(bundled)["pieces"] == len(pack.pieces)
+    assert len(set(by_pack.compare(bundled, bundled).values())) == 1 and by_pack.facts["pieces"] == len(pack.pieces)
 
 
 @pytest.mark.nightly
