@@ -1,31 +1,20 @@
-"""Artifacts with changed bytes and hashes to match, opened and used in processes of their own.
+"""Artifacts with changed bytes and hashes to match, opened and used.
 
 A kind of artifact is one whole example and an *exercise*. That is a function of a path and a scratch folder. It yields
-what users do with such an artifact, as functions without arguments. `fuzz` changes copies of the example, numbers
-them, and lets workers exercise them. An exercise may raise `SpectoolError`. All else is a fault: other exceptions,
-signals, more than two seconds of processor time, much more memory than the example itself needs.
+what users do with such an artifact, as functions without arguments. An exercise may raise `SpectoolError`. All else is
+a fault: other exceptions, more than two seconds of processor time, much more memory than the example itself needs.
 
-    faults = fuzz("spectool.tests.artifacts.test_hostile:dictionary", example, range(200), seed, tmp_path)
-
-Change ``n`` depends on the seed and on ``n`` alone. A fault is repeated by
-``python -m spectool.tests.artifacts.hostile EXERCISE EXAMPLE SEED N N+1 MUTATORS``.
+Change ``n`` depends on the seed and on ``n`` alone.
 """
 
 import contextlib
 import json
-import os
 import random
 import resource
-import select
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -38,12 +27,9 @@ Exercise = Callable[[Path, Path], Iterator[Callable[[], object]]]
 Mutator = Callable[[bytes, random.Random], bytes]
 KnowingMutator = Callable[[bytes, random.Random, str], bytes]  # which also gets the type of the numbers
 SECONDS = 2.0  # of processor time, for all that is done with one artifact
-STUCK = 20.0  # of processor time, after which a worker without a sign of life is ended
-PATIENCE = 300.0  # seconds by the clock, likewise: the machine may be busy
 GROWTH = 10  # times the size of the artifact
 SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
-AT_ONCE = 1000  # changes for one worker: the tokenizers library keeps memory of every tokenizer that has encoded
-ROOM = 3 << 30  # bytes of address space for a worker, above what it begins with
+ROOM = 3 << 30  # bytes of address space, above what the process begins with
 WORDS = (0, 1, 2, 7, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -214,103 +200,50 @@ def mutate(file: Path, rng: random.Random, mutators: Sequence[KnowingMutator] = 
     return ", ".join(done)
 
 
-# Workers.
-
-
 def numbers(few: int, nightly: int) -> Any:
     """How many changes are tried in each tier."""
     tiers = [few, pytest.param(nightly, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
     return pytest.mark.parametrize("number", tiers)
 
 
-def assert_harmless(module: str, kind: str, example: Path, number: int, scratch: Path, mutators: str) -> None:
-    """Exercise ``number`` changed copies of an example, by functions of a module of tests."""
+def assert_harmless(
+    exercise: Exercise, example: Path, number: int, scratch: Path, mutators: Sequence[KnowingMutator]
+) -> None:
+    """Exercise ``number`` changed copies of an example; ``mutators`` are used half of the time."""
     seed = random.randrange(10**6)
-    faults = fuzz(f"{module}:{kind}", example, range(number), seed, scratch, mutators)
+    faults = fuzz(exercise, example, range(number), seed, scratch, mutators)
     assert not faults, f"seed {seed}: {len(faults)} faults\n" + "\n".join(faults[:20])
 
 
-def fuzz(exercise: str, example: Path, numbers: range, seed: int, scratch: Path, mutators: str = "") -> list[str]:
-    """Exercise changed copies of an artifact in worker processes.
-
-    Args:
-        exercise: ``module:function``, of the type `Exercise`.
-        example: A whole artifact.
-        numbers: Of the changes.
-        seed: Of all of them.
-        scratch: Empty folder for what is written.
-        mutators: ``module:sequence`` of `KnowingMutator`, to be used half of the time.
-
-    Returns:
-        A line for each fault: the number of the change, what was changed, what happened.
-    """
-    faults: list[str] = []
-    begin = numbers.start
-    while begin < numbers.stop:
-        end = min(begin + AT_ONCE, numbers.stop)
-        arguments = [exercise, str(example), str(seed), str(begin), str(end), mutators]
-        environment = {**os.environ, "TMPDIR": str(scratch)}
-        with (scratch / "stderr").open("w+") as errors:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "spectool.tests.artifacts.hostile", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                text=True,
-            )
-            number, what = begin, "before anything was changed"
-            assert worker.stdout is not None
-            heard, used = time.monotonic(), 0.0
-            while True:
-                if not select.select([worker.stdout], [], [], 1.0)[0]:
-                    if _seconds(worker.pid) - used < STUCK and time.monotonic() - heard < PATIENCE:
-                        continue
-                    worker.kill()
-                    faults.append(f"{number}: {what}: hangs")
-                    break
-                line = worker.stdout.readline()
-                heard, used = time.monotonic(), _seconds(worker.pid)
-                if not line:
-                    break
-                sign, _, rest = line.rstrip("\n").partition(" ")
-                if sign == "begin":
-                    first, _, what = rest.partition(" ")
-                    number = int(first)
-                elif sign == "fault":
-                    faults.append(f"{number}: {what}: {rest}")
-            status = worker.wait()
-            if status == 0:
-                begin = end
-                continue
-            if status != -9 or not faults:
-                errors.seek(0)
-                faults.append(f"{number}: {what}: ended with {status}: {errors.read()[-300:]}")
-        begin = number + 1
-    return faults
-
-
-def work(exercise: Exercise, example: Path, seed: int, numbers: range, mutators: Sequence[KnowingMutator]) -> None:
-    """Change and exercise copies one after the other; print what begins and what goes wrong, a line each."""
-    size = example.stat().st_size
-    scratch = Path(tempfile.mkdtemp())
+def fuzz(
+    exercise: Exercise,
+    example: Path,
+    numbers: range,
+    seed: int,
+    scratch: Path,
+    mutators: Sequence[KnowingMutator] = (),
+) -> list[str]:
+    """A line for each fault of changed copies: the number of the change, what was changed, what happened."""
+    size, faults = example.stat().st_size, list[str]()
     allowed = [_use(exercise, example, scratch)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
-    soft = _memory("VmSize") + ROOM
-    resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
-    for number in numbers:
-        rng = random.Random(f"{seed} {number}")
-        file = scratch / "x"
-        shutil.copyfile(example, file)
-        what = mutate(file, rng, mutators if rng.random() < 0.5 else ())
-        print("begin", number, what, flush=True)
-        began = time.process_time()
-        problems, grown = _use(exercise, file, scratch)
-        if (seconds := time.process_time() - began) > SECONDS:
-            problems.append(f"takes {seconds:.1f} s")
-        if grown > allowed:
-            problems.append(f"takes {grown >> 20} MiB, expected at most {allowed >> 20}")
-        for problem in problems:
-            print("fault", problem, flush=True)
-    shutil.rmtree(scratch)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + ROOM, before[1]))
+    try:
+        for number in numbers:
+            rng = random.Random(f"{seed} {number}")
+            file = scratch / "x"
+            shutil.copyfile(example, file)
+            what = mutate(file, rng, mutators if rng.random() < 0.5 else ())
+            began = time.process_time()
+            problems, grown = _use(exercise, file, scratch)
+            if (seconds := time.process_time() - began) > SECONDS:
+                problems.append(f"takes {seconds:.1f} s")
+            if grown > allowed:
+                problems.append(f"takes {grown >> 20} MiB, expected at most {allowed >> 20}")
+            faults += (f"{number}: {what}: {problem}" for problem in problems)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    return faults
 
 
 def _use(exercise: Exercise, path: Path, scratch: Path) -> tuple[list[str], int]:
@@ -318,31 +251,16 @@ def _use(exercise: Exercise, path: Path, scratch: Path) -> tuple[list[str], int]
     before = _memory("VmRSS")
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
-    problems = []
-    try:
-        for action in exercise(path, scratch):
-            try:
-                action()
-            except SpectoolError:
-                pass
-            except Exception as error:
-                problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
-                traceback.print_exc()
-    except SpectoolError:
-        pass
-    except Exception as error:
-        problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
-        traceback.print_exc()
-    return problems, _memory("VmHWM") - before
-
-
-def _seconds(process: int) -> float:
-    """Processor time that a process has used; 0 where the system does not say."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    problems, actions = list[str](), exercise(path, scratch)
+    while True:
+        try:
+            next(actions)()
+        except StopIteration:
+            return problems, _memory("VmHWM") - before
+        except SpectoolError:
+            pass
+        except Exception as error:
+            problems.append(" ".join(f"{type(error).__name__}: {error}".split())[:600])
 
 
 def _memory(key: str) -> int:
@@ -352,12 +270,3 @@ def _memory(key: str) -> int:
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) << 10
     return 0
-
-
-def _main(exercise: str, example: str, seed: str, first: str, last: str, mutators: str = "") -> None:
-    changes = resolve_name(mutators) if mutators else ()
-    work(resolve_name(exercise), Path(example), int(seed), range(int(first), int(last)), changes)
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -74,9 +74,6 @@ def changed_numbers(data: bytes, rng: random.Random, kind: str) -> bytes:
     return zlib.compress(to_digits(values.clip(0, 2**35 - 1)))
 
 
-CHANGED_NUMBERS = (changed_numbers,)
-
-
 @pytest.fixture(scope="session")
 def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small backoff dictionary of the demo's tokenizer."""
@@ -89,7 +86,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @hostile.numbers(12, 120)
 def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
-    hostile.assert_harmless(__name__, "dictionary", example_dictionary, number, tmp_path, f"{__name__}:CHANGED_NUMBERS")
+    hostile.assert_harmless(dictionary, example_dictionary, number, tmp_path, (changed_numbers,))
 
 
 # Alignments from strangers: the process survives any content, even with valid hashes, answers and stays small.
@@ -164,9 +161,6 @@ def numbers(data: bytes, rng: random.Random, kind: str) -> bytes:
         return _wild(np.frombuffer(data, "uint16" if kind == "float16" else kind), rng).tobytes()
 
 
-NUMBERS = (numbers,)
-
-
 @pytest.fixture(scope="session")
 def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's pair."""
@@ -178,7 +172,7 @@ def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @hostile.numbers(12, 200)
 def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> None:
-    hostile.assert_harmless(__name__, "alignment", example_alignment, number, tmp_path, f"{__name__}:NUMBERS")
+    hostile.assert_harmless(alignment, example_alignment, number, tmp_path, (numbers,))
 
 
 # Packs from strangers: the process survives any content, even with valid hashes, answers and stays small.
@@ -205,9 +199,6 @@ def decompressed(data: bytes, rng: random.Random, kind: str) -> bytes:
     return packed(rng.choice(hostile.MUTATORS)(bytes(raw), rng) if raw and rng.random() < 0.3 else bytes(raw))
 
 
-DECOMPRESSED = (decompressed,)
-
-
 @cache
 def example(folder: Path) -> Path:
     options = PackOptions(max_bytes=12_000, min_names=0)
@@ -218,6 +209,5 @@ def example(folder: Path) -> Path:
 
 @hostile.numbers(12, 400)
 def test_packs(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, number: int) -> None:
-    hostile.assert_harmless(
-        __name__, "pack", example(tmp_path_factory.mktemp("hostile")), number, tmp_path, f"{__name__}:DECOMPRESSED"
-    )
+    folder = tmp_path_factory.mktemp("hostile")
+    hostile.assert_harmless(pack, example(folder), number, tmp_path, (decompressed,))
