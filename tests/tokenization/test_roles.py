@@ -1,7 +1,6 @@
 """Special tokens by role."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,14 +48,3 @@ def test_real_tokenizers(name: str, eos: list[str], others: dict[str, Any], real
         assert getattr(tokenizer.roles, role) == expected, role
     for token in tokenizer.roles.eos:
         assert tokenizer.token_bytes[token] == b""
-
-
-def test_a_list_of_ends_in_the_generation_config(shared: Path, tmp_path: Path) -> None:
-    from spectool.tokenization.opening import open_tokenizer
-
-    source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
-    (tmp_path / "tokenizer.json").write_bytes(source.read_bytes())
-    before = open_tokenizer(tmp_path).roles.eos
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7, 4]}')
-    assert open_tokenizer(tmp_path).roles.eos == (2, 4, 7)
-    assert before == (2, 4)

@@ -103,29 +103,6 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
             assert tokenizer.bytes_of(ids).decode("utf-8", "replace") == tokenizer.backend.decode(ids), ids
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*LOSSLESS_BYTE_LEVEL, *SENTENCE_PIECE, "qwen2.5", "mistral-nemo", "t5-small"])
-def test_surface_is_what_a_token_adds_in_context(name: str, real: Callable[[str], Tokenizer]) -> None:
-    """decode([a, t]) begins with decode([a]), and the rest is the bytes of t."""
-    tokenizer = real(name)
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    before = tokenizer.encode("a")[-1]
-    start = tokenizer.backend.decode([before], skip_special_tokens=False)
-    sample = rng.sample(range(tokenizer.size), 20_000)
-    checked = 0
-    for token in sample:
-        raw = tokenizer.token_bytes[token]
-        if not raw or not _is_utf8(raw):
-            continue
-        both = tokenizer.backend.decode([before, token], skip_special_tokens=False)
-        assert both.startswith(start)
-        assert both[len(start) :].encode() == raw, token
-        checked += 1
-    assert checked > 10_000
-
-
 def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
